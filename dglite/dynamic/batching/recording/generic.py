@@ -165,9 +165,7 @@ def made_operation(session: Session, name: str, matrices: TorchCall, assemble: A
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:
-    values = (
-        [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
-    )
+    values = returned if isinstance(returned, tuple | list) else [returned]
     if not values or not all(isinstance(value, Tensor) for value in values):
         raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
     for value in values:

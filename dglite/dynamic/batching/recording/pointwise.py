@@ -68,6 +68,25 @@ def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
     raise DGLError(f"expected a lazy tensor, a tensor or a number; got {type(x).__name__}")
 
 
+def _signature(name: str, formula: Expr, *kinds: TensorKind) -> tuple[int, TensorKind] | None:
+    """Return the number of an element-wise operation's signature and the kind of its result; None if it has none."""
+    dtype = kinds[0].dtype
+    try:
+        shape = torch.broadcast_shapes(*[kind.shape for kind in kinds])
+    except RuntimeError:
+        shapes = " and ".join(str(list(kind.shape)) for kind in kinds)
+        raise DGLError(
+            f"{name} of shapes {shapes}: these do not go together. Lazy tensors are written for one sample, so there "
+            "is no batch axis in front"
+        ) from None
+    numel = math.prod(shape)
+    parts = [ColumnRun(slot, 0, kind.numel == 1 != numel) for slot, kind in enumerate(kinds)]
+    fits = all(part.spread or kind.numel == numel for part, kind in zip(parts, kinds, strict=True))
+    if dtype not in DTYPES or any(kind.dtype != dtype for kind in kinds) or not fits or not numel:
+        return None
+    return pointwise(name, len(kinds), Pointwise((formula,), tuple(parts), numel, dtype)).number, kind_of(shape, dtype)
+
+
 # -- one argument ------------------------------------------------------------------------------------------------------
 def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
     numbers: dict[TensorKind, int] = {}
@@ -84,29 +103,17 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
         return made
 
     def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
-        kind, options = x._kind, {key: value for key, value in named.items() if value}
-        if option or options or kind.dtype not in DTYPES or not kind.numel:
+        options = {key: value for key, value in named.items() if value}
+        found = None if option or options else _signature(name, formula, x._kind)
+        if found is None:
             return later.record(function, (x, *([option] if option else [])), options)
-        if kind not in numbers:
-            made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
-            numbers[kind] = pointwise(name, 1, made).number
+        numbers[x._kind] = found[0]
         return call(x)
 
     return call
 
 
 # -- two arguments -----------------------------------------------------------------------------------------------------
-def _broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
-    """Return the shape of ``a`` and ``b`` together."""
-    try:
-        return tuple(torch.broadcast_shapes(a.shape, b.shape))
-    except RuntimeError:
-        raise DGLError(
-            f"{name} of shapes {list(a.shape)} and {list(b.shape)}: these do not go together. Lazy tensors are written "
-            "for one sample, so there is no batch axis in front"
-        ) from None
-
-
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
     known: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
 
@@ -134,16 +141,10 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
         """Record kinds that have not met before."""
         same_session(x, y)
-        shape, dtype = _broadcast(name, x._kind, y._kind), x._kind.dtype
-        numel = math.prod(shape)
-        parts = [ColumnRun(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
-        fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))
-        if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
+        found = _signature(name, formula, x._kind, y._kind)
+        if found is None:
             return later.record(function, (x, y), {})
-        kind = kind_of(shape, dtype)
-        made = Pointwise((formula,), tuple(parts), numel, dtype)
-        signature = pointwise(name, 2, made)
-        known[x._kind][y._kind] = signature.number, kind
+        known[x._kind][y._kind] = found
         return call(x, y)
 
     return call

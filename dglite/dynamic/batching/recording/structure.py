@@ -36,11 +36,6 @@ _VIEWS = (
 """Functions that choose parts of a value, or give it another shape."""
 
 
-def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
-    """Return a lazy tensor among the arguments, which tells the session."""
-    return x if type(x) is LazyTensor else next(other for other in others if type(other) is LazyTensor)
-
-
 # -- products with a shared weight -------------------------------------------------------------------------------------
 def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
     """Record ``input @ weight.T + bias``."""
@@ -98,46 +93,32 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
 def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     """Record ``torch.cat``; parts that follow each other are copied in one indexed pass."""
     try:
-        signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
+        signature, kind = _side[dim, *[x._kind for x in tensors]]
     except (AttributeError, KeyError):
         return _first_cat(tensors, dim)
     return tensors[0]._session.record(signature, refs_of(tensors), kind)
 
 
-def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
-    like = _found(tensors[0], tensors)
-    lazies = [as_lazy(x, like) for x in tensors]
-    first = lazies[0]._kind
-    axis = axis_of(lazies[0], dim)
-    before = first.shape[:axis]
-    others = {(x._kind.dtype, len(x._kind.shape), x._kind.shape[:axis], x._kind.shape[axis + 1 :]) for x in lazies}
-    if len(others) > 1 or math.prod(before) != 1 or first.dtype not in DTYPES:
-        return later.record(torch.cat, (lazies, dim), {})
-    shape = (*before, sum(x._kind.shape[axis] for x in lazies), *first.shape[axis + 1 :])
-    return _side_by_side(("cat", dim), lazies, shape)
-
-
-def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
-    """Record ``torch.stack``."""
-    like = _found(tensors[0], tensors)
-    lazies = [as_lazy(x, like) for x in tensors]
-    first = lazies[0]._kind
-    before, alike = first.shape[:dim], all(x._kind is first for x in lazies) and first.dtype in DTYPES
-    if not alike or not 0 <= dim <= len(first.shape) or math.prod(before) != 1:
-        return later.record(torch.stack, (lazies, dim), {})
-    return _side_by_side(("stack", dim), lazies, (*before, len(lazies), *first.shape[dim:]))
-
-
 _side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
-def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
-    key = (*name, *[x._kind for x in lazies])
-    if key not in _side:
-        kind = kind_of(shape, lazies[0]._kind.dtype)
-        _side[key] = copies(f"{name[0]}{list(shape)}", [x._kind.numel for x in lazies], kind.dtype), kind
-    signature, kind = _side[key]
-    return lazies[0]._session.record(signature, refs_of(lazies), kind)
+def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
+    like = next(x for x in tensors if type(x) is LazyTensor)
+    lazies = [as_lazy(x, like) for x in tensors]
+    kinds = [x._kind for x in lazies]
+    shape, dtype, axis = kinds[0].shape, kinds[0].dtype, axis_of(lazies[0], dim)
+    others = {(kind.dtype, len(kind.shape), kind.shape[:axis], kind.shape[axis + 1 :]) for kind in kinds}
+    if len(others) > 1 or math.prod(shape[:axis]) != 1 or dtype not in DTYPES:
+        return later.record(torch.cat, (lazies, dim), {})
+    whole = kind_of((*shape[:axis], sum(kind.shape[axis] for kind in kinds), *shape[axis + 1 :]), dtype)
+    _side[dim, *kinds] = copies(f"cat{list(whole.shape)}", [kind.numel for kind in kinds], dtype), whole
+    return cat(lazies, dim)
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
+    """Record ``torch.stack``: one more axis, which is no operation, and ``cat`` along it."""
+    like = next(x for x in tensors if type(x) is LazyTensor)
+    return cat([as_lazy(x, like).unsqueeze(dim) for x in tensors], dim)
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
@@ -228,13 +209,13 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
         _rows[x._kind] = shape[0], kind_of(shape[1:], x._kind.dtype)
         return getitem(x, key)
     if type(key) is LazyTensor or isinstance(key, Tensor):
-        return _lookup(x, key, torch.Tensor.__getitem__)
+        return _lookup(x, key)
     if any(isinstance(part, LazyTensor | Tensor) for part in (key if isinstance(key, tuple) else ())):
-        return later.record(torch.Tensor.__getitem__, (x, key), {})
+        return later.record(Tensor.__getitem__, (x, key), {})
     return _part(x, key)  # type: ignore[no-any-return]
 
 
-_part = _viewed(torch.Tensor.__getitem__)
+_part = _viewed(Tensor.__getitem__)
 _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
 
@@ -270,11 +251,10 @@ def embedding(
             "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all "
             "samples together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
         )
-    if type(input) is not LazyTensor or type(weight) is LazyTensor:
-        return later.record(F.embedding, (input, weight), {})
-    row = None if input._kind.shape else input._session.integer_at(input._ref)
-    if row is None and len(input._kind.shape) == 1:
+    known = type(input) is LazyTensor and type(weight) is not LazyTensor
+    if known and len(input._kind.shape) == 1:
         return _lookups(input, weight, padding_idx)
+    row = input._session.integer_at(input._ref) if known and not input._kind.shape else None
     if row is None:
         return later.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
@@ -309,13 +289,13 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     return session.record(signature, (input._ref,), kind)
 
 
-def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTensor:
+def _lookup(x: LazyTensor, index: Any) -> LazyTensor:
     position = None
     if type(index) is LazyTensor and not index._kind.shape:
         position = index._session.integer_at(index._ref)
     elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
         position = int(index)
-    return getitem(x, position) if position is not None else later.record(function, (x, index), {})
+    return later.record(Tensor.__getitem__, (x, index), {}) if position is None else getitem(x, position)
 
 
 install(
