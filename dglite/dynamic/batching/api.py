@@ -18,7 +18,7 @@ from .execution.matrices import TorchCall
 from .recording import recurrent
 from .recording.pointwise import same_session
 from .recording.signatures import DTYPES, TensorKind
-from .recording.tensor import METHODS, LazyTensor
+from .recording.tensor import LazyTensor, later
 from .report import describe, remember
 from .session import Session, before_computing, current_session, end_session
 
@@ -197,4 +197,4 @@ def _value(x: LazyTensor, strategy: str) -> Tensor:
     return copy_rows(x._session, np.array([x._ref], np.int64), x._kind)[0]
 
 
-METHODS["value"], METHODS["backward"] = _value, backward
+later.value, later.backward = _value, backward

@@ -6,7 +6,6 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...kernels.cpu.dynamic.program import active_nodes
 from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-__all__ = ["Given", "Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
+__all__ = ["Given", "Session", "accept", "before_computing", "current_session", "end_session"]
 
 _accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
@@ -31,16 +30,6 @@ def accept(device: torch.device) -> None:
 
 
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
-
-
-@dataclass
-class Macro:
-    """Several nodes that are recorded as one; ``words`` are as :func:`.parse` reads them."""
-
-    words: list[int]
-    num_nodes: int
-    num_args: int
-    number: int = 0
 
 
 class Given(NamedTuple):
@@ -73,8 +62,10 @@ class Session:
         self.count = 0
         self.own: list[Signature] = []
         self.caches: dict[Any, Any] = {}
-        self.macros: list[Macro] = []
+        self.macros: list[list[int]] = []
         self.num_args = 0
+        self.tracing = False
+        """Whether the body of a cell is being recorded, whose lazy tensors have an axis of length 1 in front."""
         self.started = time.perf_counter()
         self.runs: list[Any] = []
         self.num_nodes = 0
@@ -96,10 +87,6 @@ class Session:
         self.stream += (signature.number, *refs)
         return made
 
-    def record_given(self, kind: TensorKind) -> LazyTensor:
-        """Return a lazy tensor for what will be given in another session."""
-        return self.record(shared[EXTERNAL], (), kind)
-
     def own_signature(self, name: str, matrices: Any) -> Signature:
         """Return the signature of an operation on matrices, with its number in this session.
 
@@ -113,11 +100,10 @@ class Session:
         signature.number = -len(self.own)
         return signature
 
-    def own_macro(self, macro: Macro) -> Macro:
-        """Give a macro its number in this session."""
-        macro.number = FIRST_MACRO - len(self.macros)
-        self.macros.append(macro)
-        return macro
+    def own_macro(self, words: list[int]) -> int:
+        """Return the number of several nodes that are recorded as one; ``words`` are as :func:`.parse` reads them."""
+        self.macros.append(words)
+        return FIRST_MACRO + 1 - len(self.macros)
 
     def signature(self, number: int) -> Signature:
         """Return the signature of a number."""
@@ -170,12 +156,6 @@ class Session:
         given = self.given_at.get(node)
         return None if given is None else int(given.view(-1)[place // given.itemsize])
 
-    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what was kept under a key, made at first."""
-        if key not in self.caches:
-            self.caches[key] = make()
-        return self.caches[key]
-
     def _note_device(self, tensor: torch.Tensor) -> None:
         if tensor.device not in _accepted:
             raise DGLError(
@@ -207,8 +187,8 @@ class Session:
         self.num_args = 0
         if needed > len(self.args):
             self.args = _grown(self.args, max(2 * needed, 512))
-        macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
-        macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
+        macros = np.array([word for macro in self.macros for word in macro], np.int64)
+        macro_ptr = np.cumsum([0, *map(len, self.macros)])
         arities = np.array(shared_arities), np.array([signature.arity for signature in self.own], np.int64)
         self.num_nodes = parse(
             stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done

@@ -66,9 +66,7 @@ class Recorder(TorchDispatchMode):
         self.pulls: list[Node] = []
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
-        self._stale: set[int] = set()
-        self._mixed: dict[int, str] = {}
-        self._shared: dict[int, int] = {}
+        self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
 
     # -- values -------------------------------------------------------------------------------------------------
@@ -85,40 +83,32 @@ class Recorder(TorchDispatchMode):
         """Remember that a tensor stands for a node."""
         self._nodes[id(tensor)] = node
         self._alive.append(tensor)
-        self._stale.discard(id(tensor))
+        self._refused.pop(id(tensor), None)
         return tensor
 
     def node(self, tensor: torch.Tensor) -> Node:
         """Return the node that a tensor stands for; a tensor from outside is shared by all vertices."""
-        if id(tensor) in self._mixed:
-            raise _mixing(self._mixed[id(tensor)])
-        if id(tensor) in self._stale:
-            raise DGLError(
-                "F uses a tensor after an in-place operation on another that shares its memory; write "
-                "y = x.add(1) instead of x.add_(1)"
-            )
-        found = self._nodes.get(id(tensor))
-        if found is None:
-            index = self._shared.get(id(tensor))
-            if index is None:
-                self._alive.append(tensor)
-                index = self._shared[id(tensor)] = self._new_shared(Shared(tensor=tensor))
-            found = self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, tensor.shape, tensor.dtype)
-        return found
+        if id(tensor) in self._refused:
+            raise self._refused[id(tensor)]
+        if id(tensor) not in self._nodes:
+            self.bind(tensor, self._shared(Shared(tensor=tensor), tensor.shape, tensor.dtype))
+        return self._nodes[id(tensor)]
 
-    def _new_shared(self, shared: Shared) -> int:
+    def _shared(self, shared: Shared, shape: Sequence[int], dtype: torch.dtype) -> Node:
         self.program.shared.append(shared)
-        return len(self.program.shared) - 1
+        index = len(self.program.shared) - 1
+        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, shape, dtype)
 
     # -- operators ----------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
-        self._refuse(name)
+        _check_independent(name)
         flat, spec = pytree.tree_flatten((args, kwargs))
         tensors = [x for x in flat if _is_tensor(x)]
-        if any(id(x) in self._mixed for x in tensors):
-            return self._mix(func(*args, **kwargs), next(self._mixed[id(x)] for x in tensors if id(x) in self._mixed))
+        refused = next((self._refused[id(x)] for x in tensors if id(x) in self._refused), None)
+        if refused is not None:
+            return self._refuse(func(*args, **kwargs), refused)
         nodes = [self.node(x) for x in tensors]
         if len({node.domain for node in nodes} - {Domain.SHARED}) > 1:
             raise DGLError(
@@ -133,83 +123,67 @@ class Recorder(TorchDispatchMode):
         if made is not None:
             return self.bind(result, made)
         if not any(node.domain is not Domain.SHARED for node in nodes):
-            return self._without_rows(func, name, (args, kwargs), nodes, result, written)
+            return self._without_rows(func, name, (args, kwargs), nodes, result)
         lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
         if lowered is NotImplemented and written is None and len(nodes) == 1:
             lowered = self._viewed(tensors[0], nodes[0], result)
         if lowered is NotImplemented:
             lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
-            return self._mix(result, name)
+            return self._refuse(result, _mixing(name))
         if written is not None:
             self._spoil(written)
-        outputs = result if isinstance(result, list | tuple) else [result]
         results = lowered if isinstance(lowered, list) else [lowered]
-        for tensor, node in zip(outputs, results, strict=True):
+        for tensor, node in zip(_outputs(result), results, strict=True):
             if isinstance(tensor, torch.Tensor) and node is not None:
                 self.bind(tensor, node)
         return result
 
-    def _mix(self, result: Any, name: str) -> Any:
-        """Remember that a result is not a value of each vertex; it is an error only where it is used as one."""
-        for x in result if isinstance(result, list | tuple) else [result]:
+    def _refuse(self, result: Any, error: DGLError) -> Any:
+        """Remember that a result is no value of each vertex; it is an error only where it is used as one."""
+        for x in _outputs(result):
             if isinstance(x, torch.Tensor):
-                self._mixed[id(x)] = name
+                self._refused[id(x)] = error
                 self._alive.append(x)
         return result
-
-    def _refuse(self, name: str) -> None:
-        if name in _DATA_DEPENDENT:
-            raise DGLError(
-                f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
-                "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
-                "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
-                "with lazy batching"
-            )
 
     def _check_write(self, written: torch.Tensor, name: str, kwargs: Mapping[str, Any]) -> None:
         if "out" in kwargs:
             raise DGLError(f"F calls {name} with out=; use its result instead")
-        if id(written) not in self._nodes:
+        node = self._nodes.get(id(written))
+        if node is None or node.domain is Domain.SHARED:
             raise DGLError(
                 f"F writes to a tensor that it does not make itself ({name} on {tuple(written.shape)}), a parameter or "
                 "a buffer perhaps; F must only compute. Layers that keep statistics, such as BatchNorm, do not fit"
             )
-        if self._base(written).kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
+        while node.kind is NodeKind.SLICE:  # a part of the row
+            node = node.inputs[0]
+        if node.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
             raise DGLError(
                 f"F changes gathered state or a pulled input in place ({name}); other vertices see the same state. "
                 f"Use the operation without the underscore, {name.rstrip('_')}"
             )
 
-    def _base(self, tensor: torch.Tensor) -> Node:
-        """Return the node whose memory a tensor shows."""
-        node = self._nodes[id(tensor)]
-        while node.kind is NodeKind.SLICE:
-            node = node.inputs[0]
-        return node
-
     def _spoil(self, written: torch.Tensor) -> None:
         """Mark the tensors that show memory which has been written."""
         for tensor in self._alive:
             if tensor is not written and tensor.data_ptr() and _overlap(tensor, written):
-                self._stale.add(id(tensor))
+                self._refused[id(tensor)] = DGLError(
+                    "F uses a tensor after an in-place operation on another that shares its memory; write "
+                    "y = x.add(1) instead of x.add_(1)"
+                )
 
     # -- without rows -------------------------------------------------------------------------------------------
-    def _without_rows(self, func: Any, name: str, call: Any, nodes: list[Node], result: Any, written: Any) -> Any:
+    def _without_rows(self, func: Any, name: str, call: Any, nodes: list[Node], result: Any) -> Any:
         """Record an operation on parameters and constants, which is replayed at each call."""
         arguments, inputs = filler(call, _is_tensor), [node.attr for node in nodes]
-        outputs = result if isinstance(result, list | tuple) else [result]
         several = isinstance(result, list | tuple)
-        for i, tensor in enumerate(outputs):
-            if not isinstance(tensor, torch.Tensor):
-                continue
-            if written is not None and tensor is written:
-                self._shared.pop(id(tensor), None)
-            index = self._new_shared(Shared(None, OpaqueCall(func, arguments, i if several else None), inputs))
-            self._shared[id(tensor)] = index
-            self._alive.append(tensor)
-            if name == "t" and tensor.dim() == 2:
-                self.builder.transposes[self.node(tensor)] = nodes[0]
+        for i, tensor in enumerate(_outputs(result)):
+            if isinstance(tensor, torch.Tensor):
+                made = Shared(None, OpaqueCall(func, arguments, i if several else None), inputs)
+                self.bind(tensor, self._shared(made, tensor.shape, tensor.dtype))
+                if name == "t" and tensor.dim() == 2:
+                    self.builder.transposes[self.node(tensor)] = nodes[0]
         return result
 
     def _factory(self, name: str, args: Any, kwargs: Any, result: Any) -> Node | None:
@@ -226,12 +200,12 @@ class Recorder(TorchDispatchMode):
         lower = LOWERINGS.get(name)
         if lower is None:
             return NotImplemented
-        varying = [node for node in nodes if node.domain is not Domain.SHARED]
-        elementwise = name not in ("mm", "addmm", "cat") and len(nodes) > 1
-        if elementwise or name == "addmm":
-            nodes = self._aligned(name, nodes, varying)
-            if not nodes:
-                return NotImplemented
+        if name == "addmm":
+            nodes = [self._spread(nodes[0], nodes[-1].shape[-1:]), *nodes[1:]]
+        elif name not in ("mm", "cat") and len(nodes) > 1:
+            nodes = self._aligned(nodes)
+        if None in nodes:
+            return NotImplemented
         replacements = iter(nodes)
         filled = [next(replacements) if _is_tensor(x) else x for x in flat]
         args, kwargs = pytree.tree_unflatten(filled, spec)
@@ -240,7 +214,7 @@ class Recorder(TorchDispatchMode):
 
     def _viewed(self, x: torch.Tensor, node: Node, result: Any) -> Any:
         """Return parts of the rows of ``x``, if that is what an operation gives."""
-        outputs = result if isinstance(result, list | tuple) else [result]
+        outputs = _outputs(result)
         found = [start_in_row(x, y) if isinstance(y, torch.Tensor) else None for y in outputs]
         starts = [start for start in found if start is not None]
         if len(starts) < len(outputs):
@@ -252,37 +226,35 @@ class Recorder(TorchDispatchMode):
         ]
         return parts if isinstance(result, list | tuple) else parts[0]
 
-    def _aligned(self, name: str, nodes: list[Node], varying: list[Node]) -> list[Node]:
-        """Return the operands of an element-wise operation with shared ones spread to the row's shape; [] if unlike."""
-        like = [node for node in varying if name != "addmm"] or varying[:1]
-        shapes = {node.shape for node in like}
+    def _aligned(self, nodes: list[Node]) -> list[Any]:
+        """Return the operands of an element-wise operation with shared ones spread to a row's shape.
+
+        There is None among them where they differ in shape or dtype.
+        """
+        shapes = {node.shape for node in nodes if node.domain is not Domain.SHARED}
         dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
         if len(shapes) > 1 or len(dtypes) > 1 or not all(d.is_floating_point for d in dtypes):
-            return []
-        shape = next(iter(shapes))
-        if name == "addmm":
-            shape = (nodes[-1].shape[-1],)
-            return [self._spread(nodes[0], shape), *nodes[1:]] if nodes[0].domain is Domain.SHARED else nodes
-        spread = [self._spread(x, shape) if x.domain is Domain.SHARED else x for x in nodes]
-        return [] if any(x is None for x in spread) else spread
+            return [None]
+        return [self._spread(node, *shapes) for node in nodes]
 
     def _spread(self, node: Node, shape: Sequence[int]) -> Any:
         """Return a shared value in the shape of a row, flat; None where it has as many dimensions as rows have."""
         own = node.shape
+        if node.domain is not Domain.SHARED:
+            return node
         if len(own) > len(shape) and own[0] != 1:
             return None
         if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
             return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
-        index = self._new_shared(Shared(None, partial(_expanded, shape=tuple(shape)), [node.attr]))
-        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, (math.prod(shape),), node.dtype)
+        made = Shared(None, partial(_expanded, shape=tuple(shape)), [node.attr])
+        return self._shared(made, (math.prod(shape),), node.dtype)
 
     def _opaque(self, func: Any, name: str, call: Any, values: list, nodes: list[Node], result: Any) -> Any:
         """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
 
         None where its result has no rows.
         """
-        several = isinstance(result, list | tuple)
-        outputs = list(result) if several else [result]
+        several, outputs = isinstance(result, list | tuple), _outputs(result)
         domain = next(node.domain for node in nodes if node.domain is not Domain.SHARED)
         rows = self.rows[domain]
         tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
@@ -311,7 +283,7 @@ class Recorder(TorchDispatchMode):
             some = [x if node.domain is Domain.SHARED else x[:few] for x, node in zip(values, nodes, strict=True)]
             args, kwargs = arguments(some, few)
             again = func(*args, **kwargs)
-            for whole, part in zip(outputs, again if isinstance(again, list | tuple) else [again], strict=True):
+            for whole, part in zip(outputs, _outputs(again), strict=True):
                 if isinstance(whole, torch.Tensor) and whole.numel():
                     alike = part.shape == (few, *whole.shape[1:]) and torch.allclose(
                         whole[:few].double(), part.double(), rtol=1e-4, atol=1e-5, equal_nan=True
@@ -344,6 +316,20 @@ def _mixing(name: str) -> DGLError:
         f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
         "operate on dimension 1 and up (dim=-1)"
     )
+
+
+def _check_independent(name: str) -> None:
+    if name in _DATA_DEPENDENT:
+        raise DGLError(
+            f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
+            "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
+            "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
+            "with lazy batching"
+        )
+
+
+def _outputs(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def _is_tensor(x: Any) -> bool:

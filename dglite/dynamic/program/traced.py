@@ -84,7 +84,10 @@ class TracedProgram:
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
         self.scripts: dict[Any, Any] = {}
         self._plans: dict[Any, ClassPlan] = {}
-        self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
+        read = {id(shared.tensor) for shared in self.shared}
+        modules = [module for function in functions for module in function.modules()]
+        held = [(m, name, x) for m in modules for name, x in (*m._parameters.items(), *m._buffers.items())]
+        self._leaves = [(m, name, x) for m, name, x in held if x is not None and id(x) in read]
 
     def _trace(self, function: Any, key: TraceKey) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
@@ -104,7 +107,7 @@ class TracedProgram:
 
     def is_current(self) -> bool:
         """Whether the modules still hold the parameters that were seen."""
-        return all(module is None or getattr(module, name) is x for x, module, name in self._leaves)
+        return all(getattr(module, name) is x for module, name, x in self._leaves)
 
     def shared_values(self) -> list[torch.Tensor | None]:
         """Return the shared tensors that the programs read, by number; what is made of others is made now."""
@@ -130,16 +133,6 @@ class TracedProgram:
             program = self.programs[kind]
             self._plans[key] = plan_class(self.builder, program, bool(c & 1), absent, collected, needs, options)
         return self._plans[key]
-
-
-def _owner(functions: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, str]:
-    """Return the module that holds a tensor as a parameter or buffer, and its name there; None where none does."""
-    for function in functions:
-        for module in function.modules():
-            for name, x in (*module._parameters.items(), *module._buffers.items()):
-                if x is tensor:
-                    return module, name
-    return None, ""
 
 
 def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:
@@ -219,9 +212,8 @@ def _gradient(
     for j, by_slot in collected:
         if j < len(states):
             node = states[j]
-            seeds.append(
-                (node, builder.make(NodeKind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype))
-            )
+            given = builder.make(NodeKind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype)
+            seeds.append((node, given))
     return [root for root in differentiate(builder, seeds) if needs.has(root)], places
 
 

@@ -61,6 +61,10 @@ BODIES = {
     "in place": lambda x, y: (x * 2).mul_(y),
     "dropout that drops nothing": lambda x, y: F.dropout(x, 0.5, training=False) + y,
     "columns": lambda x, y: x[:, 1].unsqueeze(1) * y.unflatten(1, (2, 3)).flatten(1),
+    "rows of parts": lambda x, y: F.elu((x + y).reshape(-1, 3), 0.5)[:, 1:].reshape(-1, 4) * x[:, :4],
+    "along the last axis": lambda x, y: torch.cat([torch.stack([x, y], 1).softmax(-1).flatten(1), x], -1),
+    "a column squeezed": lambda x, y: x[:, 2:3].squeeze() + y[:, 1],
+    "a mean": lambda x, y: x.mean(1, keepdim=True) * y,
     "einsum": lambda x, y: torch.einsum("bi,bi->b", x, y),
 }
 
@@ -195,3 +199,26 @@ def test_what_a_body_must_not_do() -> None:
 
     with pytest.raises(DGLError, match="in place"):
         dynamic.cell(writes)(x)
+
+
+def test_rows_of_a_body_have_no_values() -> None:
+    x, leaked = dynamic.lazy(torch.ones(3)), list[Any]()
+
+    def body(x: Any) -> Any:
+        leaked.append(torch.tanh(x))
+        return leaked[-1] * 2
+
+    dynamic.cell(body)(x)
+    with pytest.raises(DGLError, match="stand for any sample"):
+        dynamic.run(leaked)
+    with pytest.raises(DGLError, match="stand for any sample"):
+        dynamic.cell(lambda x: x if x.value().sum() > 0 else -x)(dynamic.lazy(torch.ones(3)))
+
+
+def test_operations_of_a_cell_are_batched_with_those_outside() -> None:
+    layer, x = nn.Linear(3, 3), torch.randn(3)
+    inside = dynamic.cell(lambda x: torch.tanh(layer(x)))(dynamic.lazy(x))
+    outside = torch.tanh(layer(dynamic.lazy(x + 1)))
+    found = dynamic.run([inside, outside])
+    torch.testing.assert_close(found, [torch.tanh(layer(x)), torch.tanh(layer(x + 1))])
+    assert [count for _, count in dynamic.last_run().batches] == [2, 2]

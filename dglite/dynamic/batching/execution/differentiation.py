@@ -19,7 +19,7 @@ from .products import GradientSums
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["add_rows", "copy_rows", "differentiate"]
+__all__ = ["copy_rows", "differentiate"]
 
 _MASK = (1 << PLACE_BITS) - 1
 
@@ -41,11 +41,6 @@ def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     values = torch.empty((len(refs), *kind.shape), dtype=kind.dtype)
     _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
     return values
-
-
-def add_rows(kind: TensorKind, into: np.ndarray, grads: Tensor) -> None:
-    """Add gradients of one kind to what lies at ``into``."""
-    _move(kind, into, grads.contiguous(), add=True, out=False)
 
 
 def differentiate(
@@ -74,7 +69,7 @@ def differentiate(
         if kind.dtype in DTYPES:
             kept = np.nonzero(grads[nodes])[0]
             values = values if len(kept) == len(refs) else values[torch.from_numpy(kept)]
-            add_rows(kind, (grads[nodes] + (refs & _MASK))[kept], values)
+            _move(kind, (grads[nodes] + (refs & _MASK))[kept], values.contiguous(), add=True, out=False)
     for run in reversed(runs):
         run.backward(session, grads, gradients)
     for (tensor, _), buffer in zip(given, buffers, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic import batching, program
-from ..recording.signatures import DTYPES, Signature, TensorKind, shared, template_table
+from ..recording.signatures import ARGUMENT, DTYPES, Signature, TensorKind, shared, template_table
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -41,6 +41,8 @@ class Placement:
         found = batching.depths_of(nodes, session.sigs, *self._graph, session.num_nodes, len(shared))
         place, depth, self.kind, numbers = found
         self.signatures = [session.signature(number) for number in numbers.tolist()]
+        if ARGUMENT in self.signatures:
+            raise DGLError("values inside of a cell's body stand for any sample's; return from it what is wanted")
         for signature in self.signatures if check is not None else ():
             check(signature)  # type: ignore[misc]
         self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)

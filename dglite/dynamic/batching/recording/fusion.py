@@ -55,23 +55,15 @@ def _planned(
     places: dict[int, int] = {}
     made: list[RecordedOperation | int] = []
     for group in groups:
-        first = len(made) << PLACE_BITS
-        if len(group) == 1:
-            made.append(number[group[0].node])
-            places[group[0].node] = first
-            continue
         results = [step.node for step in group if step.node in read]
-        if not results:
-            continue
-        try:
-            made.append(_one(group, results))
-        except ValueError:  # more operands than a kernel takes
-            for i, step in enumerate(group):
-                places[step.node] = first + (i << PLACE_BITS)
+        one = _one(group, results) if len(group) > 1 and results else None
+        if one is not None:
+            first, shape = len(made) << PLACE_BITS, _formulas(group[0])
+            places |= {node: first + i * shape.width * shape.dtype.itemsize for i, node in enumerate(results)}
+            made.append(one)
+        elif results:
+            places |= {step.node: len(made) + i << PLACE_BITS for i, step in enumerate(group)}
             made += [number[step.node] for step in group]
-            continue
-        shape = _formulas(group[0])
-        places |= {node: first + i * shape.width * shape.dtype.itemsize for i, node in enumerate(results)}
     return made, places
 
 
@@ -100,11 +92,11 @@ def _groups(steps: Sequence[RecordedOperation]) -> list[list[RecordedOperation]]
     return [members[key] for key in sorted(members, key=lambda key: key[0])]
 
 
-_known: dict[Any, Signature] = {}
+def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation | None:
+    """Return one step for a group, whose results are those of the given nodes, one after the other.
 
-
-def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation:
-    """Return one step for a group, whose results are those of the given nodes, one after the other."""
+    None where it would have more operands than a kernel takes.
+    """
     width, dtype = _formulas(group[0]).width, _formulas(group[0]).dtype
     sources: dict[int, int] = {}
     parts: dict[ColumnRun, int] = {}
@@ -131,13 +123,8 @@ def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> Recorded
             at = len(formulas)
             formulas += values[step.node]
             values[step.node] = [result(at + i) for i in range(len(own.formulas))]
-    signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
+    try:
+        signature = pointwise("fused", len(sources), Pointwise(tuple(formulas), tuple(parts), width, dtype))
+    except ValueError:
+        return None
     return RecordedOperation(results[0], signature, list(sources))
-
-
-def _signature(made: Pointwise, arity: int) -> Signature:
-    signature = _known.get(made)
-    if signature is None:
-        columns = len(made.formulas) * made.width
-        signature = _known[made] = pointwise(f"fused[{columns}]", arity, made)
-    return signature

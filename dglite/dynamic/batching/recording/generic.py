@@ -19,34 +19,27 @@ from ....formulas import FORMULAS
 from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
-from .pointwise import same_session
+from .pointwise import refs_of
 from .signatures import Signature, TensorKind, kind_of, places_of
-from .tensor import LazyTensor, fallback
+from .tensor import LazyTensor, Untraceable, later
 
-__all__ = ["Recorded", "made_by_rows", "made_call", "made_operation", "only", "record_function"]
+__all__ = ["Recorded", "made_by_rows", "made_operation", "only", "record_function"]
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
 
 
-def record_function(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], by_rows: bool = False
-) -> Any:
-    """Record a torch function that has no entry of its own; with ``by_rows`` it is one of batches, in a cell's body."""
-    name = function.__name__
-    if kwargs.get("out") is not None or kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
-        raise DGLError(
-            f"{name} works in place; lazy tensors do not change, so use the function that returns its result"
-        )
+def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a torch function that has no entry of its own; in a cell's body it is one of batches."""
     lazies: list[LazyTensor] = []
     given: list[Tensor] = []
     structure = _structure((args, kwargs), lazies, given)
-    session = lazies[0]._session
-    key = function, by_rows, structure
+    session, kinds = lazies[0]._session, [x._kind for x in lazies]
+    key = function, session.tracing, structure
     known = session.caches.get(key)
     if known is None:
-        make = made_by_rows if by_rows else _made
-        known = session.caches[key] = make(session, function, (args, kwargs), [x._kind for x in lazies])
+        make = _made_in_cell if session.tracing else _made
+        known = session.caches[key] = make(session, function, (args, kwargs), kinds)
     return known.record(session, lazies)
 
 
@@ -60,10 +53,7 @@ class Recorded(NamedTuple):
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the operation and return its results."""
-        for x in lazies:
-            if x._session is not session:
-                same_session(lazies[0], x)
-        first = session.record(self.signature, [x._ref for x in lazies], self.kinds[0])
+        first = session.record(self.signature, refs_of(lazies), self.kinds[0])
         if self.assemble is only:
             return first
         pairs = zip(self.kinds, self.places, strict=True)
@@ -98,6 +88,7 @@ def _is_lazy(x: Any) -> bool:
 
 def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]) -> Recorded:
     """Return the operation that calls a function on batches."""
+    _check_new_result(function.__name__, recorded[1])
     arguments = filler(recorded, _is_lazy)  # no lazy tensor is kept: it would keep its session alive
     samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
     like = pytree.tree_map_only(Tensor, lambda x: torch.empty_like(x, device="meta"), arguments(samples))
@@ -113,7 +104,28 @@ def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: 
     results, assemble = _results_of(function.__name__, returned)
     single = _on_values(function, arguments)
     call = single if function.__name__ in _BATCH_WISE else torch.func.vmap(single, randomness="different")
-    return made_call(session, function.__name__, kinds, results, call, assemble)
+    return made_operation(session, function.__name__, TorchCall(kinds, results, call), assemble)
+
+
+def _check_new_result(name: str, options: dict[str, Any]) -> None:
+    if options.get("out") is not None or options.get("inplace") or (name.endswith("_") and not name.endswith("__")):
+        raise DGLError(
+            f"{name} works in place; lazy tensors do not change, so use the function that returns its result"
+        )
+
+
+def _made_in_cell(
+    session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
+) -> Recorded:
+    """Return the operation for a body's rows, which have an axis of length 1 in front."""
+    try:
+        if any(kind.shape[:1] != (1,) for kind in kinds):  # parts of rows that are rows now, or what all samples share
+            return _made(session, function, recorded, kinds)
+        _check_new_result(function.__name__, recorded[1])
+        made = made_by_rows(session, function, recorded, [kind_of(kind.shape[1:], kind.dtype) for kind in kinds])
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, DGLError) as error:
+        raise Untraceable(f"the body calls {function.__name__}: {error}") from error
+    return made._replace(kinds=[kind_of((1, *kind.shape), kind.dtype) for kind in made.kinds])
 
 
 def made_by_rows(
@@ -132,7 +144,7 @@ def made_by_rows(
                 "a row for each sample"
             )
     of_one = [kind_of(kind.shape[1:], kind.dtype) for kind in results]
-    return made_call(session, name, kinds, of_one, _on_values(function, arguments), assemble)
+    return made_operation(session, name, TorchCall(kinds, of_one, _on_values(function, arguments)), assemble)
 
 
 def _on_values(function: Callable[..., Any], arguments: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
@@ -146,18 +158,6 @@ def _on_values(function: Callable[..., Any], arguments: Callable[..., Any]) -> C
     return call
 
 
-def made_call(
-    session: Session,
-    name: str,
-    kinds: Sequence[TensorKind],
-    results: Sequence[TensorKind],
-    call: Callable[..., Any],
-    assemble: Any,
-) -> Recorded:
-    """Return the operation that calls a function of stacked tensors."""
-    return made_operation(session, name, TorchCall(kinds, results, call), assemble)
-
-
 def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
     """Return an operation on stacked tensors, its results one after the other."""
     results, title = matrices.results, f"{name}({', '.join(map(repr, matrices.kinds))})"
@@ -165,9 +165,7 @@ def made_operation(session: Session, name: str, matrices: TorchCall, assemble: A
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:
-    values = (
-        [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
-    )
+    values = returned if isinstance(returned, tuple | list) else [returned]
     if not values or not all(isinstance(value, Tensor) for value in values):
         raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
     for value in values:
@@ -185,4 +183,4 @@ def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[l
     return kinds, kind
 
 
-fallback.record = record_function
+later.record = record_function

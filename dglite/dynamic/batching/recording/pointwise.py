@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,9 @@ from ....formulas import ALIASES, FORMULAS
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
 from .signatures import DTYPES, ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise
-from .tensor import LazyTensor, blank, fallback, install, install_methods
+from .tensor import LazyTensor, blank, install, later
 
-__all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
+__all__ = ["as_lazy", "refs_of", "same_session"]
 
 _X = operand(0)
 
@@ -35,8 +35,6 @@ def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]
 
 
 _UNARY, _BINARY = _recorded_by_formula(1), _recorded_by_formula(2)
-ELEMENTWISE = (*_UNARY, *_BINARY)
-"""Functions that are recorded as expressions."""
 
 
 def same_session(x: LazyTensor, y: LazyTensor) -> None:
@@ -46,6 +44,16 @@ def same_session(x: LazyTensor, y: LazyTensor) -> None:
             "these lazy tensors belong to different sessions, so no batch can hold both. A session ends with run() or "
             "backward(); what goes on after it must start from new lazy tensors, or from x.value()"
         )
+
+
+def refs_of(lazies: Sequence[LazyTensor]) -> list[int]:
+    """Return the places of lazy tensors in their session; raise if they are of several."""
+    session, refs = lazies[0]._session, []
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+        refs.append(x._ref)
+    return refs
 
 
 def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
@@ -58,6 +66,25 @@ def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
     if isinstance(x, int | float):
         return like._session.number(x, like._kind.dtype)
     raise DGLError(f"expected a lazy tensor, a tensor or a number; got {type(x).__name__}")
+
+
+def _signature(name: str, formula: Expr, *kinds: TensorKind) -> tuple[int, TensorKind] | None:
+    """Return the number of an element-wise operation's signature and the kind of its result; None if it has none."""
+    dtype = kinds[0].dtype
+    try:
+        shape = torch.broadcast_shapes(*[kind.shape for kind in kinds])
+    except RuntimeError:
+        shapes = " and ".join(str(list(kind.shape)) for kind in kinds)
+        raise DGLError(
+            f"{name} of shapes {shapes}: these do not go together. Lazy tensors are written for one sample, so there "
+            "is no batch axis in front"
+        ) from None
+    numel = math.prod(shape)
+    parts = [ColumnRun(slot, 0, kind.numel == 1 != numel) for slot, kind in enumerate(kinds)]
+    fits = all(part.spread or kind.numel == numel for part, kind in zip(parts, kinds, strict=True))
+    if dtype not in DTYPES or any(kind.dtype != dtype for kind in kinds) or not fits or not numel:
+        return None
+    return pointwise(name, len(kinds), Pointwise((formula,), tuple(parts), numel, dtype)).number, kind_of(shape, dtype)
 
 
 # -- one argument ------------------------------------------------------------------------------------------------------
@@ -76,39 +103,27 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
         return made
 
     def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
-        kind, options = x._kind, {key: value for key, value in named.items() if value}
-        if option or options or kind.dtype not in DTYPES or not kind.numel:
-            return fallback.record(function, (x, *([option] if option else [])), options)
-        if kind not in numbers:
-            made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
-            numbers[kind] = pointwise(f"{name}{list(kind.shape)}", 1, made).number
+        options = {key: value for key, value in named.items() if value}
+        found = None if option or options else _signature(name, formula, x._kind)
+        if found is None:
+            return later.record(function, (x, *([option] if option else [])), options)
+        numbers[x._kind] = found[0]
         return call(x)
 
     return call
 
 
 # -- two arguments -----------------------------------------------------------------------------------------------------
-def broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
-    """Return the shape of ``a`` and ``b`` together."""
-    try:
-        return tuple(torch.broadcast_shapes(a.shape, b.shape))
-    except RuntimeError:
-        raise DGLError(
-            f"{name} of shapes {list(a.shape)} and {list(b.shape)}: these do not go together. Lazy tensors are written "
-            "for one sample, so there is no batch axis in front"
-        ) from None
-
-
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
     known: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
 
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
         if named:  # alpha, rounding_mode
-            return fallback.record(function, (x, y), named)
+            return later.record(function, (x, y), named)
         if type(y) is not LazyTensor or type(x) is not LazyTensor:
             like = x if type(x) is LazyTensor else y
             if like._kind.dtype not in DTYPES:
-                return fallback.record(function, (x, y), {})
+                return later.record(function, (x, y), {})
             x, y = as_lazy(x, like), as_lazy(y, like)
         try:
             number, kind = known[x._kind][y._kind]
@@ -126,28 +141,22 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
         """Record kinds that have not met before."""
         same_session(x, y)
-        shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
-        numel = math.prod(shape)
-        parts = [ColumnRun(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
-        fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))
-        if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
-            return fallback.record(function, (x, y), {})
-        kind = kind_of(shape, dtype)
-        made = Pointwise((formula,), tuple(parts), numel, dtype)
-        signature = pointwise(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, made)
-        known[x._kind][y._kind] = signature.number, kind
+        found = _signature(name, formula, x._kind, y._kind)
+        if found is None:
+            return later.record(function, (x, y), {})
+        known[x._kind][y._kind] = found
         return call(x, y)
 
     return call
 
 
-def _recorded(function: Callable[..., Any], reflected: bool = False) -> Callable[[LazyTensor, Any], Any]:
+def _recorded(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """Return an operator that has no formula here: it is recorded as the torch function."""
-    return lambda self, other: fallback.record(function, (other, self) if reflected else (self, other), {})
+    return lambda self, other: later.record(function, (self, other), {})
 
 
-def _reflected(call: Callable[..., LazyTensor]) -> Callable[[LazyTensor, Any], LazyTensor]:
-    return lambda self, other: call(as_lazy(other, self), self)
+def _reflected(call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: call(other, self)
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -157,12 +166,12 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
     def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
         kind = x._kind
         if options or named or kind.dtype not in DTYPES or not kind.numel:
-            return fallback.record(function, (x, *options), named)
+            return later.record(function, (x, *options), named)
         scalar = kind_of((), kind.dtype)
         if kind not in signatures:
             formula = _X if name == "sum" else _X * (1.0 / kind.numel)
             made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
-            signatures[kind] = known = pointwise(f"{name}{list(kind.shape)}", 1, made, total=True)
+            signatures[kind] = known = pointwise(name, 1, made, total=True)
             if name == "sum":
                 known.form, known.lengths = ("sum", kind.dtype), (kind.numel,)
         return x._session.record(signatures[kind], (x._ref,), scalar)
@@ -176,19 +185,13 @@ def _install() -> None:
     made |= {name: _binary(name, formula, function) for name, (formula, function) in _BINARY.items()}
     made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
     named = made | {alias: made[name] for alias, name in ALIASES.items() if name in made}
-    install_methods(named)
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
-    install(named | {f"__{operator}__": made[name] for operator, name in operators.items()})
-    for operator, name in operators.items():
-        setattr(LazyTensor, f"__{operator}__", made[name])
-        setattr(LazyTensor, f"__r{operator}__", _reflected(made[name]))
-    for operator in ("gt", "ge", "lt", "le", "eq", "ne", "pow", "remainder", "floor_divide"):
-        method = {"remainder": "mod", "floor_divide": "floordiv"}.get(operator, operator)
-        setattr(LazyTensor, f"__{method}__", _recorded(getattr(torch, operator)))
-    setattr(LazyTensor, "__rpow__", _recorded(torch.pow, reflected=True))  # noqa: B010
-    LazyTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
-    setattr(LazyTensor, "__neg__", made["neg"])  # noqa: B010
-    setattr(LazyTensor, "__abs__", made["abs"])  # noqa: B010
+    named |= {f"__{operator}__": made[name] for operator, name in operators.items()}
+    named |= {f"__r{operator}__": _reflected(made[name]) for operator, name in operators.items()}
+    named |= {f"__{name}__": made[name] for name in ("neg", "abs")}
+    named |= {f"__{name}__": _recorded(getattr(torch, name)) for name in ("gt", "ge", "lt", "le", "eq", "ne", "pow")}
+    named |= {"__mod__": _recorded(torch.remainder), "__floordiv__": _recorded(torch.floor_divide)}
+    install(named | {"__rpow__": _reflected(named["__pow__"])})
 
 
 _install()

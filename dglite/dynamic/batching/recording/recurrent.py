@@ -16,9 +16,9 @@ from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
 from .generic import Recorded, made_operation, only
 from .pointwise import as_lazy
-from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise, result
+from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, of_row, operand, pointwise, result
 from .structure import axis_of, linear
-from .tensor import LazyTensor, fallback, install, install_methods
+from .tensor import LazyTensor, install, later
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def lstm_cell(
     """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
     h, c = as_lazy(state[0], x), as_lazy(state[1], x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates("lstm", _lstm, from_x, from_h, c)
+    made = _gates(_lstm, 4, from_x, from_h, c)
     kind = c._kind
     return LazyTensor(made._session, made._ref + kind.nbytes, kind), LazyTensor(made._session, made._ref, kind)
 
@@ -41,45 +41,44 @@ def gru_cell(
     """Record a GRU cell: two products and one operation for the gates."""
     h = as_lazy(hx, x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates("gru", _gru, from_x, from_h, h)
+    made = _gates(_gru, 3, from_x, from_h, h)
     return LazyTensor(made._session, made._ref, h._kind)
 
 
-def _lstm(width: int) -> tuple[list[Expr], list[ColumnRun]]:
-    """Return c = f c + i g and h = o tanh(c) over the parts of both products and the memory."""
-    parts = [ColumnRun(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [ColumnRun(2)]
-    sums = [operand(2 * gate) + operand(2 * gate + 1) for gate in range(4)]
-    i, f, o = (sums[gate].call("sigmoid") for gate in (0, 1, 3))
-    return [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")], parts
+def _lstm(gates: Sequence[tuple[Expr, Expr]], c: Expr) -> list[Expr]:
+    """Return c = f c + i g and h = o tanh(c), from the parts of both products and the memory."""
+    i, f, g, o = (from_x + from_h for from_x, from_h in gates)
+    return [
+        f.call("sigmoid") * c + i.call("sigmoid") * g.call("tanh"),
+        o.call("sigmoid") * result(0).call("tanh"),
+    ]
 
 
-def _gru(width: int) -> tuple[list[Expr], list[ColumnRun]]:
-    """Return (1 - z) n + z h over the parts of both products and the state."""
-    parts = [ColumnRun(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [ColumnRun(2)]
-    r, z = ((operand(2 * gate) + operand(2 * gate + 1)).call("sigmoid") for gate in range(2))
-    n = (operand(4) + r * operand(5)).call("tanh")
-    return [n + z * (operand(6) - n)], parts
+def _gru(gates: Sequence[tuple[Expr, Expr]], h: Expr) -> list[Expr]:
+    """Return (1 - z) n + z h, from the parts of both products and the state."""
+    r, z = ((from_x + from_h).call("sigmoid") for from_x, from_h in gates[:2])
+    n = (gates[2][0] + r * gates[2][1]).call("tanh")
+    return [n + z * (h - n)]
 
 
 _cells: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
-def _gates(
-    name: str, formulas_of: Callable[[int], tuple[list[Expr], list[ColumnRun]]], *args: LazyTensor
-) -> LazyTensor:
-    """Record the gates of a cell, from both products and the state that they change."""
-    key = (name, *[x._kind for x in args])
+def _gates(formulas_of: Callable[..., list[Expr]], count: int, *args: LazyTensor) -> LazyTensor:
+    """Record so many gates of a cell, from both products and the state that they change."""
+    key = (formulas_of, *[x._kind for x in args])
     known = _cells.get(key)
     if known is None:
-        width, dtype = args[2]._kind.numel, args[2]._kind.dtype
-        formulas, parts = formulas_of(width)
+        width, dtype, name = args[2]._kind.numel, args[2]._kind.dtype, formulas_of.__name__.strip("_")
         if args[0]._kind.numel != args[1]._kind.numel or args[0]._kind.numel % width:
             raise DGLError(
                 f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}"
             )
-        made = Pointwise(tuple(formulas), tuple(parts), width, dtype)
-        signature = pointwise(f"{name} gates[{width}]", len(args), made)
-        known = _cells[key] = signature, kind_of((width * len(formulas),), dtype)
+        parts = [ColumnRun(slot, gate * width) for gate in range(count) for slot in (0, 1)] + [ColumnRun(2)]
+        gates = [(operand(2 * gate), operand(2 * gate + 1)) for gate in range(count)]
+        made = Pointwise(tuple(formulas_of(gates, operand(2 * count))), tuple(parts), width, dtype)
+        known = pointwise(f"{name} gates", len(args), made), kind_of((width * len(made.formulas),), dtype)
+        _cells[key] = known
     return args[0]._session.record(known[0], [x._ref for x in args], known[1])
 
 
@@ -102,7 +101,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         named = {"reduction": reduction, **options}
         special = args or any(options.get(option) is not None for option in ("weight", "size_average", "reduce"))
         if type(input) is not LazyTensor or special:
-            return fallback.record(function, (input, target, *args), named)
+            return later.record(function, (input, target, *args), named)
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
         key = name, input._kind, label._kind, args, *options.values()
@@ -110,7 +109,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         labels = session.given_at.get(label._ref >> PLACE_BITS) if label._kind.shape else None
         counts = labels is not None and labels.shape == label._kind.shape  # the mean is that of rows with a label
         if known is None or (label._kind.shape and reduction == "mean" and not counts):
-            return fallback.record(function, (input, label), named)
+            return later.record(function, (input, label), named)
         session.caches[key] = known
         values = session.record(known.signature, (input._ref, label._ref), known.kinds[0])
         if not label._kind.shape or reduction == "none":
@@ -140,35 +139,37 @@ def _made_loss(
     """Return the operation of losses of scores (*rows, classes), with a label for each row; None for others."""
     if label.shape != kind.shape[:-1] or len(kind.shape) not in (1, 2) or not kind.numel or label.dtype != torch.int64:
         return None
-    each, rest = kind_of(label.shape, kind.dtype), {key: x for key, x in options.items() if key in _USUAL}
+    row, of_one = of_row(kind), of_row(label, 0)
+    each, rest = kind_of(of_one.shape, kind.dtype), {key: x for key, x in options.items() if key in _USUAL}
 
     def losses(x: Tensor, y: Tensor) -> list[Tensor]:
         return [function(x.flatten(0, -2), y.flatten(), reduction="none", **rest).view(y.shape)]
 
     usual = all(_USUAL[key] == x for key, x in rest.items())
     call = CrossEntropy if usual and name == "cross_entropy" else TorchCall
-    made = made_operation(session, name, call([kind, label], [each], losses, name if usual else None), only)
-    if usual and label.shape:
-        made.signature.key, made.signature.lengths = (name, "rows", kind), label.shape
-        made.signature.form = name, kind.shape[1], kind.dtype
-    return made
+    made = made_operation(session, name, call([row, of_one], [each], losses, name if usual else None), only)
+    if usual and of_one.shape:
+        made.signature.key, made.signature.lengths = (name, "rows", row), of_one.shape
+        made.signature.form = name, row.shape[1], row.dtype
+    return made._replace(kinds=[kind_of(label.shape, kind.dtype)])
 
 
 def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what records a softmax over the one axis; batches run torch's own kernel."""
+    """Return what records a softmax over an axis; batches run torch's own kernel."""
 
     def call(input: LazyTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
         session, kind = input._session, input._kind
         kwargs.pop("_stacklevel", None)
         if dim is None or args or kwargs.get("dtype") is not None:
-            return fallback.record(function, (input, dim, *args), kwargs)
-        key = name, kind, axis_of(input, dim)
-        known = session.caches.get(key)
+            return later.record(function, (input, dim, *args), kwargs)
+        axis = axis_of(input, dim) - len(kind.shape)
+        row = of_row(kind, -axis)
+        known = session.caches.get((name, row, axis))
         if known is None:
-            axis, form = axis_of(input, dim) + 1, name if len(kind.shape) == 1 else None
-            operation = TorchCall([kind], [kind], lambda x: [function(x, axis)], form)
-            known = session.caches[key] = made_operation(session, name, operation, only)
-        return known.record(session, [input])
+            form = name if len(row.shape) == 1 else None
+            operation = TorchCall([row], [row], lambda x: [function(x, axis)], form)
+            known = session.caches[name, row, axis] = made_operation(session, name, operation, only)
+        return session.record(known.signature, (input._ref,), kind)
 
     return call
 
@@ -177,17 +178,13 @@ def dropout(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: b
     """Record dropout, drawn anew for every sample; nothing where it drops nothing."""
     if not training or p == 0.0:
         return input
-    return fallback.record(F.dropout, (input, p, training, inplace), {})
+    return later.record(F.dropout, (input, p, training, inplace), {})
 
 
-def _install() -> None:
-    named: dict[str, Callable[..., Any]] = {
+install(
+    {
         **{f.__name__: f for f in (lstm_cell, gru_cell, dropout)},
         **{name: _loss(name, getattr(F, name)) for name in ("cross_entropy", "nll_loss")},
         **{name: _softmax(name, getattr(torch, name)) for name in ("softmax", "log_softmax")},
     }
-    install(named)
-    install_methods({"softmax": named["softmax"], "log_softmax": named["log_softmax"]})
-
-
-_install()
+)

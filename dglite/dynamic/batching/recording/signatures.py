@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ....expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
+from ....expr import Call, Constant, Expr, Operand, Side, derivative, operands_of, renumber
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import step_kernel
 from ....kernels.render.rows import StepSpec
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..execution.matrices import Product, TorchCall
 
 __all__ = [
+    "ARGUMENT",
     "DTYPES",
     "MOVED_AS",
     "ColumnRun",
@@ -36,6 +37,7 @@ __all__ = [
     "TensorKind",
     "copies",
     "kind_of",
+    "of_row",
     "on_matrices",
     "operand",
     "places_of",
@@ -78,6 +80,14 @@ def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
     if kind is None:
         kind = _kinds.setdefault(key, TensorKind(*key))  # threads must agree: kinds are compared by identity
     return kind
+
+
+def of_row(kind: TensorKind, axes: int = 1) -> TensorKind:
+    """Return the kind without axes of length 1 in front, of which operations are the same; some last ``axes`` stay."""
+    shape = kind.shape
+    while len(shape) > axes and shape[:1] == (1,):
+        shape = shape[1:]
+    return kind if shape is kind.shape else kind_of(shape, kind.dtype)
 
 
 class ColumnRun(NamedTuple):
@@ -143,6 +153,8 @@ def shared_signature(signature: Signature) -> Signature:
 
 
 shared_signature(Signature("given", 0, 0))
+ARGUMENT = shared_signature(Signature("argument of a cell", 0, 0))
+"""The signature of what stands for any sample's value while a cell is traced; it has none."""
 
 
 # -- templates of steps ------------------------------------------------------------------------------------------------
@@ -189,10 +201,16 @@ def pointwise(name: str, arity: int, made: Pointwise, total: bool = False) -> Si
     With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
     fit.
     """
-    count = 1 if total else len(made.formulas) * made.width
-    signature = Signature(name, arity, count * made.dtype.itemsize, formulas=None if total else made)
-    _add_steps(signature, made, total=total)
-    return shared_signature(signature)
+    key = made, arity, total
+    if key not in _pointwise:
+        count = 1 if total else len(made.formulas) * made.width
+        signature = Signature(f"{name}[{count}]", arity, count * made.dtype.itemsize, formulas=None if total else made)
+        _add_steps(signature, made, total=total)
+        _pointwise[key] = shared_signature(signature)
+    return _pointwise[key]
+
+
+_pointwise: dict[Any, Signature] = {}
 
 
 def _add_steps(signature: Signature, made: Pointwise, start: int = 0, total: bool = False) -> None:
@@ -242,12 +260,11 @@ def _slopes(formulas: Sequence[Expr], total: bool) -> dict[int, Expr]:
     grads: dict[int, Expr] = {_RESULT + j: operand(_GRAD + j) for j in range(len(formulas))}
     for j in reversed(range(len(formulas))):
         grad, formula = grads.pop(_RESULT + j), formulas[j]
-        compacted, slots = compact(formula)
-        for i, slot in enumerate(slots):
-            slope = grad * renumber(derivative(compacted, operand(i)), dict(enumerate(slots)))
+        for part in operands_of(formula):
+            slope = grad * derivative(formula, part)
             if slope != Constant(0.0):
                 slope = slope if total else replaced(slope, {formula: result(j)})
-                grads[slot] = grads[slot] + slope if slot in grads else slope
+                grads[part.slot] = grads[part.slot] + slope if part.slot in grads else slope
     return grads
 
 
@@ -262,24 +279,19 @@ def replaced(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
 
 def copies(name: str, widths: Sequence[int], dtype: torch.dtype) -> Signature:
     """Return the signature of arguments put side by side, which all sessions share; those of equal widths together."""
-    signature = Signature(name, len(widths), sum(widths) * dtype.itemsize)
-    for group in _alike(widths):
-        formulas, parts = [operand(i) for i in range(len(group))], [ColumnRun(slot) for slot in group]
-        made = Pointwise(tuple(formulas), tuple(parts), widths[group[0]], dtype)
-        _add_steps(signature, made, sum(widths[: group[0]]) * dtype.itemsize)
+    signature, start = Signature(name, len(widths), sum(widths) * dtype.itemsize), 0
+    for width, group in groupby(range(len(widths)), widths.__getitem__):
+        slots = list(group)
+        for first in range(0, len(slots) if width else 0, _MOST_COPIES):
+            parts = tuple(ColumnRun(slot) for slot in slots[first : first + _MOST_COPIES])
+            made = Pointwise(tuple(operand(i) for i in range(len(parts))), parts, width, dtype)
+            _add_steps(signature, made, start)
+            start += len(parts) * width * dtype.itemsize
     return shared_signature(signature)
 
 
-def _alike(widths: Sequence[int]) -> list[list[int]]:
-    """Return runs of slots of equal widths other than 0, no longer than fit in one step."""
-    groups: list[list[int]] = []
-    for slot, width in enumerate(widths):
-        last = groups[-1] if groups else []
-        if last and width == widths[last[0]] and 2 * len(last) < program.MOST_ROWS:
-            last.append(slot)
-        elif width:
-            groups.append([slot])
-    return groups
+_MOST_COPIES = program.MOST_ROWS // 2
+"""How many values a step copies: each is an operand and a result."""
 
 
 def places_of(kinds: Sequence[TensorKind]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,19 +13,18 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ...program.views import start_in_row, start_of
+from ...program.views import start_of
 from ..execution.matrices import Lookup, Product
-from .pointwise import as_lazy, same_session
-from .signatures import DTYPES, Signature, TensorKind, copies, kind_of
-from .tensor import LazyTensor, blank, fallback, install, install_methods
+from .pointwise import as_lazy, refs_of
+from .signatures import DTYPES, Signature, TensorKind, copies, kind_of, of_row
+from .tensor import LazyTensor, Untraceable, blank, install, later
 
-__all__ = ["VIEWS", "axis_of", "linear", "parts_of"]
+__all__ = ["axis_of", "linear"]
 
-VIEWS = (
+_VIEWS = (
     "reshape",
     "view",
     "unsqueeze",
-    "squeeze",
     "flatten",
     "unflatten",
     "narrow",
@@ -36,11 +36,6 @@ VIEWS = (
 """Functions that choose parts of a value, or give it another shape."""
 
 
-def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
-    """Return a lazy tensor among the arguments, which tells the session."""
-    return x if type(x) is LazyTensor else next(other for other in others if type(other) is LazyTensor)
-
-
 # -- products with a shared weight -------------------------------------------------------------------------------------
 def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
     """Record ``input @ weight.T + bias``."""
@@ -49,7 +44,7 @@ def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTe
         signature, kind = session.caches[input._kind, id(weight), id(bias)]
     except (AttributeError, KeyError):
         if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
-            return fallback.record(F.linear, (input, weight, bias), {})
+            return later.record(F.linear, (input, weight, bias), {})
         return _product(input, weight, bias, turned=False)
     made = blank(LazyTensor)
     made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
@@ -64,17 +59,17 @@ def matmul(x: Any, y: Any) -> LazyTensor:
         return _product(x, y, None, turned=True)
     if isinstance(x, Tensor) and type(y) is LazyTensor and x.dim() == 2 and len(y._kind.shape) == 1:
         return _product(y, x, None, turned=False)
-    return fallback.record(torch.matmul, (x, y), {})
+    return later.record(torch.matmul, (x, y), {})
 
 
 def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -> LazyTensor:
     kind = x._kind
     if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
         function = torch.matmul if turned else F.linear
-        return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
+        return later.record(function, (x, weight) if turned else (x, weight, bias), {})
     session = x._session
-    key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
-    known = session.caches.get(key)
+    row, which = of_row(kind), (id(weight),) if turned else (id(weight), id(bias))
+    known = session.caches.get((row, *which))
     if known is None:
         features, columns = weight.shape if turned else reversed(weight.shape)
         if not kind.shape or kind.shape[-1] != features:
@@ -82,70 +77,48 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
                 f"a product of {kind!r} with a weight for {features} features; the last axis of a sample's value must "
                 "have as many elements (there is no batch axis)"
             )
-        out = kind_of((*kind.shape[:-1], columns), kind.dtype)
-        product = Product(kind, out, weight, bias, turned)
-        signature = session.own_signature(f"linear{list(kind.shape)}->{list(out.shape)}", product)
-        signature.key = "linear", kind, id(weight), id(bias), turned
-        if len(kind.shape) == 2:
-            signature.form, signature.lengths = (*signature.key[2:], kind.dtype), kind.shape[:1]
-        known = session.caches[key] = signature, out
+        out = kind_of((*row.shape[:-1], columns), kind.dtype)
+        product = Product(row, out, weight, bias, turned)
+        signature = session.own_signature(f"linear{list(row.shape)}->{list(out.shape)}", product)
+        signature.key = "linear", row, id(weight), id(bias), turned
+        if len(row.shape) == 2:
+            signature.form, signature.lengths = (*signature.key[2:], kind.dtype), row.shape[:1]
+        known = session.caches[(row, *which)] = signature, out
+    if row is not kind:
+        known = session.caches[(kind, *which)] = known[0], kind_of((*kind.shape[:-1], known[1].shape[-1]), kind.dtype)
     return session.record(known[0], (x._ref,), known[1])
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
 def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
-    """Record ``torch.cat``; along the first axis it is a copy of each part, in one indexed pass."""
+    """Record ``torch.cat``; parts that follow each other are copied in one indexed pass."""
     try:
-        signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
+        signature, kind = _side[dim, *[x._kind for x in tensors]]
     except (AttributeError, KeyError):
         return _first_cat(tensors, dim)
-    return _recorded(tensors, signature, kind)
-
-
-def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
-    like = _found(tensors[0], tensors)
-    lazies = [as_lazy(x, like) for x in tensors]
-    first = lazies[0]._kind
-    along_first = len(first.shape) == 1 if dim == -1 else dim == 0
-    alike = all(x._kind.dtype == first.dtype and x._kind.shape[1:] == first.shape[1:] for x in lazies)
-    if not along_first or not alike or not first.shape or first.dtype not in DTYPES:
-        return fallback.record(torch.cat, (lazies, dim), {})
-    shape = (sum(x._kind.shape[0] for x in lazies), *first.shape[1:])
-    return _side_by_side(("cat", dim), lazies, shape)
-
-
-def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
-    """Record ``torch.stack``."""
-    like = _found(tensors[0], tensors)
-    lazies = [as_lazy(x, like) for x in tensors]
-    first = lazies[0]._kind
-    if dim != 0 or any(x._kind is not first for x in lazies) or first.dtype not in DTYPES:
-        return fallback.record(torch.stack, (lazies, dim), {})
-    return _side_by_side(("stack", dim), lazies, (len(lazies), *first.shape))
+    return tensors[0]._session.record(signature, refs_of(tensors), kind)
 
 
 _side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
-def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
-    key = (*name, *[x._kind for x in lazies])
-    if key not in _side:
-        kind = kind_of(shape, lazies[0]._kind.dtype)
-        _side[key] = copies(f"{name[0]}{list(shape)}", [x._kind.numel for x in lazies], kind.dtype), kind
-    return _recorded(lazies, *_side[key])
+def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
+    like = next(x for x in tensors if type(x) is LazyTensor)
+    lazies = [as_lazy(x, like) for x in tensors]
+    kinds = [x._kind for x in lazies]
+    shape, dtype, axis = kinds[0].shape, kinds[0].dtype, axis_of(lazies[0], dim)
+    others = {(kind.dtype, len(kind.shape), kind.shape[:axis], kind.shape[axis + 1 :]) for kind in kinds}
+    if len(others) > 1 or math.prod(shape[:axis]) != 1 or dtype not in DTYPES:
+        return later.record(torch.cat, (lazies, dim), {})
+    whole = kind_of((*shape[:axis], sum(kind.shape[axis] for kind in kinds), *shape[axis + 1 :]), dtype)
+    _side[dim, *kinds] = copies(f"cat{list(whole.shape)}", [kind.numel for kind in kinds], dtype), whole
+    return cat(lazies, dim)
 
 
-def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: TensorKind) -> LazyTensor:
-    session, words = lazies[0]._session, [signature.number]
-    for x in lazies:
-        if x._session is not session:
-            same_session(lazies[0], x)
-        words.append(x._ref)
-    made = blank(LazyTensor)
-    made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
-    session.count += 1
-    session.stream += words
-    return made
+def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
+    """Record ``torch.stack``: one more axis, which is no operation, and ``cat`` along it."""
+    like = next(x for x in tensors if type(x) is LazyTensor)
+    return cat([as_lazy(x, like).unsqueeze(dim) for x in tensors], dim)
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
@@ -180,7 +153,7 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
         except (KeyError, TypeError):
             several, parts = first(kind, args, named)
         if several is None:
-            return fallback.record(function, (x, *args), named)
+            return later.record(function, (x, *args), named)
         session, ref, made = x._session, x._ref, []
         for start, of_part in parts:
             one = blank(LazyTensor)
@@ -193,7 +166,7 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in known:
             if len(known) >= _MOST_KNOWN:
                 known.clear()
-            known[key] = parts_of(function, kind, args, named) or (None, ())
+            known[key] = _parts_of(function, kind, args, named) or (None, ())
         return known[key]
 
     return call
@@ -202,19 +175,11 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
 _MOST_KNOWN = 4096
 
 
-def parts_of(
-    function: Callable[..., Any],
-    kind: TensorKind,
-    args: tuple[Any, ...],
-    named: dict[str, Any],
-    rows: int | None = None,
+def _parts_of(
+    function: Callable[..., Any], kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
-    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none.
-
-    It is one of a value, or of so many ``rows`` of values.
-    """
-    batch = () if rows is None else (rows,)
-    whole = torch.empty((*batch, *kind.shape), dtype=kind.dtype, device="meta")
+    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none."""
+    whole = torch.empty(kind.shape, dtype=kind.dtype, device="meta")
     what = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
     try:
         found = function(whole, *args, **named)
@@ -225,10 +190,10 @@ def parts_of(
     parts = [found] if isinstance(found, Tensor) else list(found)
     places = []
     for part in parts:
-        start = start_of(whole, part) if rows is None else start_in_row(whole, part)
+        start = start_of(whole, part)
         if start is None:
             return None
-        places.append((start * kind.item, kind_of(part.shape[len(batch) :], part.dtype)))
+        places.append((start * kind.item, kind_of(part.shape, part.dtype)))
     return not isinstance(found, Tensor), places
 
 
@@ -244,15 +209,25 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
         _rows[x._kind] = shape[0], kind_of(shape[1:], x._kind.dtype)
         return getitem(x, key)
     if type(key) is LazyTensor or isinstance(key, Tensor):
-        return _lookup(x, key, torch.Tensor.__getitem__)
+        return _lookup(x, key)
     if any(isinstance(part, LazyTensor | Tensor) for part in (key if isinstance(key, tuple) else ())):
-        return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+        return later.record(Tensor.__getitem__, (x, key), {})
     return _part(x, key)  # type: ignore[no-any-return]
 
 
-_part = _viewed(torch.Tensor.__getitem__)
+_part = _viewed(Tensor.__getitem__)
 _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
+
+
+def squeeze(x: LazyTensor, *dims: Any, **named: Any) -> Any:
+    """Return it without axes of length 1; the samples of a cell's body, how many there are, are no such axis."""
+    if x._session.tracing and not dims and not named:
+        raise Untraceable("the body squeezes all axes")
+    return _squeezed(x, *dims, **named)
+
+
+_squeezed = _viewed(Tensor.squeeze)
 
 
 def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
@@ -276,18 +251,17 @@ def embedding(
             "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all "
             "samples together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
         )
-    if type(input) is not LazyTensor or type(weight) is LazyTensor:
-        return fallback.record(F.embedding, (input, weight), {})
-    row = None if input._kind.shape else input._session.integer_at(input._ref)
-    if row is None and len(input._kind.shape) == 1:
+    known = type(input) is LazyTensor and type(weight) is not LazyTensor
+    if known and len(input._kind.shape) == 1:
         return _lookups(input, weight, padding_idx)
+    row = input._session.integer_at(input._ref) if known and not input._kind.shape else None
     if row is None:
-        return fallback.record(F.embedding, (input, weight), {})
+        return later.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
         raise IndexError(f"row {row} of an embedding of {weight.shape[0]} rows")
     table = input._session.give(weight)
     if row == padding_idx:
-        table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
+        table = input._session.give(input._session.caches.setdefault(("padding", id(weight)), weight.detach()))
     return getitem(table, row)
 
 
@@ -315,33 +289,23 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     return session.record(signature, (input._ref,), kind)
 
 
-def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTensor:
+def _lookup(x: LazyTensor, index: Any) -> LazyTensor:
     position = None
     if type(index) is LazyTensor and not index._kind.shape:
         position = index._session.integer_at(index._ref)
     elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
         position = int(index)
-    return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
+    return later.record(Tensor.__getitem__, (x, index), {}) if position is None else getitem(x, position)
 
 
-def _install() -> None:
-    named: dict[str, Callable[..., Any]] = {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, embedding)},
+install(
+    {
+        **{f.__name__: f for f in (linear, matmul, cat, stack, squeeze, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
-        **{name: _viewed(getattr(Tensor, name)) for name in VIEWS},
-        "mm": matmul,
-        "mv": matmul,
-        "concat": cat,
-        "concatenate": cat,
+        **{name: _viewed(getattr(Tensor, name)) for name in _VIEWS},
+        **dict.fromkeys(("mm", "mv", "__matmul__"), matmul),
+        **dict.fromkeys(("concat", "concatenate"), cat),
         "__getitem__": getitem,
-        "__matmul__": matmul,
+        "__rmatmul__": lambda self, other: matmul(other, self),
     }
-    install(named)
-    methods = ("matmul", "contiguous", "clone", *VIEWS)
-    install_methods({name: named[name] for name in methods})
-    operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
-    for name, operator in operators.items():
-        setattr(LazyTensor, f"__{name}__", operator)
-
-
-_install()
+)

@@ -16,21 +16,25 @@ import torch.nn.functional as F
 from ....errors import DGLError
 from .signatures import TensorKind
 
-__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "blank", "fallback", "install", "install_methods"]
+__all__ = ["LazyTensor", "Untraceable", "blank", "install", "later"]
 
-FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a torch function, by that function."""
-METHODS: dict[str, Callable[..., Any]] = {}
-"""What records a method that lazy tensors have by name."""
 
 
-class _Fallback:
-    """Records what has no entry in :data:`FUNCTIONS`; set by :mod:`.generic`, which is built on this module."""
+class _Later:
+    """What modules that are built on this one set: what records any other torch function, and what computes."""
 
     record: Callable[..., Any]
+    value: Callable[..., torch.Tensor]
+    backward: Callable[..., torch.Tensor]
 
 
-fallback = _Fallback()
+later = _Later()
+
+
+class Untraceable(DGLError):
+    """The body of a cell does what cannot be recorded for one sample; it is run on stacked tensors then."""
 
 
 class LazyTensor:
@@ -49,7 +53,7 @@ class LazyTensor:
     @property
     def shape(self) -> torch.Size:
         """Shape of one sample's value."""
-        return torch.Size(self._kind.shape)
+        return torch.Size(self._lengths())
 
     @property
     def dtype(self) -> torch.dtype:
@@ -77,11 +81,17 @@ class LazyTensor:
 
     def size(self, dim: int | None = None) -> Any:
         """Return the shape of one sample's value, or the length of an axis."""
-        return self.shape if dim is None else self._kind.shape[dim]
+        lengths = self.shape if dim in (None, 0, -self.ndim) else self._kind.shape
+        return lengths if dim is None else lengths[dim]
 
     def numel(self) -> int:
         """Return how many elements one sample's value has."""
-        return self._kind.numel
+        return self.shape.numel()
+
+    def _lengths(self) -> tuple[int, ...]:
+        if self._session.tracing:  # the first axis stands for the samples
+            raise Untraceable("the body of a cell asks how many samples there are")
+        return self._kind.shape
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating-point one."""
@@ -94,7 +104,7 @@ class LazyTensor:
         The result is a tensor of its own, without gradient: it is for looking at (a parser's scores). What has been
         computed is not computed again.
         """
-        return METHODS["value"](self, strategy)
+        return later.value(self, strategy)
 
     def item(self) -> Any:
         """Compute this value and return its one element as a Python number."""
@@ -102,7 +112,7 @@ class LazyTensor:
 
     def backward(self) -> None:
         """Compute this scalar and add its gradient to the parameters'; see :func:`dglite.dynamic.backward`."""
-        METHODS["backward"](self)
+        later.backward(self)
 
     # -- recording ----------------------------------------------------------------------------------------------
     @classmethod
@@ -110,26 +120,26 @@ class LazyTensor:
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record a function of torch that was called with a lazy tensor among its arguments."""
-        record = FUNCTIONS.get(function)
+        record = _FUNCTIONS.get(function)
         if record is None:
-            return fallback.record(function, args, kwargs or {})
+            return later.record(function, args, kwargs or {})
         return record(*args, **kwargs) if kwargs else record(*args)
 
     def __iter__(self) -> Iterator[LazyTensor]:
-        return iter(METHODS["unbind"](self))
+        return iter(self.unbind())
 
     def __len__(self) -> int:
         if not self._kind.shape:
             raise TypeError("len() of a lazy tensor without axes")
-        return self._kind.shape[0]
+        return self._lengths()[0]
 
     def __repr__(self) -> str:
         return f"LazyTensor({self._kind!r})"
 
     def __bool__(self) -> bool:
         raise DGLError(
-            "a lazy tensor has no value yet, so Python cannot branch on it. Ask for x.value(), which computes it and "
-            "lets recording go on; or write the choice with torch.where, torch.maximum and the like"
+            "Python branches on a value that a lazy tensor does not have yet. Ask for x.value(), which computes it and "
+            "lets recording go on; or write the choice with torch.where, torch.maximum and the like, as in a cell"
         )
 
     __float__ = __int__ = __index__ = __bool__  # type: ignore[assignment]
@@ -145,20 +155,15 @@ blank = object.__new__
 """``blank(LazyTensor)``, with its three attributes set at once, where each is recorded: half the cost of a call."""
 
 
-def install_methods(named: dict[str, Callable[..., Any]]) -> None:
-    """Let lazy tensors record what methods of these names do."""
-    METHODS.update(named)
-    for name, record in named.items():
-        setattr(LazyTensor, name, record)
-
-
 def install(named: dict[str, Callable[..., Any]]) -> None:
     """Let functions record what torch has under their names: as functions, as methods, and in ``nn.functional``."""
     for name, record in named.items():
         for owner in (torch, torch.Tensor, F):
             function = getattr(owner, name, None)
             if function is not None:
-                FUNCTIONS[function] = record
+                _FUNCTIONS[function] = record
+        if hasattr(torch.Tensor, name):
+            setattr(LazyTensor, name, record)
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
