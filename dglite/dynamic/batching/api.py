@@ -19,7 +19,7 @@ from .recording import recurrent
 from .recording.pointwise import same_session
 from .recording.signatures import DTYPES, TensorKind
 from .recording.tensor import LazyTensor, later
-from .report import describe, remember
+from .report import remember
 from .session import Session, before_computing, current_session, end_session
 
 __all__ = ["backward", "checked_losses", "lazy", "run"]
@@ -170,7 +170,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):
         session.runs.append(run)
-    remember(describe(run, strategy, recording))
+    remember(run, strategy, recording)
     session.started = perf_counter()
 
 

@@ -12,7 +12,7 @@ from ...errors import DGLError
 if TYPE_CHECKING:
     from .execution.execution import BatchedRun
 
-__all__ = ["LastRun", "describe", "last_run", "remember"]
+__all__ = ["LastRun", "last_run", "remember"]
 
 _BAR = 40
 
@@ -68,17 +68,12 @@ class _Last(threading.local):
 _last = _Last()
 
 
-def describe(run: BatchedRun, strategy: str, recording: float) -> LastRun:
-    """Return the report of a run."""
+def remember(run: BatchedRun, strategy: str, recording: float) -> None:
+    """Keep the report of this thread's last run."""
     sizes = (run.bounds[1:] - run.bounds[:-1]).tolist()
     names = [run.signatures[kind].name for kind in run.batch_kinds.tolist()]
     batches = tuple(zip(names, sizes, strict=True))
-    return LastRun(strategy, len(run.nodes), batches, int(run.gathered), recording, *run.seconds)
-
-
-def remember(report: LastRun) -> None:
-    """Keep the report of this thread's last run."""
-    _last.report = report
+    _last.report = LastRun(strategy, len(run.nodes), batches, int(run.gathered), recording, *run.seconds)
 
 
 def last_run() -> LastRun:

@@ -158,7 +158,7 @@ class _Run:
             [x.data_ptr() for x in self._pushes],
             [x.data_ptr() for x in self._push_grads] or [0] * len(self._pushes),
         )
-        threads = kernels.team_of(kernels.SHARED_FROM, torch.get_num_threads())
+        threads = kernels.team_of(torch.get_num_threads())
         filled = script.fill(
             self._order, self._shared, self._rows_of, self._lengths, addresses, threads, None, lease,
             kernels.SHARED_FROM,

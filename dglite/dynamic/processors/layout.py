@@ -128,10 +128,10 @@ class StepLayout(Placement):
 
     def stage(self, backward: bool) -> tuple[Stage, Any]:
         """Return a sweep, and what must be kept as long as it runs."""
-        words, starts, lists, rows, _ = program.build(*self.sweep(backward))
+        words, starts, lists, rows, _ = program.build(self.sweep(backward))
         return Stage(rows, words, starts), lists
 
-    def sweep(self, backward: bool) -> tuple[program.BatchPlan, program.Graph]:
+    def sweep(self, backward: bool) -> program.BatchPlan:
         """Return what a sweep is made from."""
         return self.plan(backward, self.where, self.grads, self.shift)
 
@@ -151,7 +151,7 @@ class StepLayout(Placement):
                     parts = column if isinstance(column, tuple) else (column,)
                     words[number, direction, : len(parts), i] = parts
                 operations[number, direction] = columns[0], 0, work
-        return Batches(*self.sweep(True), operations, words)
+        return Batches(self.sweep(True), operations, words)
 
     # -- vertex programs and lookups ----------------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:

@@ -247,7 +247,7 @@ def _touched(
     found = [rows[rows >= 0] for rows in looked]
     if node is not None:
         size = parameter.stride(0) * parameter.element_size()
-        found.append(touched_rows(*layout.sweep(True), node, parameter.shape[0], size))
+        found.append(touched_rows(layout.sweep(True), node, parameter.shape[0], size))
     rows = found[0] if len(found) == 1 and not looked else np.unique(np.concatenate(found)) if found else None
     return rows if rows is not None and 2 * len(rows) < parameter.shape[0] else None
 

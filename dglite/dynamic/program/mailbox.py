@@ -43,11 +43,4 @@ class EachMessage(TorchFunctionMode):
         return tensors and x.dim() == 3 and matrix.dim() == 2 and len(x) == self._recorder.rows[Domain.VERTEX]
 
 
-_PRODUCTS = frozenset(
-    [
-        torch.nn.functional.linear,
-        torch.matmul,
-        torch.Tensor.matmul,
-        torch.Tensor.__matmul__,
-    ]
-)
+_PRODUCTS = {torch.nn.functional.linear, torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}

@@ -31,7 +31,7 @@ class BatchedRun(Placement):
         super().__init__(session, nodes, strategy)
         self.lay_out(session.where, Arena)
         where = session.where[: session.num_nodes]
-        work = program.build(*self.plan(False, where, where, 0))
+        work = program.build(self.plan(False, where, where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
@@ -89,7 +89,7 @@ class BatchedRun(Placement):
 
     def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        work = program.build(*self.plan(True, session.where[: session.num_nodes], grads, self._shift))
+        work = program.build(self.plan(True, session.where[: session.num_nodes], grads, self._shift))
         views = self._split(self.grad_arena, self._shift)
         adds, first, kinds = (self.input_at == 0).tolist(), self.first_input.tolist(), self.batch_kinds.tolist()
 

@@ -95,17 +95,13 @@ class Placement:
         """Return the nodes of a signature, in their order."""
         return self.order[self._kinds == number]
 
-    def plan(
-        self, backward: bool, where: np.ndarray, grads: np.ndarray, shift: int
-    ) -> tuple[program.BatchPlan, program.Graph]:
+    def plan(self, backward: bool, where: np.ndarray, grads: np.ndarray, shift: int) -> program.BatchPlan:
         """Return what the steps of a sweep are made from.
 
         ``where`` and ``grads`` are where each node's result and its gradient lie; ``shift`` leads from an input to its
         gradient.
         """
         templates = template_table([s.backward if backward else s.forward for s in self.signatures])
-        plan = program.BatchPlan(
-            backward, self.order, self.bounds, self.batch_kinds, self.ranks, *templates, self.heavy, self.first_input,
-            self.input_at, self.input_sizes, shift,
-        )  # fmt: skip
-        return plan, program.Graph(*self._graph, where, grads)
+        batches = self.order, self.bounds, self.batch_kinds, self.ranks
+        inputs = self.heavy, self.first_input, self.input_at, self.input_sizes
+        return program.BatchPlan(backward, *batches, *templates, *inputs, shift, *self._graph, where, grads)

@@ -18,7 +18,7 @@ from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE
 from ..compile.cached import njit
 from .batching import PLACE_BITS
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "BatchPlan", "Graph"]
+__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "BatchPlan"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
@@ -120,12 +120,12 @@ def active_nodes(
 
 
 class BatchPlan(NamedTuple):
-    """Batches and what they do.
+    """Batches of a session's graph and what they do.
 
     Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind.
     ``templates`` are those of all kinds, from ``template_ptr[kind]`` on. ``heavy`` kinds work on whole matrices: their
     inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they are. ``shift`` leads from an
-    input to its gradient.
+    input to its gradient. ``where`` has the address of each node's result, ``grads`` that of its gradient, or 0.
     """
 
     backward: bool
@@ -140,11 +140,6 @@ class BatchPlan(NamedTuple):
     inputs: np.ndarray
     input_sizes: np.ndarray
     shift: int
-
-
-class Graph(NamedTuple):
-    """A session's graph: ``where`` has the address of each node's result, ``grads`` that of its gradient, or 0."""
-
     argptr: np.ndarray
     args: np.ndarray
     where: np.ndarray
@@ -168,13 +163,7 @@ WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 @_jit
 def _list_rows(
-    plan: BatchPlan,
-    graph: Graph,
-    batch: int,
-    row: np.ndarray,
-    is_result: bool,
-    granule: int,
-    made: _Steps,
+    plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, granule: int, made: _Steps
 ) -> tuple[bool, int, int]:
     """List the addresses of the rows of an operand or a result, and note who reads and writes what.
 
@@ -184,7 +173,7 @@ def _list_rows(
     watched = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
     listed = counters[LISTED]
-    table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
+    table = plan.grads if role in (ARG_GRAD, OWN_GRAD) else plan.where
     by_arg, of_input = role in (ARG, ARG_GRAD), role in (INPUT, INPUT_GRAD)
     start, size = 0, 0
     if of_input:
@@ -199,11 +188,11 @@ def _list_rows(
             address = start + plan.ranks[at] * size
         else:
             if by_arg:
-                ref = graph.args[graph.argptr[node] + slot]
+                ref = plan.args[plan.argptr[node] + slot]
                 owner = ref >> PLACE_BITS
                 offset += ref & _MASK
             address = table[owner] + offset if table[owner] != 0 else 0
-        if is_result and plan.backward and graph.grads[node] == 0:
+        if is_result and plan.backward and plan.grads[node] == 0:
             address = 0
         lists[listed + at - begin] = address
         known |= address != 0
@@ -263,13 +252,7 @@ def _close(made: _Steps) -> None:
 
 
 @_jit
-def _add_step(
-    plan: BatchPlan,
-    graph: Graph,
-    batch: int,
-    template: np.ndarray,
-    made: _Steps,
-) -> None:
+def _add_step(plan: BatchPlan, batch: int, template: np.ndarray, made: _Steps) -> None:
     """Write the words of one step, unless no row has a result."""
     words, lists, counters = made.words, made.lists, made.counters
     granule, results = template[WIDTH] * template[ITEM], template[RESULTS]
@@ -277,7 +260,7 @@ def _add_step(
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
     for i in range(len(rows)):
-        even, distance, met = _list_rows(plan, graph, batch, rows[i], i < results, granule, made)
+        even, distance, met = _list_rows(plan, batch, rows[i], i < results, granule, made)
         clash |= met
         first = lists[counters[LISTED]]
         absent &= even and first == 0
@@ -319,16 +302,16 @@ def _room(plan: BatchPlan) -> tuple[int, int, int]:
 
 
 @_jit
-def _is_reached(plan: BatchPlan, graph: Graph, batch: int) -> bool:
+def _is_reached(plan: BatchPlan, batch: int) -> bool:
     """Whether some node of a batch has a gradient."""
     reached = False
     for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-        reached |= graph.grads[plan.order[at]] != 0
+        reached |= plan.grads[plan.order[at]] != 0
     return reached
 
 
 @_jit
-def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
     Rows of the program: (0, first step, last step, values computed, whether the results of each step are different
@@ -343,20 +326,20 @@ def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.nda
         # One step more than is kept may be listed before it turns out to lie at equal distances.
         np.empty(num_listed + len(plan.order), np.int64),
         program,
-        np.full((len(graph.where), NUM_MARKS), -1),
+        np.full((len(plan.where), NUM_MARKS), -1),
         counters,
     )
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
         kind = plan.kinds[batch]
-        if plan.backward and not _is_reached(plan, graph, batch):
+        if plan.backward and not _is_reached(plan, batch):
             continue
         for late in range(2):
             if late == plan.backward:
                 for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
                     template = plan.templates[t]
                     if template[GATHER] == 0 or plan.inputs[plan.first_input[kind] + template[GATHER] - 1] != 0:
-                        _add_step(plan, graph, batch, template, made)
+                        _add_step(plan, batch, template, made)
             elif plan.heavy[kind]:
                 _close(made)
                 program[counters[ROW], :] = 0

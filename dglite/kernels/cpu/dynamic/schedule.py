@@ -161,9 +161,9 @@ SHARED_FROM = PARALLEL_FROM // 2
 """Work in a line from which on several threads go through lines."""
 
 
-def team_of(work: int, threads: int) -> int:
+def team_of(threads: int) -> int:
     """Return how many of ``threads`` threads go through lines of so much work each. Each has its own words."""
-    return min(num_threads(PARALLEL_FROM * work // SHARED_FROM, threads), _MOST_THREADS)
+    return min(num_threads(PARALLEL_FROM, threads), _MOST_THREADS)
 
 
 @cache

@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """What both sweeps are of: their batches, the graph, and what operations on batches do in either direction.
+    """What both sweeps are of: their batches, and what operations on batches do in either direction.
 
     ``operations`` (signatures, 2, 3) are kernels (0: nothing is to be done), the addresses of their words where these
     are there already and are for one batch (else 0), and the work: in all, or for each node. Other batches' words are
@@ -60,7 +60,6 @@ class Batches(NamedTuple):
     """
 
     plan: program.BatchPlan
-    graph: program.Graph
     operations: np.ndarray
     words: np.ndarray
 
@@ -125,18 +124,18 @@ def _steps(made: _Script, stage: Stage, first: int, last: int, work: int, apart:
 @_jit
 def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
-    plan, graph, kind, direction = batches.plan, batches.graph, batches.plan.kinds[batch], 1 if backward else 0
+    plan, kind, direction = batches.plan, batches.plan.kinds[batch], 1 if backward else 0
     begin, count = plan.bounds[batch], plan.bounds[batch + 1] - plan.bounds[batch]
     operation, address, work = batches.operations[kind, direction]
     if operation == 0:
         return
     if address != 0:
-        if not backward or graph.grads[plan.order[begin]] != 0:
+        if not backward or plan.grads[plan.order[begin]] != 0:
             _give(made, _who(made, work, True), operation, address, 1)
         return
     wanted = not backward
     for node in plan.order[begin : begin + count]:
-        wanted |= graph.grads[graph.args[graph.argptr[node]] >> PLACE_BITS] != 0
+        wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
     if not wanted:
         return
     at, parts = made.counters[WORD], batches.words[kind, direction]
@@ -210,9 +209,7 @@ def _listed(made: _Script, rows: np.ndarray) -> None:
 
 
 @_jit
-def touched_rows(
-    plan: program.BatchPlan, graph: program.Graph, table: int, num_rows: int, row_bytes: int
-) -> np.ndarray:
+def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: int) -> np.ndarray:
     """Return the rows of a given tensor, node ``table``, to which backward steps add a gradient, in ascending order."""
     seen = np.zeros(num_rows, np.bool_)
     for batch in range(len(plan.kinds)):
@@ -225,8 +222,8 @@ def touched_rows(
                 if role != program.ARG_GRAD:
                     continue
                 for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
-                    ref = graph.args[graph.argptr[node] + slot]
-                    if ref >> PLACE_BITS == table and graph.grads[node] != 0:
+                    ref = plan.args[plan.argptr[node] + slot]
+                    if ref >> PLACE_BITS == table and plan.grads[node] != 0:
                         first = (ref & _MASK) + place
                         seen[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
     return np.nonzero(seen)[0]
