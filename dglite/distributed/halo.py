@@ -48,7 +48,9 @@ class Flight:
 
     def land(self) -> torch.Tensor:
         """Wait for the rows of the halo and return them."""
-        return _Land.apply(self.rows, self)  # type: ignore[no-any-return]
+        rows = self.rows
+        del self.rows  # their gradient refers to this flight: a circle that Python cannot see, and would keep
+        return _Land.apply(rows, self)  # type: ignore[no-any-return]
 
 
 class _Leave(torch.autograd.Function):

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -195,12 +196,12 @@ class Witness:
 
 
 _current: list[tuple[Any, Witness]] = []
-"""The default group of torch.distributed, and its witness."""
+"""A weak reference to the default group of torch.distributed, which must not outlive its end, and its witness."""
 
 
 def witness() -> Witness:
     """Return that of this process in the default group."""
-    if not _current or _current[0][0] is not dist.group.WORLD:
+    if not _current or _current[0][0]() is not dist.group.WORLD:
         witness_of_group(Witness(dist.get_rank(), dist.get_world_size()))
     return _current[0][1]
 
@@ -208,7 +209,7 @@ def witness() -> Witness:
 def witness_of_group(made: Witness) -> None:
     """Make a witness that of the default group, which has just been made."""
     forget()
-    _current.append((dist.group.WORLD, made))
+    _current.append((weakref.ref(dist.group.WORLD), made))
     if sys.excepthook is not _say_why:
         _previous.append(sys.excepthook)
         sys.excepthook = _say_why

@@ -15,6 +15,7 @@ import dglite
 from dglite import DGLError
 from dglite.distributed import FeatureSplit, FullGraph, plan_full_graph
 from dglite.nn import GATConv, GraphConv, HeteroGraphConv, SAGEConv
+from tests import forked
 from tests.tofu.workers import Workers
 
 NODES, EDGES, WIDTH = 40, 300, 6
@@ -311,3 +312,28 @@ def test_plan_refuses() -> None:
             plan_full_graph(g, model if isinstance(model, list) else object(), parts, assignment)
     assert plan_full_graph(g, nn.Sequential(GraphConv(7, 2)), 2, [0, 1, 1]).node_bytes == 2 * 7 * 4
     assert plan_full_graph(dglite.graph(([], []), num_nodes=0), [3], 2).halo_rows == [0, 0]
+
+
+# -- what stays behind -------------------------------------------------------------------------------------------------
+GROUPS_END = """
+import weakref, torch, torch.distributed as dist
+from dglite.distributed import FullGraph
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+groups = [weakref.ref(dist.group.WORLD)]
+
+def trains():
+    graph = FullGraph((torch.tensor([0, 1]), torch.tensor([1, 2])), [0, 3])
+    groups.append(weakref.ref(graph.exchange.group))
+    x = torch.ones(3, 2, requires_grad=True)
+    graph.aggregate(x).sum().backward()
+
+trains()
+dist.destroy_process_group()
+assert [group() for group in groups] == [None, None]
+"""
+
+
+def test_no_group_outlives_its_end() -> None:
+    """Threads of a group that still runs when Python ends may abort the process."""
+    done = forked.run(forked.code, GROUPS_END, seconds=120)
+    assert done.returncode == 0, done.stderr
