@@ -37,7 +37,6 @@ from models import epochs_table, steps_table
 from one_tree import one_tree_table
 from out_of_core import rates_table
 from overhead import calls_table
-from processors import processors_table
 from reorder import orders_table
 from sampling import cases_table as sampling_table
 from scaling import scaling_table
@@ -45,6 +44,7 @@ from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
 from tofu_search import plans_table
 from tofu_train import steps_table as partitioned_table
+from two_cpus import cpus_table
 from udf import pairs_table, sizes_table
 
 PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md", "tofu.md")]
@@ -89,9 +89,9 @@ def models(results: dict[str, Any]) -> str:
     return f"{steps_table(results['synthetic'])}\n\n{epochs_table(results['cora'])}"
 
 
-def processors(results: dict[str, Any]) -> str:
-    """Return the main ratios on this processor and on another one."""
-    return processors_table()
+def two_cpus(results: dict[str, Any]) -> str:
+    """Return the main ratios on this CPU and on another one."""
+    return cpus_table()
 
 
 def sweep(results: dict[str, Any]) -> str:
@@ -244,7 +244,7 @@ SECTIONS = (
     (memory, "memory"),
     (attention_memory, "memory"),
     (models, "models"),
-    (processors, "spmm"),
+    (two_cpus, "spmm"),
     (sweep, "sweep"),
     (giant, "giant"),
     (reorder, "reorder"),

@@ -15,7 +15,7 @@ import numpy as np
 from ..backend import active
 from ..frame import EID
 from ..graph import DGLGraph
-from ..ops.processors import Gpu, processor_on
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key
 from ..sampling.arguments import excluded_edges, fanouts_of, seed_sets
 from ..sampling.frontier import Drawn, IncidentEdges, compiled, edge_frame
@@ -43,7 +43,7 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
     buffers = current_buffers()
     if buffers is None or g.is_block or max(g._num_nodes, default=0) > LARGEST_TABLE:
         return None
-    if isinstance(processor_on(g._device), Gpu):
+    if isinstance(device_on(g._device), Gpu):
         return None
     sets = seed_sets(g, nodes, True)
     dtype = index_dtype_of(g)

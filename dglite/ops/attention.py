@@ -19,9 +19,9 @@ from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
+from .devices import device_of
 from .fused_attention import Attention, FusedAttention
 from .operands import agreed, check_tensor
-from .processors import processor_of
 from .softmax import edge_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import is_traced
@@ -257,10 +257,10 @@ def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
     """Return the dropout multipliers, (num_edges, heads, 1)."""
     assert how.seed is not None
     dtype, heads = active.dtype(like), active.shape(like)[1]
-    device = active.cpu() if fallback.lacks_kernels(like) else active.device(like)
-    out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), device)
-    processor = processor_of(out)
-    processor.kernels("graph.attention").dropout_multipliers(
-        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), processor.worker
+    where = active.cpu() if fallback.lacks_kernels(like) else active.device(like)
+    out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), where)
+    device = device_of(out)
+    device.kernels("graph.attention").dropout_multipliers(
+        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), device.worker
     )
     return active.astype(active.to_device(out, active.device(like)), dtype)

@@ -9,7 +9,7 @@ from typing import Any
 from ..backend import Tensor, active
 from ..expr import Expr, Operand, Side, derivative, evaluate
 from ..formulas import FORMULAS
-from .processors import processor_of
+from .devices import device_of
 
 __all__ = ["RELU", "Activation", "bias_gradient", "biased", "has_kernel", "slope_of"]
 
@@ -64,11 +64,11 @@ class _Biased:
         self.saved = () if self.slope is None else (0, 1)[: 1 + has_bias]
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        x, shape, processor = active.contiguous(x), tuple(active.shape(x)), processor_of(x)
+        x, shape, device = active.contiguous(x), tuple(active.shape(x)), device_of(x)
         bias = None if bias is None else active.contiguous(bias)
         out = active.new_empty(x, shape)
         addresses = (0, active.address(x)), 0 if bias is None else active.address(bias), active.address(out)
-        processor.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, processor.worker)
+        device.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, device.worker)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -111,10 +111,10 @@ def bias_gradient(
 def _over_rows(formula: Expr, grad: Tensor, others: Sequence[Tensor], summed: bool) -> tuple[Tensor, Tensor | None]:
     """Return ``formula`` of the gradient, other rows and a row that all share, and its sum over rows if ``summed``."""
     grad, *others = map(active.contiguous, (grad, *others))
-    shape, processor = tuple(active.shape(grad)), processor_of(grad)
+    shape, device = tuple(active.shape(grad)), device_of(grad)
     out = grad if formula is _GRAD else active.new_empty(grad, shape)
     rows, shared = [*map(active.address, others), 0, 0][:2]
-    kernels, dtype = processor.kernels("rows.bias"), active.dtype(grad)
+    kernels, dtype = device.kernels("rows.bias"), active.dtype(grad)
     kernel = kernels.sums_over_rows if summed else kernels.over_rows
-    sums = kernel(dtype, formula, shape, (active.address(grad), rows), shared, active.address(out), processor.worker)
+    sums = kernel(dtype, formula, shape, (active.address(grad), rows), shared, active.address(out), device.worker)
     return out, active.from_numpy(sums) if summed else None

@@ -15,8 +15,8 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from .devices import can_launch, require_gpu
 from .operands import evaluated
-from .processors import can_launch, require_gpu
 
 __all__ = ["edge_softmax", "lacks_kernels", "sddmm", "spmm"]
 

@@ -13,7 +13,7 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
-from .processors import processor_of
+from .devices import device_of
 from .products import product, weight_gradient
 
 __all__ = ["Attention", "FusedAttention"]
@@ -200,10 +200,10 @@ class FusedAttention:
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
     ) -> None:
         """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
-        how, processor = self.how, processor_of(inputs[0])
-        compiled = processor.kernels("graph.attention")
+        how, device = self.how, device_of(inputs[0])
+        compiled = device.kernels("graph.attention")
         named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
-        structure, index = processor.structure(rows, edges=how.dropout > 0 or how.edges or "weight" in named)
+        structure, index = device.structure(rows, edges=how.dropout > 0 or how.edges or "weight" in named)
         _, heads, features = active.shape(inputs[0])
         flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named, "edges": how.edges}
         of_edge = active.shape(named["edge_feat"])[1] if how.edge_features else 0
@@ -215,7 +215,7 @@ class FusedAttention:
             arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
         if how.seed is not None:
             arguments |= compiled.dropout_words(how.dropout, how.seed)
-        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, processor.worker)
+        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.worker)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:

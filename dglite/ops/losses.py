@@ -10,7 +10,7 @@ import numpy as np
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..kernels.render.rowwise import IGNORED
-from .processors import processor_of
+from .devices import device_of
 
 __all__ = ["cross_entropy"]
 
@@ -107,13 +107,13 @@ class _CrossEntropy:
 
     def _run(self, logits: Tensor, keeps: bool) -> tuple[Tensor, Any]:
         logits = active.contiguous(logits)
-        shape, processor = tuple(active.shape(logits)), processor_of(logits)
+        shape, device = tuple(active.shape(logits)), device_of(logits)
         losses = active.new_empty(logits, shape[:1])
         kept = active.new_empty(logits, shape) if keeps else None
         addresses = active.address(logits), self.labels.ctypes.data, active.address(losses)
-        kernel = processor.kernels("rows.losses").cross_entropy
+        kernel = device.kernels("rows.losses").cross_entropy
         grad, scale = 0 if kept is None else active.address(kept), 1 / max(self.count, 1)
-        wrong = kernel(active.dtype(logits), shape, *addresses, grad, scale, processor.worker)
+        wrong = kernel(active.dtype(logits), shape, *addresses, grad, scale, device.worker)
         if wrong is not None:
             raise IndexError(f"label {wrong} is no class; logits have {shape[1]} columns")
         return losses, kept

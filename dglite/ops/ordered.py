@@ -59,7 +59,7 @@ def _sample(address: int, count: int) -> tuple[int, ...]:
     return tuple([ctypes.c_int32.from_address(address + 4 * (count * i // SAMPLES)).value for i in range(SAMPLES)])
 
 
-def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, processor: Any) -> Tensor | None:
+def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, device: Any) -> Tensor | None:
     """Return ``weights`` (num_edges, 1), in memory in one piece, in the order of the entries, if they are known."""
     is_permuted = structure[EDGE_IDS] and LEAST <= structure[NUM_ENTRIES] <= MOST
     if not is_permuted or active.dtype(weights) not in ("float32", "float64"):
@@ -70,6 +70,6 @@ def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, proces
     if not found.lock.acquire(blocking=False):
         return None
     try:
-        return found.find(structure, index, weights, processor.worker, processor.kernels("rows.order"))
+        return found.find(structure, index, weights, device.worker, device.kernels("rows.order"))
     finally:
         found.lock.release()

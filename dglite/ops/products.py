@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..backend import RESULT, Tensor, active
 from .biases import bias_gradient
-from .processors import processor_of
+from .devices import device_of
 
 __all__ = ["product", "weight_gradient"]
 
@@ -30,9 +30,9 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     sizes, dtype = (active.shape(x)[1], active.shape(grad)[1]), active.dtype(x)
     if not (active.is_pooled(x, grad) and _is_narrow(sizes, dtype)):
         return active.swap_last(x) @ grad
-    x, grad, processor = active.contiguous(x), active.contiguous(grad), processor_of(x)
-    kernel, addresses = processor.kernels("rows.narrow").gradients, (active.address(grad), 0, active.address(x))
-    found, _ = kernel(dtype, (active.shape(x)[0], *sizes), *addresses, (0, 0), False, processor.worker)
+    x, grad, device = active.contiguous(x), active.contiguous(grad), device_of(x)
+    kernel, addresses = device.kernels("rows.narrow").gradients, (active.address(grad), 0, active.address(x))
+    found, _ = kernel(dtype, (active.shape(x)[0], *sizes), *addresses, (0, 0), False, device.worker)
     return active.from_numpy(found)
 
 
@@ -68,9 +68,9 @@ class _NarrowProduct(_LayerProduct):
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         self.shape = (*active.shape(x), active.shape(weight)[1])
         dense = [None if each is None else active.contiguous(each) for each in (x, weight, bias)]
-        out, processor = active.new_empty(x, (self.shape[0], self.shape[2])), processor_of(x)
-        kernel = processor.kernels("rows.narrow").product
-        kernel(active.dtype(x), self.shape, *map(_address, dense), self.relu, active.address(out), processor.worker)
+        out, device = active.new_empty(x, (self.shape[0], self.shape[2])), device_of(x)
+        kernel = device.kernels("rows.narrow").product
+        kernel(active.dtype(x), self.shape, *map(_address, dense), self.relu, active.address(out), device.worker)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -83,10 +83,10 @@ class _NarrowProduct(_LayerProduct):
         x_grad = active.new_empty(grad, self.shape[:2]) if needs[0] else None
         result = active.contiguous(inputs[RESULT]) if self.relu else None
         addresses = [_address(y) for y in (grad, result, x)]
-        processor, summed = processor_of(grad), len(needs) > 2 and needs[2]
+        device, summed = device_of(grad), len(needs) > 2 and needs[2]
         of_x = _address(turned), _address(x_grad)
-        kernel = processor.kernels("rows.narrow").gradients
-        found = kernel(active.dtype(grad), self.shape, *addresses, of_x, summed, processor.worker)
+        kernel = device.kernels("rows.narrow").gradients
+        found = kernel(active.dtype(grad), self.shape, *addresses, of_x, summed, device.worker)
         return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
 
 

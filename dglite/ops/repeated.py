@@ -13,7 +13,7 @@ from ..backend import Tensor, active
 from ..expr import Expr
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .processors import HOST
+from .devices import HOST
 
 __all__ = ["remember", "repeated"]
 

@@ -10,8 +10,8 @@ from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
+from .devices import device_of
 from .operands import check_tensor
-from .processors import processor_of
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import GraphOp, is_traced, registered, run, traced
 
@@ -38,13 +38,13 @@ def _heads(x: Tensor) -> int:
 
 
 def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
-    processor = processor_of(logits)
-    structure, index = processor.structure(adj)
+    device = device_of(logits)
+    structure, index = device.structure(adj)
     logits, dtype, heads = active.contiguous(logits), active.dtype(logits), _heads(logits)
     out = active.new_empty(logits, active.shape(logits))
     if heads:
         addresses = active.address(logits), active.address(out)
-        processor.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, processor.worker)
+        device.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, device.worker)
     return out
 
 
@@ -88,14 +88,14 @@ class _EdgeSoftmaxGradient(_PerEdge):
     saved = (0, 1)
 
     def forward(self, softmax: Tensor, grad: Tensor) -> Tensor:
-        processor = processor_of(grad)
-        structure, index = processor.structure(self.adj)
+        device = device_of(grad)
+        structure, index = device.structure(self.adj)
         softmax, grad = active.contiguous(softmax), active.contiguous(grad)
         out, heads = active.new_empty(grad, active.shape(grad)), _heads(grad)
         if heads:
             addresses = active.address(softmax), active.address(grad), active.address(out)
-            gradient = processor.kernels("graph.softmax").edge_softmax_gradient
-            gradient(structure, index, active.dtype(grad), heads, *addresses, processor.worker)
+            gradient = device.kernels("graph.softmax").edge_softmax_gradient
+            gradient(structure, index, active.dtype(grad), heads, *addresses, device.worker)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

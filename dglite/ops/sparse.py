@@ -19,8 +19,8 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback, ordered
 from .degrees import DEGREE_SCALES, degree_scale
+from .devices import HOST, device_of
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
-from .processors import HOST, processor_of
 from .repeated import remember, repeated
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
@@ -137,31 +137,31 @@ def run_spmm(
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
     dense, shapes, addresses = _dense(operands)
-    processor = processor_of(dense[0])
-    structure, index = processor.structure(adj, edges)
+    device = device_of(dense[0])
+    structure, index = device.structure(adj, edges)
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
-    kernel = getattr(processor.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
+    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
     comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
     if comes_again:
-        weights = ordered.in_order(adj, structure, index, dense[kernel.weights], processor)
+        weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
         if weights is not None:
             structure = structure[:]
             structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
     panels, room = kernel.panels, 0
     if panels is not None:
         if adj.num_src > panels.most_sources:
-            room = panels.scratch(adj.num_src, structure, processor.worker)
+            room = panels.scratch(adj.num_src, structure, device.worker)
         elif panels.is_near(adj.num_src, panels.width) and not (panels.of_edges and structure[ordered.EDGE_IDS]):
             kernel = kernel.near
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
         kernel.in_panels(
-            structure, adj.num_src, addresses, active.address(out), processor.worker, kept, active.address(scratch)
+            structure, adj.num_src, addresses, active.address(out), device.worker, kept, active.address(scratch)
         )
     else:
-        kernel(structure, addresses, active.address(out), processor.worker, kept)
-        if processor is HOST and bind == "bind_spmm" and winners is None and not comes_again:
+        kernel(structure, addresses, active.address(out), device.worker, kept)
+        if device is HOST and bind == "bind_spmm" and winners is None and not comes_again:
             remember(adj, what, operands, kernel, structure)
     return out
 
@@ -278,12 +278,12 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
     wide = broadcast(shapes) if dot else (1,)
     if wide[-1] == 0:
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
-    processor = processor_of(first)
-    structure, index = processor.structure(adj)
-    kernel = processor.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
+    device = device_of(first)
+    structure, index = device.structure(adj)
+    kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
-    kernel(structure, addresses, active.address(out), processor.worker)
+    kernel(structure, addresses, active.address(out), device.worker)
     return out
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from ..backend import Tensor, active
 from ..expr import Constant, Expr, Side, derivative, operands_of
 from ..structure.adjacency import Adjacency
+from .devices import Device, device_of
 from .operands import evaluated, sum_to
-from .processors import Processor, processor_of
 from .traced import GraphOp, Reference, registered, run
 
 __all__ = ["winner_gradients"]
@@ -72,9 +72,9 @@ class _Place:
             return np.zeros(self.adj.num_edges, dtype=csc.indices.dtype)
         return csc.indices if self.side is Side.U else csc.rows()
 
-    def address(self, processor: Processor) -> int:
-        """Return the address of the lookup where ``processor`` reads it, 0 without one."""
-        return 0 if self.lookup is None else processor.array(self.adj, f"lookup {self.side.value}", self.lookup)
+    def address(self, device: Device) -> int:
+        """Return the address of the lookup where ``device`` reads it, 0 without one."""
+        return 0 if self.lookup is None else device.array(self.adj, f"lookup {self.side.value}", self.lookup)
 
 
 def _at_winners(x: Tensor, winners: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
@@ -98,11 +98,11 @@ class _AtWinners(GraphOp):
         return f"{self.place.side.value} {self.fill}"
 
     def _run(self, kernel: str, x: Tensor, winners: Tensor, out: Tensor, last: int) -> Tensor:
-        processor, winners, x = processor_of(x), active.contiguous(winners), active.contiguous(x)
+        device, winners, x = device_of(x), active.contiguous(winners), active.contiguous(x)
         rows, *feat = active.shape(winners)
-        getattr(processor.kernels("graph.winners"), kernel)(
+        getattr(device.kernels("graph.winners"), kernel)(
             *(active.dtype(x), active.dtype(winners), (rows, math.prod(feat)), active.address(winners)),
-            *(self.place.address(processor), active.address(x), active.address(out), processor.worker, last),
+            *(self.place.address(device), active.address(x), active.address(out), device.worker, last),
         )
         return out
 

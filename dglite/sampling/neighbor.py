@@ -11,7 +11,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..ops import core
-from ..ops.processors import Gpu, Processor, processor_on
+from ..ops.devices import Device, Gpu, device_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -117,7 +117,7 @@ def choose_by_key(
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
-    fanouts, weights, processor = fanouts_of(g, fanout), edge_weights(g, prob), processor_on(g._device)
+    fanouts, weights, device = fanouts_of(g, fanout), edge_weights(g, prob), device_on(g._device)
     chosen = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]
@@ -126,7 +126,7 @@ def choose_by_key(
             continue
         own, limits = weights[i], None if times is None else times[i]
         if own is None and excluded[i] is None and limits is None:
-            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, processor))
+            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, device))
             continue
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if own is not None and not replace and fanouts[i] > 0:
@@ -137,12 +137,12 @@ def choose_by_key(
 
 
 def _uniform(
-    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, processor: Processor
+    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, device: Device
 ) -> Chosen:
     if not replace:
         fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
-    if isinstance(processor, Gpu):
-        return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, processor)
+    if isinstance(device, Gpu):
+        return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, device)
     rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
     places = rows.places()
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, places, scan=False)

@@ -13,7 +13,7 @@ from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph, require_graph
-from ..ops.processors import Gpu, processor_on
+from ..ops.devices import Gpu, device_on
 from ..structure import Adjacency, Metagraph
 
 __all__ = ["to_block"]
@@ -123,7 +123,7 @@ def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tu
 
     None for a graph that is on none, and for destinations that are repeated: equal ids have one number here.
     """
-    gpu = processor_on(g._device)
+    gpu = device_on(g._device)
     if not isinstance(gpu, Gpu):
         return None
     dtype = index_dtype_of(g)

@@ -22,7 +22,7 @@ from dglite import nn
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.graph.structure import Structure
 from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
-from dglite.ops import core, processors
+from dglite.ops import core, devices
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests import reference
@@ -35,7 +35,7 @@ CUDA = torch.device("cuda", torch.cuda.current_device())
 
 def runner():
     """Return what starts kernels on torch's current stream."""
-    return processors.processor_of(torch.empty(0, device=CUDA)).worker
+    return devices.device_of(torch.empty(0, device=CUDA)).worker
 
 
 def on_cuda(values: list[np.ndarray], dtype: str) -> list[torch.Tensor]:

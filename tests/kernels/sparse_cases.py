@@ -12,6 +12,7 @@ from dglite.expr import Expr, operands_of
 from dglite.function import message_function
 from dglite.kernels.cpu.graph import panels
 from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_several, bind_spmm
+from tests.kernels.walls import at_a_wall
 
 DTYPES = ["float32", "float64", "float16", "bfloat16"]
 IDS = ["int32", "int64"]
@@ -42,10 +43,11 @@ class Coo:
     dst: np.ndarray
 
     def csc(self, index: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (indptr, indices, edge ids), arrays behind which kernels that look ahead must not read."""
         order = np.argsort(self.dst, kind="stable")
         indptr = np.zeros(self.num_dst + 1, index)
         np.cumsum(np.bincount(self.dst, minlength=self.num_dst), out=indptr[1:])
-        return indptr, self.src[order].astype(index), order.astype(index)
+        return at_a_wall(indptr), at_a_wall(self.src[order].astype(index)), at_a_wall(order.astype(index))
 
 
 def expression(op: str) -> Expr:

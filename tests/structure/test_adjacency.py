@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglite.errors import DGLError
-from dglite.ops.processors import HOST
+from dglite.ops.devices import HOST
 from dglite.structure import Adjacency, Compressed, compressed
 
 EMPTY = np.empty(0, np.int64)

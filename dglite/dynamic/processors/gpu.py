@@ -19,7 +19,7 @@ from ...kernels.cpu.dynamic.script import ALONGSIDE
 from ...kernels.cuda.dynamic import persistent as cuda
 from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
-from ...ops import processors as ops
+from ...ops import devices
 from ..batching.execution.matrices import Product
 from ..batching.recording.signatures import DTYPES
 from ..batching.session import Given, accept
@@ -40,12 +40,12 @@ _FIRST_ADDRESS = 1 << 20
 def gpu_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> GpuBlocks | None:
     """Return the GPU that parameters are on, None if they are on the CPU."""
     device = parameters[0].device
-    if device.type != "cpu" and not ops.can_launch():
+    if device.type != "cpu" and not devices.can_launch():
         raise DGLError(
             f"persistent processors on {device} need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, by the driver's "
             "CUDA version"
         )
-    if not isinstance(ops.HOST if device.type == "cpu" else ops.processor_of(parameters[0]), ops.Gpu):
+    if not isinstance(devices.HOST if device.type == "cpu" else devices.device_of(parameters[0]), devices.Gpu):
         if rows_per_warp is not None:
             raise DGLError("rows_per_warp is for processors on a GPU; the parameters are on the CPU: leave it out")
         return None
@@ -108,8 +108,8 @@ class GpuBlocks:
     @property
     def runner(self) -> Runner:
         """What starts kernels on torch's current stream."""
-        processor: Any = ops.HOST if self.device.type == "cpu" else ops.processor_of(self._like)
-        return cast(Runner, processor.worker)
+        device: Any = devices.HOST if self.device.type == "cpu" else devices.device_of(self._like)
+        return cast(Runner, device.worker)
 
     @property
     def processors(self) -> int:

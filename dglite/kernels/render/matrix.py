@@ -1,6 +1,6 @@
 """Source of small matrix kernels: products of some rows with a matrix or its transpose, and outer products.
 
-A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
+A task is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
 rows are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them,
 so that they stay in the cache of their owner's core. As many results of ``dots`` fill a cache line (two, of float64),
 so no line is written by two of them. ``sums`` needs all rows, and is shared out by columns.

@@ -26,7 +26,7 @@ LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther. They
 go to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
 INDICES_AHEAD = 512
-"""Bytes between an index that is read and one that is asked for, where rows come from a cache. Processors ask for what
+"""Bytes between an index that is read and one that is asked for, where rows come from a cache. CPUs ask for what
 is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
 ROLLED_LINES = 2
 """Rows of two cache lines wait for memory: LLVM is told not to write several entries out, which takes a second loop for

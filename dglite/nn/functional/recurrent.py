@@ -14,7 +14,7 @@ __all__ = ["gated_step", "recurrent"]
 def recurrent(network: Any, *inputs: Any) -> Any:
     """Run a recurrent network, under autocast in the dtype of its parameters.
 
-    torch's recurrent networks in bfloat16 run on some processors only.
+    torch's recurrent networks in bfloat16 run on some CPUs only.
     """
     if active.autocast_dtype() is None:
         return network(*inputs)

@@ -16,7 +16,7 @@ from dglite.dynamic.processors import gpu as gpus
 from dglite.dynamic.processors.gpu import Profile
 from dglite.kernels.cuda.dynamic import persistent as cuda
 from dglite.kernels.cuda.run.emulate import Emulator
-from dglite.ops import processors as ops
+from dglite.ops import devices
 from tests.dynamic.batching.models import TreeLSTM
 from tests.dynamic.processors.test_handle import loss_of, weights
 from tests.dynamic.processors.test_training import OPTIMIZERS, Losses, Mixed, Wide, tree_losses
@@ -35,7 +35,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return what makes handles whose processors are the blocks of an emulated GPU."""
 
     def make(parameters: Any, optimizer: Any, blocks: int = 2, rows: int | None = 1, backwards: bool = False) -> Any:
-        monkeypatch.setattr(ops, "HOST", ops.Gpu(emulator(blocks, backwards)))
+        monkeypatch.setattr(devices, "HOST", devices.Gpu(emulator(blocks, backwards)))
         monkeypatch.setattr(gpus, "SMALL", 0)  # all blocks take part in everything
         return dynamic.persistent(parameters, optimizer, rows_per_warp=rows)
 

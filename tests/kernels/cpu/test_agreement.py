@@ -17,7 +17,7 @@ FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 WIDTHS = range(1, 131) if FULL else [1, 2, 3, 7, 33, 64, 67, 129]
 U, V, E = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
 MESSAGE = U * 0.3 + V * E - (U * 0.1 - V).call("exp") * U
-"""Sums of products, which a processor may round once or twice."""
+"""Sums of products, which a CPU may round once or twice."""
 
 
 def operands(width: int, dtype: torch.dtype) -> list[torch.Tensor]:

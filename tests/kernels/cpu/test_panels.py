@@ -163,11 +163,11 @@ def test_maxima_may_fill_the_share_of_a_cache_that_memory_lies_behind(monkeypatc
 
 def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
     monkeypatch.setattr(panels, "cache_level", {2: (1 << 20, 1), 3: (1 << 25, 16)}.get)
-    monkeypatch.setattr(panels, "processor", lambda: ("znver5", ""))
+    monkeypatch.setattr(panels, "cpu", lambda: ("znver5", ""))
     for cores, share in ((1, 1 << 24), (2, 1 << 23), (64, 1 << 20)):
         monkeypatch.setattr(panels, "num_cores", lambda cores=cores: cores)
         assert near_cache.__wrapped__() == (1 << 24, share, panels.FITTING, 1 << 20)
-    monkeypatch.setattr(panels, "processor", lambda: ("sapphirerapids", ""))
+    monkeypatch.setattr(panels, "cpu", lambda: ("sapphirerapids", ""))
     assert near_cache.__wrapped__() == (1 << 20, 1 << 20, 1.6, 1 << 20)
 
 

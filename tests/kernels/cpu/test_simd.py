@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-
 import numpy as np
 import pytest
 import torch
 from numba import cfunc, njit
 
 from dglite.kernels.cpu.lanes import simd
+from tests.kernels.walls import at_a_wall
 
 
 def apply_exp(values: np.ndarray, lanes: int) -> np.ndarray:
@@ -69,7 +67,7 @@ def test_16_bit_floats_round_as_torch_does(dtype, lanes):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_parts_of_vectors_end_where_memory_does(dtype, lanes):
-    other, item = -1.0, np.dtype(dtype).itemsize
+    other = -1.0
     load, store = simd.part_loader(dtype, lanes, other), simd.part_storer(dtype, lanes)
     whole = simd.storer(dtype, lanes)
 
@@ -78,16 +76,11 @@ def test_parts_of_vectors_end_where_memory_does(dtype, lanes):
         store(part, load(source, count), count)
         whole(full, load(source, count))
 
-    pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
-    end = np.frombuffer(pages, np.uint8).ctypes.data + mmap.PAGESIZE
-    libc = ctypes.CDLL(None)
-    assert libc.mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0  # to read here would be a crash
     for count in range(lanes + 3):
         size = min(count, lanes)
-        values = np.frombuffer(pages, dtype, mmap.PAGESIZE // item)[mmap.PAGESIZE // item - size :]
-        values[:] = np.arange(size) + 1
-        full = np.zeros(lanes, dtype)
-        kernel.ctypes(end - size * item, end - size * item, full.ctypes.data, count)
+        values = at_a_wall(np.arange(1, size + 1, dtype=dtype))
+        at, full = values.ctypes.data, np.zeros(lanes, dtype)
+        kernel.ctypes(at, at, full.ctypes.data, count)
         np.testing.assert_array_equal(full, [*range(1, size + 1), *[other] * (lanes - size)])
         np.testing.assert_array_equal(values, np.arange(size) + 1)
 

@@ -12,7 +12,7 @@ from dglite.kernels.cuda.graph import structure
 from dglite.kernels.cuda.graph.structure import Structure
 from dglite.kernels.cuda.run.emulate import Emulator, HostMemory, available
 from dglite.kernels.cuda.run.program import CudaProgram
-from dglite.ops import processors
+from dglite.ops import devices
 from tests.kernels.sparse_cases import Coo
 
 __all__ = ["GPU", "LIMITS", "needs_compiler", "on_gpu", "prepare", "uploaded"]
@@ -53,7 +53,7 @@ class Collector:
 def on_gpu(runner: object = GPU, limit: str = "whole") -> Iterator[None]:
     """Let operations on the CPU's tensors run on ``runner``, with rows cut as ``limit`` says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processors, "HOST", processors.Gpu(runner))
+        patch.setattr(devices, "HOST", devices.Gpu(runner))
         patch.setattr(structure, "row_limit", lambda num_rows, num_entries: LIMITS[limit])
         yield
 

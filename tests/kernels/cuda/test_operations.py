@@ -10,7 +10,7 @@ from torch.nn.functional import leaky_relu
 from dglite.backend import active
 from dglite.expr import Operand, Side, evaluate, operands_of
 from dglite.kernels.cuda.graph.attention import dropout_multipliers
-from dglite.ops import core, fallback, processors, scores
+from dglite.ops import core, devices, fallback, scores
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests import reference
@@ -180,8 +180,8 @@ def test_second_derivatives_exist():
 def call_tensors_those_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let operations take tensors for a GPU's, and run on the emulated one."""
     monkeypatch.setattr(active, "on_cpu", lambda x: False)
-    monkeypatch.setattr(processors, "require_gpu", lambda device: None)
-    monkeypatch.setattr(processors, "_gpu", lambda device, stream: processors.Gpu(GPU))
+    monkeypatch.setattr(devices, "require_gpu", lambda device: None)
+    monkeypatch.setattr(devices, "_gpu", lambda device, stream: devices.Gpu(GPU))
     monkeypatch.setattr(active, "stream", lambda device: 0)
     monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
 

@@ -10,7 +10,7 @@ import dglite
 from dglite import sampling
 from dglite.errors import DGLError
 from dglite.kernels.cuda.sample import sample
-from dglite.ops import processors
+from dglite.ops import devices
 from tests.kernels.cuda.emulated import needs_compiler, on_gpu
 from tests.sampling.graphs import hetero, random_graph
 
@@ -122,6 +122,6 @@ def test_what_the_host_numbers(started):
 
 
 def test_without_cupy_the_host_samples(monkeypatch):
-    monkeypatch.setattr(processors, "can_launch", lambda: False)
-    assert processors.processor_on(torch.device("cuda:0")) is processors.HOST
-    assert processors.processor_on(torch.device("cpu")) is processors.HOST
+    monkeypatch.setattr(devices, "can_launch", lambda: False)
+    assert devices.device_on(torch.device("cuda:0")) is devices.HOST
+    assert devices.device_on(torch.device("cpu")) is devices.HOST

@@ -1,7 +1,7 @@
 """From kernel source to a callable address, compiled once per machine.
 
 Rendered source is written to the cache folder, to be read there, and its machine code is kept beside it, under a digest
-of the source, of the modules it is compiled with and of the processor: a change in one compiles afresh.
+of the source, of the modules it is compiled with and of the CPU: a change in one compiles afresh.
 """
 
 from __future__ import annotations

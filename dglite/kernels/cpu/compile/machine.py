@@ -1,4 +1,4 @@
-"""This processor: its name and caches, machine code for it from LLVM assembly, and addresses of compiled functions."""
+"""This CPU: its name and caches, machine code for it from LLVM assembly, and addresses of compiled functions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 from llvmlite import binding
 
-__all__ = ["assemble", "cache_level", "data_layout", "load", "processor", "triple"]
+__all__ = ["assemble", "cache_level", "cpu", "data_layout", "load", "triple"]
 
 
 @cache
-def processor() -> tuple[str, str]:
-    """Return the name and the features of this processor, as LLVM has them."""
+def cpu() -> tuple[str, str]:
+    """Return the name and the features of this CPU, as LLVM has them."""
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
 @cache
 def cache_level(level: int) -> tuple[int, int]:
-    """Return how many bytes a cache has, 0 where the system does not tell, and how many processors share it."""
+    """Return how many bytes a cache has, 0 where the system does not tell, and how many of its threads share it."""
     folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}")
     try:
         size, shared = ((folder / name).read_text().strip() for name in ("size", "shared_cpu_map"))
@@ -42,7 +42,7 @@ def data_layout() -> str:
 def _make_target() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    name, features = processor()
+    name, features = cpu()
     # As Numba has it: code that runs where it is made needs no other relocation on x86.
     relocation = "static" if triple().startswith("x86") else "default"
     target = binding.Target.from_triple(triple())

@@ -1,4 +1,4 @@
-"""A hash of what compiled code depends on: source, imported modules of dglite, the compilers, the processor."""
+"""A hash of what compiled code depends on: source, imported modules of dglite, the compilers, the CPU."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _digest(parts: list[bytes], modules: list[str]) -> bytes:
 
 @cache
 def _versions() -> list[bytes]:
-    """Return what compiles, and for which processor."""
+    """Return what compiles, and for which CPU."""
     libraries = (numba.__version__, llvmlite.__version__, np.__version__)
-    return [version.encode() for version in (*libraries, platform.python_version(), *machine.processor())]
+    return [version.encode() for version in (*libraries, platform.python_version(), *machine.cpu())]
 
 
 @cache

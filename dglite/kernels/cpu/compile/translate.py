@@ -7,7 +7,7 @@ times as long for them.
 The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
 and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
 ``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
-it, ``a + b * c``, is one operation, rounded once where the processor can. That steps are positive and divisors not zero
+it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive and divisors not zero
 is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of
 their types, and a name that has no one meaning is unknown. What it does not know it refuses with ``TypeError``.
 """

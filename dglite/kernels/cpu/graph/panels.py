@@ -17,7 +17,7 @@ from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
-from ..compile.machine import cache_level, processor
+from ..compile.machine import cache_level, cpu
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 
@@ -132,7 +132,7 @@ class Cache(NamedTuple):
 def near_cache() -> Cache:
     """Return a core's L2 cache; on AMD's Zen the L3, from which rows are read nearly as fast."""
     own, _ = cache_level(2)
-    if processor()[0].startswith("znver"):
+    if cpu()[0].startswith("znver"):
         size, sharing = cache_level(3)
         whole = size // 2  # the other half is for what streams by
         return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)

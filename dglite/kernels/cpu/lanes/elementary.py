@@ -63,7 +63,7 @@ class _Lanes:
     def larger(self, a: ir.Value, b: ir.Value, name: str = "maximum") -> ir.Value:
         """Return the larger (or smaller) of both, NaN if one is NaN.
 
-        A processor's own instruction keeps ``b`` where one is NaN, so only ``a`` is tested. In a loop ``b`` is the
+        A CPU's own instruction keeps ``b`` where one is NaN, so only ``a`` is tested. In a loop ``b`` is the
         largest so far: next to nothing has to wait for it.
         """
         return self.native(name, a, b, flags=("nsz",))

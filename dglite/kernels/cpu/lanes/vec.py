@@ -101,7 +101,7 @@ def shape_of(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """Return a * b + c, rounded once where the processor has an instruction for that.
+    """Return a * b + c, rounded once where the CPU has an instruction for that.
 
     Left to LLVM (by the flag ``contract``), it would depend on the code around which products are rounded.
     """

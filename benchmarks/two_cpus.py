@@ -1,4 +1,4 @@
-"""What depends on the processor: the main ratios of today's tables beside those measured on another machine.
+"""What depends on the CPU: the main ratios of today's tables beside those measured on another machine.
 
 Nothing is measured here. ``results/xeon`` holds files that the same scripts wrote there.
 """
@@ -12,13 +12,13 @@ from common import OURS, RESULTS, geometric_mean, table
 from libraries import DGL
 from spmm import OPERATIONS, ratios
 
-__all__ = ["processors_table"]
+__all__ = ["cpus_table"]
 
 OTHER = "xeon"
 
 
-def processors_table() -> str:
-    """Return one row per case: how many times as long as ours DGL takes, on either processor."""
+def cpus_table() -> str:
+    """Return one row per case: how many times as long as ours DGL takes, on either CPU."""
     found = [_ratios(folder) for folder in ("", OTHER)]
     names = [json.loads((RESULTS / folder / "spmm.json").read_text())["machine"]["processor"] for folder in ("", OTHER)]
     rows = [[case, *(cells.get(case, "") for cells in found)] for case in found[0]]
