@@ -19,10 +19,10 @@ from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 
-__all__ = ["HOST", "Device", "Gpu", "can_launch", "device_of", "device_on", "require_gpu"]
+__all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
 
 
-class Device(Protocol):
+class KernelDevice(Protocol):
     """What starts kernels."""
 
     @property
@@ -142,7 +142,7 @@ def require_gpu(device: Any) -> None:
         raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
 
 
-def device_of(x: Tensor) -> Device:
+def device_of(x: Tensor) -> KernelDevice:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
         return HOST
@@ -151,7 +151,7 @@ def device_of(x: Tensor) -> Device:
     return _gpu(device, active.stream(device))
 
 
-def device_on(device: Any) -> Device:
+def device_on(device: Any) -> KernelDevice:
     """Return what samples from a graph on ``device`` and numbers its nodes, in the order of the current stream.
 
     That is the host for a GPU on which no kernel can be started: it has the structure in any case.

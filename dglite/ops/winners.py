@@ -17,7 +17,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..expr import Constant, Expr, Side, derivative, operands_of
 from ..structure.adjacency import Adjacency
-from .devices import Device, device_of
+from .devices import KernelDevice, device_of
 from .operands import evaluated, sum_to
 from .traced import GraphOp, Reference, registered, run
 
@@ -72,7 +72,7 @@ class _Place:
             return np.zeros(self.adj.num_edges, dtype=csc.indices.dtype)
         return csc.indices if self.side is Side.U else csc.rows()
 
-    def address(self, device: Device) -> int:
+    def address(self, device: KernelDevice) -> int:
         """Return the address of the lookup where ``device`` reads it, 0 without one."""
         return 0 if self.lookup is None else device.array(self.adj, f"lookup {self.side.value}", self.lookup)
 

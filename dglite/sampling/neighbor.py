@@ -11,7 +11,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..ops import core
-from ..ops.devices import Device, Gpu, device_on
+from ..ops.devices import Gpu, KernelDevice, device_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -137,7 +137,7 @@ def choose_by_key(
 
 
 def _uniform(
-    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, device: Device
+    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, device: KernelDevice
 ) -> Chosen:
     if not replace:
         fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
