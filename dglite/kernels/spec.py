@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,8 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..opspec import Reducer
 from .layout import BroadcastLayout, Pattern
 
-__all__ = ["ITEM_BYTES", "REDUCED", "KernelSpec", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of", "spec_of"]
+__all__ = ["ITEM_BYTES", "REDUCED", "KernelSpec", "Prefetch", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of"]
+__all__ += ["spec_of"]
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 REDUCED = Operand(Side.V, -1)
@@ -20,6 +22,14 @@ REDUCED = Operand(Side.V, -1)
 def compute_dtype(dtype: str) -> str:
     """Return the dtype in which values of ``dtype`` are computed: float32 for the 16-bit floats."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+class Prefetch(Enum):
+    """What a kernel asks for ahead of its use: not what lies in a core's own cache, or one after the other."""
+
+    ALL = "all"
+    ROWS = "all but a number for each source"
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +63,14 @@ class SpmmSpec(KernelSpec):
     """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass.
 
     ``epilogue`` is what becomes of a single sum or mean before it is written: an expression of :data:`REDUCED` and of
-    what the row's entries share. ``near`` tells that what entries read lies in a cache, or one after the other: nothing
-    is asked for ahead of its use.
+    what the row's entries share.
     """
 
     reducer: Reducer
     winners: bool = False
     more: tuple[tuple[Expr, Reducer], ...] = ()
     epilogue: Expr | None = None
-    near: bool = False
+    prefetch: Prefetch = Prefetch.ALL
 
     @property
     def parts(self) -> tuple[tuple[Expr, Reducer], ...]:

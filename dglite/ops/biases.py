@@ -11,7 +11,7 @@ from ..expr import Expr, Operand, Side, derivative, evaluate
 from ..formulas import FORMULAS
 from .devices import device_of
 
-__all__ = ["RELU", "Activation", "bias_gradient", "biased", "has_kernel", "slope_of"]
+__all__ = ["RELU", "Activation", "bias_gradient", "biased", "has_kernel", "scaled_rows", "slope_of"]
 
 Activation = tuple[str, tuple[tuple[str, Any], ...]]
 """A function's name in the table of formulas, and its options."""
@@ -90,31 +90,51 @@ def slope_of(activation: Activation) -> Expr | None:
 
 
 def bias_gradient(
-    grad: Tensor, result: Tensor | None, summed: bool, activation: Activation = RELU
+    grad: Tensor,
+    result: Tensor | None,
+    summed: bool,
+    activation: Activation = RELU,
+    factor: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient before an activation and its sum over rows if ``summed``.
+    """Return the gradient before an activation, times ``factor``, and, if ``summed``, its sum over rows without that.
 
-    ``result`` is that of the activation, None where there is none.
+    ``result`` is that of the activation, None where there is none; ``factor`` (rows, 1) or (rows, \\*feat).
     """
     operands = (grad,) if result is None else (grad, result)
     slope = _GRAD if result is None else slope_of(activation)
     assert slope is not None
     is_ours = active.is_pooled(*operands) and active.dtype(grad) in ("float32", "float64")
-    if is_ours and not active.requires_grad(*operands) and (summed or activation != RELU):
-        return _over_rows(slope, grad, operands[1:], summed) if summed or result is not None else (grad, None)
+    pays = summed or factor is not None or (result is not None and activation != RELU)
+    fits = factor is None or tuple(active.shape(factor)) == (active.shape(grad)[0], 1)
+    if is_ours and pays and fits and not active.requires_grad(*operands):
+        return _over_rows(slope, grad, operands[1:], summed, factor)
     if result is not None:
         of_relu = activation == RELU
         grad = active.relu_gradient(grad, result) if of_relu else evaluate(slope, operands, active.functions)
-    return grad, active.sum(grad, 0) if summed else None
+    sums = active.sum(grad, 0) if summed else None
+    return grad if factor is None else active.times(grad, factor), sums
 
 
-def _over_rows(formula: Expr, grad: Tensor, others: Sequence[Tensor], summed: bool) -> tuple[Tensor, Tensor | None]:
-    """Return ``formula`` of the gradient, other rows and a row that all share, and its sum over rows if ``summed``."""
+def scaled_rows(x: Tensor, factor: Tensor) -> Tensor:
+    """Return rows (rows, \\*feat) times a factor for each, (rows, 1), of which no gradient is recorded."""
+    return _over_rows(_GRAD, x, (), False, factor)[0]
+
+
+def _over_rows(
+    formula: Expr, grad: Tensor, others: Sequence[Tensor], summed: bool, factor: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return ``formula`` of the gradient, other rows and a row that all share, and its sum over rows if ``summed``.
+
+    The first is multiplied by ``factor``, (rows, 1).
+    """
     grad, *others = map(active.contiguous, (grad, *others))
     shape, device = tuple(active.shape(grad)), device_of(grad)
-    out = grad if formula is _GRAD else active.new_empty(grad, shape)
+    out = grad if formula is _GRAD and factor is None else active.new_empty(grad, shape)
+    factor = None if factor is None else active.contiguous(factor)
     rows, shared = [*map(active.address, others), 0, 0][:2]
     kernels, dtype = device.kernels("rows.bias"), active.dtype(grad)
     kernel = kernels.sums_over_rows if summed else kernels.over_rows
-    sums = kernel(dtype, formula, shape, (active.address(grad), rows), shared, active.address(out), device.worker)
+    addresses = (active.address(grad), rows), shared, active.address(out)
+    scale = 0 if factor is None else active.address(factor)
+    sums = kernel(dtype, formula, shape, *addresses, device.worker, scale)
     return out, active.from_numpy(sums) if summed else None

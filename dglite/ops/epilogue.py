@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..backend import RESULT, Tensor, active
-from ..expr import Constant, Expr, Operand, Side, derivative, operands_of
+from ..expr import Call, Constant, Expr, Operand, Side, derivative, operands_of
 from ..formulas import FORMULAS
 from ..kernels.spec import REDUCED
 from ..opspec import Reducer
@@ -19,7 +19,8 @@ from ..structure.adjacency import Adjacency
 from . import fallback
 from .biases import RELU, Activation, bias_gradient
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
-from .sparse import gradient, mean_gradient, run_spmm, saved_slots, spmm
+from .products import product, product_forward, product_gradients
+from .sparse import gradient, mean_scale, run_spmm, saved_slots, spmm
 from .traced import is_traced
 
 __all__ = ["After", "is_one_kernel", "spmm_epilogue", "spmm_then"]
@@ -33,11 +34,14 @@ def spmm_epilogue(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     relu: bool = False,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Return ``relu(reduced + bias + residual)``, what :func:`~.sparse.spmm` returns being ``reduced``.
 
     Parameters
     ----------
+    weight
+        ``(in, out)``. The first operand, ``(num_src, in)``, is multiplied by it before.
     bias
         ``(*feat)``, added to every row; a destination without in-edges gets it, too.
     residual
@@ -48,11 +52,14 @@ def spmm_epilogue(
     It is one kernel of a sum or mean on a CPU for features of one axis, where nothing waits and no compiler traces;
     elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
     """
-    if bias is None and residual is None and not relu:
-        return spmm(adj, expr, reducer, operands)
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
-    if not is_one_kernel(adj, reducer, operands, more):
+    together = weight is not None and _is_one_call(adj, reducer, operands, weight, more)
+    if weight is not None and not together:
+        operands = (product(operands[0], weight), *operands[1:])
+    if bias is None and residual is None and not relu:
+        return spmm(adj, expr, reducer, operands)
+    if not together and not is_one_kernel(adj, reducer, operands, more):
         result = spmm(adj, expr, reducer, operands)
         for x in more:
             if reducer in _SUMS and _agree((result, x)):
@@ -60,8 +67,18 @@ def spmm_epilogue(
             else:
                 result = result + x
         return result.relu() if relu else result
-    added = _added(len(operands), bias is not None, residual is not None)
-    return spmm_then(adj, expr, reducer, (*operands, *more), After(added, RELU if relu else None))
+    added, (inner, factor) = _added(len(operands), bias is not None, residual is not None), _split(expr)
+    if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):
+        inner, factor = expr, _ONE
+    after = After(added, RELU if relu else None, factor)
+    if not together:
+        return spmm_then(adj, inner, reducer, (*operands, *more), after)
+    operands = (operands[0], weight, *operands[1:], *more)
+    op = _SpmmOfProduct(adj, inner, reducer, after, tuple(map(active.requires_grad, operands)))
+    return active.apply(op, *operands)
+
+
+_ONE = Constant(1.0)
 
 
 class After(NamedTuple):
@@ -74,7 +91,7 @@ class After(NamedTuple):
 
     added: Expr | None = None
     activation: Activation | None = None
-    factor: Expr = Constant(1.0)
+    factor: Expr = _ONE
 
 
 def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], after: After) -> Tensor:
@@ -94,6 +111,16 @@ def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], 
     return len(feat) == 1 and all(tuple(active.shape(x)[1:]) in (feat, (1,), ()) for x in more)
 
 
+def _is_one_call(
+    adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], weight: Tensor, more: Sequence[Tensor]
+) -> bool:
+    """Whether a product and the kernel after it are recorded as one call: of other operands there is no gradient."""
+    x, *others = operands
+    if not more or not active.requires_grad(x, weight) or active.requires_grad(*others):
+        return False
+    return active.is_pooled(x, weight) and is_one_kernel(adj, reducer, (weight, *others), more)
+
+
 def _agree(tensors: Sequence[Tensor]) -> bool:
     """Whether tensors are of one dtype, or will be inside autocast."""
     dtypes = [active.dtype(x) for x in tensors]
@@ -109,6 +136,16 @@ def _added(num_operands: int, bias: bool, residual: bool) -> Expr | None:
     sides = [Side.G] * bias + [Side.V] * residual
     terms: list[Expr] = [Operand(side, num_operands + i) for i, side in enumerate(sides)]
     return sum(terms[1:], terms[0]) if terms else None
+
+
+@lru_cache(maxsize=1024)
+def _split(expr: Expr) -> tuple[Expr, Expr]:
+    """Return ``expr`` as a product of two, the second of the last operand if that is of destinations, else 1."""
+    if isinstance(expr, Call) and expr.op.name == "mul":
+        inner, last = expr.args
+        if isinstance(last, Operand) and last.side is Side.V and all(x.slot < last.slot for x in operands_of(inner)):
+            return inner, last
+    return expr, _ONE
 
 
 @lru_cache(maxsize=1024)
@@ -149,16 +186,18 @@ class _SpmmThen:
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
         bias = [slot for slot in self.slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
-        grad, sums = bias_gradient(grad, result, bool(bias), self.after.activation or RELU)
+        factor = self._factor(given, grad) if any(needs[: self.count]) else None
+        others = any(needs[slot] for slot in self.slopes if slot not in bias)
+        activation = self.after.activation or RELU
+        grad, sums = bias_gradient(grad, result, bool(bias), activation, None if others else factor)
         grads: list[Tensor | None] = [None] * len(needs)
         for slot, (side, slope) in self.slopes.items():
             if slot in bias:
                 grads[slot] = active.reshape(sums, self.shapes[slot])
             elif needs[slot]:
                 grads[slot] = _to_operand(side, slope, given, grad, self.shapes[slot])
-        if any(needs[: self.count]):
-            grad = grad if self.after.factor == _ONE else active.times(grad, self._factor(given, grad))
-            grad = mean_gradient(self.adj, grad) if self.reducer is Reducer.MEAN else grad
+        if others and factor is not None:
+            grad = active.times(grad, factor)
         operands: list[Any] = [*given[: self.count], grad]
         for slot in range(self.count):
             if needs[slot]:
@@ -169,12 +208,32 @@ class _SpmmThen:
         """Whether the gradient of an operand is the sum of all rows' gradients."""
         return self.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
 
-    def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor:
-        found = evaluated(self.after.factor, given)
-        return found if active.is_tensor(found) else active.full((1, 1), found, active.dtype(like), active.device(like))
+    def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
+        """Return what a row's sum is multiplied by, None for 1; of a mean one over the in-degree is part of it."""
+        found = None if self.after.factor == _ONE else evaluated(self.after.factor, given)
+        if self.reducer is Reducer.MEAN:
+            scale = mean_scale(self.adj, like)
+            return scale if found is None else scale * found
+        if found is None or active.is_tensor(found):
+            return found
+        return active.full((1, 1), found, active.dtype(like), active.device(like))
 
 
-_ONE = Constant(1.0)
+class _SpmmOfProduct(_SpmmThen):
+    """One whose first operand is the product of features and a weight, which come in its place."""
+
+    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...]) -> None:
+        super().__init__(adj, expr, reducer, after, (True, *needs[2:]))
+        kept = (slot + 1 if slot != RESULT else slot for slot in self.saved)
+        self.saved = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()), *kept)
+
+    def forward(self, x: Tensor, weight: Tensor, *operands: Tensor) -> Tensor:
+        return super().forward(product_forward(x, weight), *operands)
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        x, weight, *given = inputs
+        of_product, *grads = super().backward((None, *given), grad, (True, *needs[2:]))
+        return [*product_gradients(x, weight, of_product, needs[:2]), *grads]
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -102,21 +101,16 @@ class _CrossEntropy:
         self.count = int(np.count_nonzero(labels != IGNORED))
 
     def forward(self, logits: Tensor) -> Tensor:
-        losses, self.kept = self._run(logits, self.keeps)
-        return active.sum(losses, 0) / (self.count or float("nan"))
-
-    def _run(self, logits: Tensor, keeps: bool) -> tuple[Tensor, Any]:
         logits = active.contiguous(logits)
         shape, device = tuple(active.shape(logits)), device_of(logits)
-        losses = active.new_empty(logits, shape[:1])
-        kept = active.new_empty(logits, shape) if keeps else None
-        addresses = active.address(logits), self.labels.ctypes.data, active.address(losses)
+        self.kept = active.new_empty(logits, shape) if self.keeps else None
+        grad = 0 if self.kept is None else active.address(self.kept)
+        addresses, scale = (active.address(logits), self.labels.ctypes.data, grad), 1 / max(self.count, 1)
         kernel = device.kernels("rows.losses").cross_entropy
-        grad, scale = 0 if kept is None else active.address(kept), 1 / max(self.count, 1)
-        wrong = kernel(active.dtype(logits), shape, *addresses, grad, scale, device.worker)
+        total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.worker)
         if wrong is not None:
             raise IndexError(f"label {wrong} is no class; logits have {shape[1]} columns")
-        return losses, kept
+        return active.from_numpy(np.asarray(total / (self.count or np.nan), total.dtype))
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         logits = inputs[0]

@@ -8,7 +8,7 @@ from ..backend import RESULT, Tensor, active
 from .biases import bias_gradient
 from .devices import device_of
 
-__all__ = ["product", "weight_gradient"]
+__all__ = ["product", "product_forward", "product_gradients", "weight_gradient"]
 
 NARROW, LINE = 2048, 64
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does; bytes of a line."""
@@ -17,12 +17,47 @@ NARROW, LINE = 2048, 64
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU: large ones in memory of the pool."""
     operands = (x, weight) if bias is None else (x, weight, bias)
+    needs = tuple(map(active.requires_grad, operands))
     if not active.is_pooled(*operands):
         return active.product(x, weight, bias, relu)
-    needs, narrow = tuple(map(active.requires_grad, operands)), _is_narrow(active.shape(weight), active.dtype(x))
-    if not narrow and not any(needs):
+    return active.apply(_Product(needs, relu), *operands) if any(needs) else product_forward(x, weight, bias, relu)
+
+
+def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """Return a product in memory of the pool, of which nothing is recorded."""
+    sizes, dtype = active.shape(weight), active.dtype(x)
+    if not _is_narrow(sizes, dtype):
         return active.product(x, weight, bias, relu)
-    return active.apply((_NarrowProduct if narrow else _LayerProduct)(needs, relu), *operands)
+    dense = [None if each is None else active.contiguous(each) for each in (x, weight, bias)]
+    out, device = active.new_empty(x, (active.shape(x)[0], sizes[1])), device_of(x)
+    kernel, shape = device.kernels("rows.narrow").product, (active.shape(x)[0], *sizes)
+    kernel(dtype, shape, *map(_address, dense), relu, active.address(out), device.worker)
+    return out
+
+
+def product_gradients(
+    x: Tensor | None, weight: Tensor | None, grad: Tensor, needs: Sequence[bool], result: Tensor | None = None
+) -> list[Tensor | None]:
+    """Return the gradients of a product's operands by ``needs``, that of its result being ``grad``.
+
+    ``result`` is that of the ReLU, where there was one. ``x`` is read for the weight's gradient, ``weight`` for that of
+    x. Narrow ones take a pass over the rows, unless gradients of gradients may follow.
+    """
+    summed, given = len(needs) > 2 and needs[2], [y for y in (x, weight) if y is not None]
+    inner = active.shape(x)[1] if weight is None and x is not None else active.shape(weight)[0] if given else 0
+    (rows, outer), dtype = active.shape(grad), active.dtype(grad)
+    shape = rows, inner, outer
+    if not (active.is_pooled(grad) and _is_narrow(shape[1:], dtype)) or active.requires_grad(grad, *given):
+        grad, sums = bias_gradient(grad, result, summed)
+        grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
+        return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
+    grad, result, x = (None if y is None else active.contiguous(y) for y in (grad, result, x if needs[1] else None))
+    turned = active.contiguous(active.swap_last(weight)) if needs[0] else None
+    x_grad = active.new_empty(grad, shape[:2]) if needs[0] else None
+    device, of_x = device_of(grad), (_address(turned), _address(x_grad))
+    kernel = device.kernels("rows.narrow").gradients
+    found = kernel(dtype, shape, *map(_address, (grad, result, x)), of_x, summed, device.worker)
+    return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
@@ -43,7 +78,7 @@ def _is_narrow(sizes: Sequence[int], dtype: str) -> bool:
     return item > 0 and 0 < sizes[0] * sizes[1] <= NARROW and sizes[0] * item % part == sizes[1] * item % part == 0
 
 
-class _LayerProduct:
+class _Product:
     """One recorded call. Of ReLU it keeps the result, which is 0 where the gradient is."""
 
     def __init__(self, needs: Sequence[bool], relu: bool) -> None:
@@ -51,43 +86,10 @@ class _LayerProduct:
         self.saved = (*((1,) if needs[0] else ()), *((0,) if needs[1] else ()), *((RESULT,) if relu else ()))
 
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return active.product(x, weight, bias, self.relu)
+        return product_forward(x, weight, bias, self.relu)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        x, weight = inputs[:2]
-        result = inputs[RESULT] if self.relu else None
-        grad, sums = bias_gradient(grad, result, len(needs) > 2 and needs[2])
-        grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
-        grads += [product(active.swap_last(x), grad) if needs[1] else None]
-        return [*grads, sums][: len(needs)]
-
-
-class _NarrowProduct(_LayerProduct):
-    """One of a few columns: a pass over its rows in each direction, unless gradients of gradients may follow."""
-
-    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        self.shape = (*active.shape(x), active.shape(weight)[1])
-        dense = [None if each is None else active.contiguous(each) for each in (x, weight, bias)]
-        out, device = active.new_empty(x, (self.shape[0], self.shape[2])), device_of(x)
-        kernel = device.kernels("rows.narrow").product
-        kernel(active.dtype(x), self.shape, *map(_address, dense), self.relu, active.address(out), device.worker)
-        return out
-
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        x, weight = inputs[:2]
-        if active.requires_grad(grad, *(y for y in (x, weight) if y is not None)):
-            return super().backward(inputs, grad, needs)
-        grad = active.contiguous(grad)
-        x = active.contiguous(x) if needs[1] else None
-        turned = active.contiguous(active.swap_last(weight)) if needs[0] else None
-        x_grad = active.new_empty(grad, self.shape[:2]) if needs[0] else None
-        result = active.contiguous(inputs[RESULT]) if self.relu else None
-        addresses = [_address(y) for y in (grad, result, x)]
-        device, summed = device_of(grad), len(needs) > 2 and needs[2]
-        of_x = _address(turned), _address(x_grad)
-        kernel = device.kernels("rows.narrow").gradients
-        found = kernel(active.dtype(grad), self.shape, *addresses, of_x, summed, device.worker)
-        return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
+        return product_gradients(inputs[0], inputs[1], grad, needs, inputs[RESULT] if self.relu else None)
 
 
 def _address(x: Tensor | None) -> int:

@@ -18,6 +18,7 @@ from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback, ordered
+from .biases import scaled_rows
 from .degrees import DEGREE_SCALES, degree_scale
 from .devices import HOST, device_of
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
@@ -28,6 +29,7 @@ from .winners import winner_gradients
 __all__ = [
     "gradient",
     "mean_gradient",
+    "mean_scale",
     "run_spmm",
     "saved_slots",
     "sddmm",
@@ -142,6 +144,11 @@ def run_spmm(
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
+    scaled = kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges)
+    if scaled:
+        kernel, slot, factor = kernel.of_scaled_sources
+        dense[slot] = scaled_rows(dense[slot], dense[factor])
+        addresses[slot] = active.address(dense[slot])
     comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
     if comes_again:
         weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
@@ -152,8 +159,8 @@ def run_spmm(
     if panels is not None:
         if adj.num_src > panels.most_sources:
             room = panels.scratch(adj.num_src, structure, device.worker)
-        elif panels.is_near(adj.num_src, panels.width) and not (panels.of_edges and structure[ordered.EDGE_IDS]):
-            kernel = kernel.near
+        elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
+            kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
         kernel.in_panels(
@@ -161,7 +168,7 @@ def run_spmm(
         )
     else:
         kernel(structure, addresses, active.address(out), device.worker, kept)
-        if device is HOST and bind == "bind_spmm" and winners is None and not comes_again:
+        if device is HOST and bind == "bind_spmm" and winners is None and not comes_again and not scaled:
             remember(adj, what, operands, kernel, structure)
     return out
 
@@ -328,8 +335,13 @@ class _Sddmm(GraphOp):
 # -- gradients ---------------------------------------------------------------------------------------------------------
 def mean_gradient(adj: Any, grad: Tensor) -> Tensor:
     """Return the gradient of sums for that of means, (num_dst, *feat)."""
+    return active.times(grad, mean_scale(adj, grad))
+
+
+def mean_scale(adj: Any, grad: Tensor) -> Tensor:
+    """Return one over the in-degree of every destination, as ``grad`` is multiplied by it."""
     scale = degree_scale(adj, DEGREE_SCALES["1 / in"], active.dtype(grad), active.device(grad))
-    return active.times(grad, active.reshape(scale, (adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1)))
+    return active.reshape(scale, (adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from dglite.function import message_function
 from dglite.kernels.layout import broadcast_layout
 from dglite.kernels.render.softmax import softmax_source
 from dglite.kernels.render.sparse import sddmm_source, spmm_source
-from dglite.kernels.spec import SddmmSpec, SpmmSpec, pieces_of, spec_of
+from dglite.kernels.spec import Prefetch, SddmmSpec, SpmmSpec, pieces_of, spec_of
 from dglite.opspec import Reducer
 
 U_MUL_E = message_function("u_mul_e", ("h", "w"), "m").expr
@@ -52,7 +52,7 @@ def test_winners_are_tracked_only_when_asked_for(reducer):
 
 def test_indices_are_asked_for_ahead_where_rows_of_several_lines_are_near():
     for width, ahead, rolled in ((16, False, False), (32, True, True), (64, True, False)):
-        source = spmm_source(replace(spec(((width,), (1,))), near=True))
+        source = spmm_source(replace(spec(((width,), (1,))), prefetch=Prefetch.NOTHING))
         assert ("prefetch(indices + j * INDEX" in source) == ahead
         assert ("range(first, last, 1)" in source) == rolled
     assert "prefetch(indices" not in spmm_source(spec(((64,), (1,))))
@@ -67,7 +67,7 @@ def test_rows_are_asked_for_in_the_second_cache_unless_they_are_near():
         assert "prefetch, differs, select = simd.word, simd.prefetch_l2," in source
         assert f"distance = min({edges}, num_entries - last)" in source
         assert source.count("prefetch(u0_ahead") == lines
-        assert "prefetch(u0_ahead" not in spmm_source(SpmmSpec(**how, near=True))
+        assert "prefetch(u0_ahead" not in spmm_source(SpmmSpec(**how, prefetch=Prefetch.NOTHING))
 
 
 @pytest.mark.parametrize("dot", [False, True])

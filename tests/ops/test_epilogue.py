@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from dglite.backend import torch_memory
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.run import launch
-from dglite.ops import core, epilogue
+from dglite.ops import biases, core, epilogue
 from dglite.opspec import Reducer
 from dglite.structure.adjacency import Adjacency
 
@@ -84,6 +85,59 @@ def test_it_is_one_kernel_where_features_have_one_axis(monkeypatch: pytest.Monke
         expected = plain(core.spmm(adj, U0, Reducer.SUM, (x,)), bias, None, True)
         torch.testing.assert_close(core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, relu=True), expected)
     assert seen == ["bind_epilogue"]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("reducer", [Reducer.SUM, Reducer.MEAN])
+@pytest.mark.parametrize(("expr", "numbers"), [(U0, ()), (U0 * V1, (NUM_DST,)), (U0 * E1, (NUM_EDGES,))])
+@pytest.mark.parametrize("width", [16, 3])  # a kernel of ours, a GEMM
+def test_a_product_before_it_is_part_of_the_call(
+    expr, numbers: tuple[int, ...], reducer: Reducer, relu: bool, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_memory, "LARGE", 1)
+    adj, others = relation(), [double(rows, 1, seed=5).detach() for rows in numbers]
+    given = double(NUM_SRC, 16), double(16, width, seed=1), double(width, seed=2)
+
+    def together(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return core.spmm_epilogue(adj, expr, reducer, (x, *others), bias, relu=relu, weight=weight)
+
+    found = together(*given)
+    assert type(found.grad_fn.op).__name__ == "_SpmmOfProduct"
+    expected = plain(core.spmm(adj, expr, reducer, (given[0] @ given[1], *others)), given[2], None, relu)
+    torch.testing.assert_close(found, expected)
+    for wanted in itertools.product([False, True], repeat=3):
+        if any(wanted):
+            leaves = [x.detach().requires_grad_(needed) for x, needed in zip(given, wanted, strict=True)]
+            assert torch.autograd.gradcheck(together, leaves)
+    assert torch.autograd.gradgradcheck(together, given)
+
+
+def test_with_gradients_of_other_operands_the_product_is_a_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_memory, "LARGE", 1)
+    adj, given = relation(), (double(NUM_SRC, 16), double(16, 16, seed=1), double(NUM_EDGES, 1, seed=2))
+
+    def function(x: torch.Tensor, weight: torch.Tensor, on_edges: torch.Tensor) -> torch.Tensor:
+        return core.spmm_epilogue(adj, U0 * E1, Reducer.SUM, (x, on_edges), relu=True, weight=weight)
+
+    assert torch.autograd.gradcheck(function, given)
+
+
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_gradients_are_multiplied_by_a_factor_as_they_are_summed(
+    with_residual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless there is a residual, whose gradient has no factor."""
+    monkeypatch.setattr(torch_memory, "LARGE", 1)
+    factors, over_rows = [], biases._over_rows
+    monkeypatch.setattr(biases, "_over_rows", lambda *given: factors.append(given[4]) or over_rows(*given))
+    adj, scale = relation(), double(NUM_DST, 1, seed=1).detach()
+    x, bias, residual = double(NUM_SRC, 5), double(5, seed=2), double(NUM_DST, 5, seed=3)
+
+    def function(x: torch.Tensor, bias: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+        return core.spmm_epilogue(adj, U0 * V1, Reducer.MEAN, (x, scale), bias, *more, relu=True)
+
+    assert torch.autograd.gradcheck(function, (x, bias, residual)[: 2 + with_residual])
+    assert factors and all((factor is None) == with_residual for factor in factors)
 
 
 def test_nan_passes_and_no_edges_leave_the_bias() -> None:

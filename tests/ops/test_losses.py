@@ -53,6 +53,14 @@ def test_value_and_gradient_are_torchs(width: int, nodes: torch.Tensor | None, d
     torch.testing.assert_close(own.grad, other.grad)
 
 
+@pytest.mark.usefixtures("threads")
+def test_the_sum_of_many_losses_is_accurate() -> None:
+    logits, labels = case(300_000, 3)
+    expected = F.cross_entropy(logits.double(), labels).item()
+    for x in (logits, logits.clone().requires_grad_()):
+        assert cross_entropy(x, labels).item() == pytest.approx(expected, rel=1e-6)
+
+
 def test_gradients_of_any_order() -> None:
     logits, labels = case(6, 4, torch.float64)
     labels[4] = -100

@@ -1,7 +1,8 @@
 """Source of the kernels of a layer's bias and activation: a formula over all rows, and sums of columns.
 
 Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
-all share, 5 where the rows y of the formula go, 6 the sums. What the formula does not read is not looked at.
+all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row. What the formula does not read is
+not looked at. The factors multiply what is written, not what is summed.
 
 Sums are made in runs of rows, for accuracy; each task has room for its own and for those of a run.
 """
@@ -39,7 +40,7 @@ def kernel(args, task, num_tasks):
 {begin}    for begin in range(first, last, RUN):
 {begin_run}        for row in range(begin, min(begin + RUN, last)):
             start = row * row_bytes
-            for k in range(0, whole, LANES * ITEM):
+{factor}            for k in range(0, whole, LANES * ITEM):
 {vectors}            for k in range(whole, row_bytes, ITEM):
 {numbers}{end_run}'''
 _SUMS = {
@@ -61,22 +62,26 @@ for k in range(0, row_bytes, ITEM):
 _DEPTHS = {"merge": 8, "begin": 4, "begin_run": 8, "end_run": 8}
 
 
-def biased_source(formula: Expr, summed: bool, dtype: str, lanes: int) -> str:
-    """Return the kernel of ``formula`` over operands 0 and 1, rows, and :data:`SHARED`; a bare operand goes nowhere."""
+def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: int) -> str:
+    """Return the kernel of ``formula`` over operands 0 and 1, rows, and :data:`SHARED`, with a factor if ``scaled``.
+
+    A bare operand is written only if it is scaled.
+    """
     functions = [f"{name} = simd.{name}" for name in sorted(functions_of([formula]))]
     text = {name: indent(part, _DEPTHS[name]) if summed else "" for name, part in _SUMS.items()}
+    text["factor"] = indent("factor = load1(word(args, 7) + row * ITEM)", 12) if scaled else ""
     for name, n in (("vectors", lanes), ("numbers", 1)):
-        text[name] = indent("\n".join(_chunk(formula, summed, n)), 16)
+        text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 16)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
     what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes}
     return _HEAD.format(functions="\n".join(functions), **what, **text)
 
 
-def _chunk(formula: Expr, summed: bool, lanes: int) -> list[str]:
+def _chunk(formula: Expr, summed: bool, scaled: bool, lanes: int) -> list[str]:
     slots = sorted({operand.slot for operand in operands_of(formula)})
     lines = [f"v{slot} = load{lanes}(x{slot} + {'k' if slot == SHARED else 'start + k'})" for slot in slots]
     computed, (value,) = formula_lines((formula,), lanes, lambda operand: f"v{operand.slot}")
     lines += [*computed, f"value = {value}"]
-    if not isinstance(formula, Operand):
-        lines.append(f"store{lanes}(y + start + k, value)")
+    if scaled or not isinstance(formula, Operand):
+        lines.append(f"store{lanes}(y + start + k, value{' * factor' if scaled else ''})")
     return [*lines, f"store{lanes}(run + k, load{lanes}(run + k) + value)"] if summed else lines

@@ -34,12 +34,13 @@ splat = simd.splat("{dtype}", LANES)
 load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
 store_word = simd.storer("int64", 1)
 '''
-_BEGINNING = """
+_KERNEL = """
 
 def kernel(args, task, num_tasks):
-    if task < 0:
-        return
     rows, width = word(args, 1), word(args, 2)
+"""
+_BEGINNING = f"""{_KERNEL}    if task < 0:
+        return
 """
 _ROW = """    for row in range(rows * task // num_tasks, rows * (task + 1) // num_tasks):
         x, y = word(args, 3) + row * word(args, 4), word(args, 7) + row * word(args, 8)
@@ -78,70 +79,82 @@ def rowwise_source(form: str, gradient: bool, dtype: str, lanes: int) -> str:
 _MEMORY = """from dglite.kernels.cpu.lanes import tiles
 
 load_all, store_all = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES)
-memory = tiles.scratch(4 * STEP)
+memory, RUN = tiles.scratch(4 * STEP), 64
 """
-_WITH_GRADIENT = f"""    whole, rest = width // LANES * STEP, width % LANES
-    last = rows * (task + 1) // num_tasks
+_GROUP = f"""store_all(totals, splat(1.0))
+store_all(losses, splat(0.0))
+for i in range(count):
+    x = word(args, 3) + (begin + i) * word(args, 4)
+    highs = load_low(x + whole, rest)
+    for at in range(0, whole, STEP):
+        highs = maximum(load_all(x + at), highs)
+    store1(tops + i * ITEM, reduce_max(highs))
+for i in range(count):
+    x, d = word(args, 3) + (begin + i) * word(args, 4), word(args, 11) + (begin + i) * word(args, 12)
+    label = word(word(args, 5) + (begin + i) * word(args, 6), 0)
+    if 0 <= label < width:
+        end = load_low(x + whole, rest)
+        high = load1(tops + i * ITEM)
+        sums = splat(0.0)
+        if rest > 0:
+            end = exp(end - splat(high))
+            sums = end
+        for at in range(0, whole, STEP):
+            term = exp(load_all(x + at) - splat(high))
+            store_all(d + at, term)
+            sums = sums + term
+        total = reduce_add(sums)
+        store1(totals + i * ITEM, total)
+        store1(losses + i * ITEM, high - load1(x + label * ITEM))
+        g = load1(word(args, 9) + (begin + i) * word(args, 10))
+        scale = splat(g / total)
+        for at in range(0, whole, STEP):
+            store_all(d + at, load_all(d + at) * scale)
+        place = d + label * ITEM
+        if label * ITEM >= whole:
+            store_all(tail, end * scale)
+            place = tail + label * ITEM - whole
+        wanted = load1(place) - g
+        if rest > 0:
+            store(d + whole, end * scale, rest)
+        store1(d + label * ITEM, wanted)
+    else:
+        if label != {IGNORED}:
+            store_word(word(args, 14), 2 * label + 1)
+{indent(_COLUMNS, 8)}
+            store(d + at, splat(0.0), left)
+"""
+"""Some rows at a time: their losses without the logarithms of ``totals``, and their gradients."""
+_WITH_GRADIENT = f"""    found = word(args, 7)
+    if task < 0:
+        for other in range(1, num_tasks):
+            store1(found, load1(found) + load1(found + other * ITEM))
+        return
+    whole, rest = width // LANES * STEP, width % LANES
+    first, last = rows * task // num_tasks, rows * (task + 1) // num_tasks
     tail = memory()
     totals, losses, tops = tail + STEP, tail + 2 * STEP, tail + 3 * STEP
-    for begin in range(rows * task // num_tasks, last, LANES):
-        count = min(LANES, last - begin)
-        store_all(totals, splat(1.0))
-        store_all(losses, splat(0.0))
-        for i in range(count):
-            x = word(args, 3) + (begin + i) * word(args, 4)
-            highs = load_low(x + whole, rest)
-            for at in range(0, whole, STEP):
-                highs = maximum(load_all(x + at), highs)
-            store1(tops + i * ITEM, reduce_max(highs))
-        for i in range(count):
-            x, d = word(args, 3) + (begin + i) * word(args, 4), word(args, 11) + (begin + i) * word(args, 12)
-            label = word(word(args, 5) + (begin + i) * word(args, 6), 0)
-            if 0 <= label < width:
-                end = load_low(x + whole, rest)
-                high = load1(tops + i * ITEM)
-                sums = splat(0.0)
-                if rest > 0:
-                    end = exp(end - splat(high))
-                    sums = end
-                for at in range(0, whole, STEP):
-                    term = exp(load_all(x + at) - splat(high))
-                    store_all(d + at, term)
-                    sums = sums + term
-                total = reduce_add(sums)
-                store1(totals + i * ITEM, total)
-                store1(losses + i * ITEM, high - load1(x + label * ITEM))
-                g = load1(word(args, 9) + (begin + i) * word(args, 10))
-                scale = splat(g / total)
-                for at in range(0, whole, STEP):
-                    store_all(d + at, load_all(d + at) * scale)
-                found = d + label * ITEM
-                if label * ITEM >= whole:
-                    store_all(tail, end * scale)
-                    found = tail + label * ITEM - whole
-                own = load1(found) - g
-                if rest > 0:
-                    store(d + whole, end * scale, rest)
-                store1(d + label * ITEM, own)
-            else:
-                if label != {IGNORED}:
-                    store_word(word(args, 14), 2 * label + 1)
-{indent(_COLUMNS, 16)}
-                    store(d + at, splat(0.0), left)
-        store_all(losses, load_all(losses) + log(load_all(totals)))
-        for i in range(count):
-            store1(word(args, 7) + (begin + i) * word(args, 8), load1(losses + i * ITEM))
+    own = splat1(0.0)
+    for start in range(first, last, RUN * LANES):
+        loss = splat(0.0)
+        for begin in range(start, min(start + RUN * LANES, last), LANES):
+            count = min(LANES, last - begin)
+{indent(_GROUP, 12)}
+            loss = loss + (load_all(losses) + log(load_all(totals)))
+        own = own + reduce_add(loss)
+    store1(found + task * ITEM, own)
 """
 
 
 def loss_source(dtype: str, lanes: int) -> str:
-    """Return the kernel of cross entropy with its gradient; both are 0 in rows whose label is left out.
+    """Return the kernel of the sum of all rows' cross entropy, with its gradient; rows whose label is left out have 0.
 
-    It takes as many rows at a time as a vector has lanes: one logarithm for all of them.
+    It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Each task has a place for its
+    sum, made in runs of rows for accuracy; y is the sum of all.
     """
     what = {"form": "cross_entropy", "what": " with its gradient"}
     imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **what)
-    return imports + _MEMORY.format(dtype=dtype) + _BEGINNING + _WITH_GRADIENT
+    return imports + _MEMORY.format(dtype=dtype) + _KERNEL + _WITH_GRADIENT
 
 
 def _forward(form: str) -> str:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ...opspec import Reducer
 from ..layout import Pattern
-from ..spec import ITEM_BYTES, REDUCED, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
+from ..spec import ITEM_BYTES, REDUCED, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, compute_dtype
 from .factors import OF_ROW, row_factors
 
 __all__ = ["LEAST_AHEAD", "MOST_AHEAD", "called_functions", "distance_line", "indent", "is_fused", "number_text"]
@@ -28,9 +28,9 @@ go to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-sec
 INDICES_AHEAD = 512
 """Bytes between an index that is read and one that is asked for, where rows come from a cache. CPUs ask for what
 is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
-ROLLED_LINES = 2
-"""Rows of two cache lines wait for memory: LLVM is told not to write several entries out, which takes a second loop for
-those that are left. Longer rows compute more; those of one line are a single instruction."""
+ROLLED_LINES = {Prefetch.ALL: (1, 0), Prefetch.ROWS: (1, 2), Prefetch.NOTHING: (2, 2)}
+"""Rows of so many cache lines wait for a cache: LLVM is told not to write several entries out, which takes a second
+loop for those that are left. Longer rows compute more, and those of one line that lie near are a single instruction."""
 PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
@@ -65,7 +65,7 @@ def _bounds(spec: SpmmSpec) -> str:
     text = "    first, last = max(index(indptr, row), begin), min(index(indptr, row + 1), end)\n"
     if spec.epilogue is not None:
         text += "    if begin < 0:\n        first, last = -1, -1\n"
-    return text if spec.near else text + indent(distance_line(_entries_ahead(spec)), 4)
+    return text if spec.prefetch is Prefetch.NOTHING else text + indent(distance_line(_entries_ahead(spec)), 4)
 
 
 def distance_line(most: int) -> str:
@@ -203,7 +203,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     if spec.epilogue:
         lines.append("if first < 0:")
         lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
-    rolled = spec.near and 1 < _lines_of_row(spec, pieces) <= ROLLED_LINES
+    least, most = ROLLED_LINES[spec.prefetch]
+    rolled = least <= _lines_of_row(spec, pieces) <= most
     lines.append(f"for j in range(first, last{', 1' * rolled}):")
     body = _entry(spec, pieces, k)
     summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
@@ -350,24 +351,29 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines.append("source = index(indices, j)")
     if _reads(spec, Side.E):
         lines.append("edge = edge_index(edge_ids, j)")
-    if isinstance(spec, SpmmSpec) and spec.near:
+    prefetch = spec.prefetch if isinstance(spec, SpmmSpec) else Prefetch.ALL
+    if prefetch is Prefetch.NOTHING:
         return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * (_lines_of_row(spec, pieces) > 1)
     if _reads(spec, Side.U):
         lines.append("source_ahead = index(indices, j + distance)")
     if _reads(spec, Side.E):
         lines.append("edge_ahead = edge_index(edge_ids, j + distance)")
     for operand in spec.operands:
-        if operand.side in OF_ROW:
+        if operand.side in OF_ROW or (prefetch is Prefetch.ROWS and _is_number_of_source(spec, operand)):
             continue
         name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
         base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
-        start = _at(k if full else "", (), 0, f"{_ROW[operand.side]}_ahead * {name}_stride")
+        start = _at(k if full else "", (), 0, _row_start(spec, operand, f"{_ROW[operand.side]}_ahead"))
         lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
         lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
     return lines
 
 
-def _lines_of_row(spec: SpmmSpec, pieces: tuple[int, ...]) -> int:
+def _is_number_of_source(spec: KernelSpec, operand: Operand) -> bool:
+    return operand.side is Side.U and spec.patterns[operand.slot] is Pattern.SCALAR
+
+
+def _lines_of_row(spec: KernelSpec, pieces: tuple[int, ...]) -> int:
     """Return how many cache lines of each row a pass reads."""
     return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
 
@@ -447,7 +453,7 @@ def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, .
     if operand == REDUCED:
         return f"total{piece}"
     name, width = repr(operand), pieces[piece]
-    row = f"{_ROW[operand.side]} * {name}_stride"
+    row = _row_start(spec, operand, _ROW[operand.side])
     pattern = spec.patterns[operand.slot]
     if pattern is Pattern.FULL:
         return f"load{width}({_base(spec, name)} + ({_at(k, pieces, piece, row)}) * ITEM)"
@@ -455,6 +461,14 @@ def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, .
         return f"load1({_base(spec, name)} + {row} * ITEM)"
     run = f"{row} + ({_at(k, pieces, piece)}) // {spec.repeat}"
     return f"{f'repeat{width}' if spec.repeat <= width else 'load1'}({name} + ({run}) * ITEM)"
+
+
+def _row_start(spec: KernelSpec, operand: Operand, row: str) -> str:
+    """Return how many elements lie before a row: a multiplication less for each entry where the width is known."""
+    if spec.grouped or spec.blocks or operand.side in OF_ROW:
+        return f"{row} * {operand!r}_stride"
+    inner, pattern = sum(spec.pieces), spec.patterns[operand.slot]
+    return row if pattern is Pattern.SCALAR else f"{row} * {inner if pattern is Pattern.FULL else inner // spec.repeat}"
 
 
 def indent(text: str, spaces: int) -> str:

@@ -109,12 +109,11 @@ class GraphConv(InEdgesRequired):
         if weight is None:
             functional.require_dense(source, "a GraphConv without a weight")
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight, bias, relu)
-        elif isinstance(source, SparseFeatures) or functional.product_goes_first(
-            source, adjacency.num_dst, self._in_feats, self._out_feats
-        ):
-            result = functional.normalised_sum(
-                adjacency, functional.product(source, weight), self._norm, edge_weight, bias, relu
-            )
+        elif isinstance(source, SparseFeatures):
+            rows = functional.product(source, weight)
+            result = functional.normalised_sum(adjacency, rows, self._norm, edge_weight, bias, relu)
+        elif functional.product_goes_first(source, adjacency.num_dst, self._in_feats, self._out_feats):
+            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight, bias, relu, weight)
         else:  # bias and ReLU belong to the product
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
             result = functional.product(result, weight, bias, relu)

@@ -49,7 +49,7 @@ _EDGE: Expr = Operand(Side.E, 0)
 _SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
 _BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
 _SOURCE_SCALED_WEIGHTED: Expr = _SOURCE_SCALED * Operand(Side.E, 2)
-_BOTH_SCALED_WEIGHTED: Expr = _BOTH_SCALED * Operand(Side.E, 3)
+_BOTH_SCALED_WEIGHTED: Expr = _SOURCE_SCALED_WEIGHTED * Operand(Side.V, 3)
 _EDGE_BOTH_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
 _EDGE_DESTINATION_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
 _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_SCALES["1 / sqrt(in)"]
@@ -63,25 +63,27 @@ def normalised_sum(
     edge_weight: Tensor | None = None,
     bias: Tensor | None = None,
     relu: bool = False,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
 
-    ``bias`` (*feat) is added to it, and with ``relu`` negative elements become 0, in the same kernel.
+    ``bias`` (*feat) is added to it, and with ``relu`` negative elements become 0, in the same kernel. Before,
+    features (num_src, in) are multiplied by ``weight`` (in, out).
 
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
     """
     weights, dtype, device = () if edge_weight is None else (edge_weight,), active.dtype(feat), active.device(feat)
     if norm == "both":
-        scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
-        expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
-        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, *scales, *weights), bias, relu=relu)
-    if norm == "left":
+        before, after = (core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN))
+        expr, operands = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED, (feat, before, *weights, after)
+    elif norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
-        scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
-        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, scale, *weights), bias, relu=relu)
-    reducer = Reducer.MEAN if norm == "right" else Reducer.SUM
-    return reduce_neighbours(adjacency, feat, reducer, edge_weight, bias, relu=relu)
+        operands = (feat, core.degree_scale(adjacency, _PER_OUT, dtype, device), *weights)
+    else:
+        reducer = Reducer.MEAN if norm == "right" else Reducer.SUM
+        return reduce_neighbours(adjacency, feat, reducer, edge_weight, bias, None, relu, weight)
+    return core.spmm_epilogue(adjacency, expr, Reducer.SUM, operands, bias, None, relu, weight)
 
 
 def reduce_neighbours(
@@ -92,14 +94,15 @@ def reduce_neighbours(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     relu: bool = False,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges.
 
     ``bias`` (*feat) and ``residual`` (num_dst, *feat) are added to it, and with ``relu`` negative elements become 0: of
-    a sum or mean in the same kernel.
+    a sum or mean in the same kernel. Before, features (num_src, in) are multiplied by ``weight`` (in, out).
     """
     expr, operands = (_SOURCE, (feat,)) if edge_weight is None else (_WEIGHTED, (feat, edge_weight))
-    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu)
+    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu, weight)
 
 
 def product(x: Features, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
@@ -235,7 +238,7 @@ def scaled_sum(
     """
     if edge_weight is None:
         return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after))
-    return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, after, edge_weight))
+    return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, edge_weight, after))
 
 
 def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tensor | None]:

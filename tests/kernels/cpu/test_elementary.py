@@ -17,7 +17,7 @@ from dglite.structure import Adjacency
 from tests import reference
 from tests.pairs import cases
 
-WIDTHS = [1, 13, *([5, 64] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
+WIDTHS = [1, 13, 16, *([5, 64] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 PAIRS = ["maximum", "minimum", "gt", "ge", "lt", "le", "eq", "ne"]
 EXPONENTS = [1.5, -0.5, 0.3, -2.7]
 X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
@@ -79,6 +79,16 @@ def wide(name: str, dtype: str) -> np.ndarray:
         spread = np.linspace(-high if name == "softplus" else -25, 25, 40_000)
         return np.concatenate([spread, either_sign(np.exp2(np.linspace(-30, 4, 2000)))])
     return either_sign(np.exp2(np.linspace(-140, 127, 2000)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exp_is_the_same_number_in_any_lanes(dtype):
+    """Also where a vector register has an instruction of its own: 16 numbers of float32, 8 of float64."""
+    ends = [math.inf, -math.inf, math.nan, 0.0, -0.0, LOWEST[dtype], HIGHEST[dtype], 3e38, -3e38]
+    x = np.concatenate([wide("exp", dtype), np.linspace(LOWEST[dtype] - 3, LOWEST[dtype] + 25, 5000), ends])
+    alone, *others = (on_edges(X.call("exp"), x.astype(dtype), width=width) for width in (1, 8, 16))
+    for found in others:
+        assert np.array_equal(found, alone, equal_nan=True)
 
 
 @pytest.mark.parametrize(("name", "dtype", "width"), cases(sorted(EXACT), ["float32", "float64"], WIDTHS))

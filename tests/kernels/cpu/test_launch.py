@@ -8,13 +8,14 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
 import torch
 
 from dglite.expr import Operand, Side
+from dglite.kernels.cpu.compile.jit import compile_kernel
 from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
@@ -82,6 +83,33 @@ def test_long_work_is_cut_into_several_calls(threads, two_threads, monkeypatch):
     monkeypatch.setattr(launch, "_run_tasks", lambda *words: (calls.append(words), run(*words)))
     assert torch.equal(core.spmm(adj, U0, Reducer.SUM, (x,)), want)
     assert len(calls) == 1 + 11_000 * 16 // (20_000 * threads)
+
+
+_COUNTING = '''"""Counts how often each task is run, which takes a while."""
+from dglite.kernels.cpu.lanes import simd
+from dglite.kernels.cpu.lanes.atomic import add_to_word, put_word
+
+word = simd.word
+
+
+def kernel(args, task, num_tasks):
+    if task >= 0:
+        add_to_word(word(args, 0) + 8 * task, 1)
+        for i in range(word(args, 1)):
+            put_word(args, 2, i)
+'''
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("tasks", [2, 3, 12, 31])
+def test_every_task_is_run_once(threads, tasks):
+    """Whether threads find their own tasks or take those of others, or one runs all of them."""
+    kernel = compile_kernel("counting", _COUNTING)
+    for pool in (nullcontext, taken):
+        counts = np.zeros(tasks, np.int64)
+        with pool():
+            launch.launch(kernel, [counts.ctypes.data, 20_000, 0], tasks, threads)
+        assert counts.tolist() == [1] * tasks
 
 
 def test_every_pool_gives_the_same(two_threads, monkeypatch):

@@ -15,8 +15,10 @@ from dglite.kernels.cpu.graph import panels
 from dglite.kernels.cpu.graph.panels import near_cache
 from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_several, bind_spmm
 from dglite.kernels.cpu.run import launch
-from dglite.kernels.spec import REDUCED
+from dglite.kernels.spec import REDUCED, Prefetch
+from dglite.ops import core
 from dglite.opspec import Reducer
+from dglite.structure import Adjacency
 from tests import reference
 from tests.kernels.sparse_cases import (
     DTYPES,
@@ -158,7 +160,38 @@ def test_maxima_may_fill_the_share_of_a_cache_that_memory_lies_behind(monkeypatc
         assert way.pay(50_000, 50_000, 2_500_000) and not way.pay(30_000, 30_000, 1_500_000)
         assert way.pay(100_000, 100_000, 5_000_000) == (reducer is Reducer.MAX)
         assert not way.pay(200_000, 200_000, 20_000_000)
-        assert way.is_near(8_000, 32) and not way.is_near(9_000, 32)
+        assert way.prefetch(8_000, 32) is Prefetch.NOTHING and way.prefetch(9_000, 32) is Prefetch.ROWS
+        assert way.prefetch(200_000, 32) is Prefetch.ALL
+
+
+def test_sources_are_copied_times_their_factors_where_all_threads_read_them(monkeypatch):
+    monkeypatch.setattr(panels, "near_cache", lambda: panels.Cache(1 << 24, 1 << 23, panels.FITTING, 1 << 20))
+    x, number = Operand(Side.U, 0), Operand(Side.U, 1)
+    bind_spmm.cache_clear()
+    way = bind_spmm(x * number, Reducer.SUM, "float32", "int32", ((32,), (1,))).panels
+    assert way.multiplies_before(30_000, 800_000)
+    assert not way.multiplies_before(30_000, 400_000)  # each is read too seldom
+    assert not way.multiplies_before(16_000, 800_000)  # it lies in the caches of the threads that have written it
+    assert not way.multiplies_before(70_000, 8_000_000)  # it does not lie in a cache
+    way = bind_spmm(x, Reducer.SUM, "float32", "int32", ((32,),)).panels
+    assert not way.multiplies_before(30_000, 800_000)
+
+
+@pytest.mark.parametrize("index", IDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_a_sum_of_scaled_sources_is_the_sum(kind, dtype, index, monkeypatch):
+    monkeypatch.setattr(panels.Panels, "multiplies_before", lambda way, *sizes: way.factor is not None)
+    coo, x, number, weight = graph(kind), Operand(Side.U, 0), Operand(Side.U, 1), Operand(Side.E, 2)
+    adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src.astype(index), coo.dst.astype(index))
+    for width, reducer in ((1, Reducer.SUM), (5, Reducer.MEAN), (64, Reducer.SUM)):
+        for expr in (x * number, number * x * weight, x * number * Operand(Side.V, 2)):
+            values = operands(expr, coo, ((width,), (1,), (1,)))
+            given = [torch.from_numpy(value).to(TORCH[dtype]) for value in values]
+            before = [value.double().numpy() for value in given]
+            got = core.spmm(adj, expr, reducer, given).double().numpy()
+            assert_close(got, reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, before), dtype)
+            assert all(np.array_equal(value.double().numpy(), old) for value, old in zip(given, before, strict=True))
 
 
 def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from ....config import num_cores
 from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
-from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
+from ...spec import ITEM_BYTES, Prefetch, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
 from ..compile.machine import cache_level, cpu
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 
-__all__ = ["Panels", "panelled_operand"]
+__all__ = ["Panels", "factor_of_sources", "panelled_operand"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -31,6 +31,8 @@ FITTING = 0.7
 """The part of a thread's cache that a panel may fill."""
 DEGREE_PER_CACHE = 16
 """Entries for each row and source from which on a panel pays that fills its share, one of two shares twice these."""
+COLUMNS_PER_ENTRY = 2
+"""Columns that are multiplied and copied in the time that a factor costs an entry."""
 SHARES = 8
 """Shares of rows that a panel is split into, for threads that have finished their own panels."""
 _EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
@@ -171,7 +173,7 @@ def _without_factor(expr: Expr, factor: Operand) -> Expr | None:
     return None
 
 
-def _factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None, SpmmSpec]:
+def factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None, SpmmSpec]:
     """Return a factor per source of ``operand``, to be applied in the copy, and the remaining expression."""
     if spec.reducer.selects or spec.dtype != compute_dtype(spec.dtype) or _without_factor(spec.expr, operand) is None:
         return None, spec
@@ -189,7 +191,7 @@ class Panels:
         self.width, self.address = width, address
         self.item = ITEM_BYTES[spec.dtype]
         given = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
-        factor, self.spec = _factor_of_sources(spec, operand)
+        factor, self.spec = factor_of_sources(spec, operand)
         spec = self.spec
         self.factor = None if factor is None else given[factor]
         self.given = [given[x] for x in spec.operands]
@@ -213,9 +215,19 @@ class Panels:
         least = LEAST_DEGREE if caches <= FITTING else DEGREE_PER_CACHE * caches
         return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
-    def is_near(self, num_sources: int, columns: int) -> bool:
-        """Whether sources with so many columns need no prefetching."""
-        return num_sources * columns * self.item <= self.cache.own
+    def prefetch(self, num_sources: int, columns: int) -> Prefetch:
+        """Return what is to be prefetched of sources with so many columns: what does not fit in a core's own cache."""
+        if num_sources * columns * self.item <= self.cache.own:
+            return Prefetch.NOTHING
+        return Prefetch.ROWS if num_sources * self.item <= self.cache.own // 2 else Prefetch.ALL
+
+    def multiplies_before(self, num_sources: int, num_entries: int) -> bool:
+        """Whether a copy of all sources times their factors pays: entries are many, and it lies where all threads read.
+
+        That is the cache that they share, if not in their own, where it was written.
+        """
+        shared = 2 * self.cache.own < num_sources * self.row_bytes <= self.cache.whole // 2
+        return self.factor is not None and shared and num_entries * COLUMNS_PER_ENTRY >= num_sources * self.width
 
     def columns(self, num_sources: int) -> tuple[int, int]:
         """Return how many columns a panel has, and how many panels there are. The last may have a quarter more."""
@@ -247,8 +259,8 @@ class Panels:
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
         self._order_edges(words, scratch + each * threads, threads)
-        near = self.is_near(num_sources, columns)
-        kernels = [self.kernel_of(n, near) for n in (columns, self.width - columns * (num_panels - 1))]
+        prefetch = self.prefetch(num_sources, columns)
+        kernels = [self.kernel_of(n, prefetch) for n in (columns, self.width - columns * (num_panels - 1))]
         counters = array("q", bytes(8 * num_panels))
         base = [words.buffer_info()[0], len(words), SHARES, counters.buffer_info()[0]]
         shape = [columns, self.width, *kernels, num_panels, self.place, num_sources, scratch, each]
@@ -269,8 +281,8 @@ class Panels:
             target += num_entries * self.item
         words[_EDGE_IDS] = 0
 
-    def _kernel(self, columns: int, near: bool) -> int:
+    def _kernel(self, columns: int, prefetch: Prefetch) -> int:
         """Return the address of the kernel for a panel of so many columns."""
         blocks = columns >= self.spec.lanes
         pieces = pieces_of(columns % self.spec.lanes)
-        return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, near=near))
+        return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, prefetch=prefetch))

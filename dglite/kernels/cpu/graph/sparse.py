@@ -16,11 +16,11 @@ from ....expr import Expr, Side
 from ....opspec import Reducer
 from ...layout import BroadcastLayout, broadcast_layout
 from ...render.sparse import sddmm_source, spmm_source
-from ...spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
+from ...spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, spec_of
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
 from ..run.launch import PARALLEL_FROM, launch_at, num_tasks, num_threads, run_here
-from .panels import Panels, panelled_operand
+from .panels import Panels, factor_of_sources, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
@@ -33,14 +33,22 @@ _OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 
 
 class _Bound:
-    """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
+    """A kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
 
-    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: BroadcastLayout, mode: int) -> None:
-        self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
-        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode, layout.width))
+    def __init__(
+        self, driver: int, compiled: Callable[[], int], spec: KernelSpec, layout: BroadcastLayout, mode: int
+    ) -> None:
+        self.driver, self.compiled, self.layout, self.width, self.mode = driver, compiled, layout, layout.width, mode
         self.slots = [operand.slot for operand in spec.operands]
+
+    @cached_property
+    def fixed(self) -> array[int]:
+        """The words from the fifth on; the kernel is compiled when they are first read."""
+        layout = self.layout
+        fixed = array("q", (layout.inner, layout.groups, self.compiled(), 0, 0, 0, self.mode, layout.width))
         for slot in self.slots:
-            self.fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))
+            fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))
+        return fixed
 
     def words(self, structure: Structure, operands: Sequence[int], out: int) -> array[int]:
         """Return the arguments: of each operand address, row stride and group table."""
@@ -60,22 +68,34 @@ class SpmmKernel(_Bound):
     of the only operand of edges where that is a number for each, else -1.
     """
 
-    def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
+    def __init__(self, spec: SpmmSpec, layout: BroadcastLayout) -> None:
         reducers = (reducer for _, reducer in spec.parts)
         mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
-        super().__init__(reduce_driver.address, kernel, spec, layout, mode)
+        super().__init__(reduce_driver.address, lambda: _spmm_address(spec), spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
         weights = [x.slot for x in spec.operands if x.side is Side.E]
         self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
-        self.spec, operand = spec, panelled_operand(spec)
+        self.spec, operand, self.others = spec, panelled_operand(spec), dict[Prefetch, SpmmKernel]()
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
 
+    def prefetching(self, what: Prefetch) -> SpmmKernel:
+        """Return the kernel that prefetches ``what``; this one prefetches all."""
+        if what is Prefetch.ALL:
+            return self
+        found = self.others.get(what)
+        if found is None:
+            found = self.others[what] = SpmmKernel(replace(self.spec, prefetch=what), self.layout)
+        return found
+
     @cached_property
-    def near(self) -> SpmmKernel:
-        """The kernel for sources that fit in a cache: it prefetches nothing."""
-        spec = replace(self.spec, near=True)
-        return SpmmKernel(_spmm_address(spec), spec, self.layout)
+    def of_scaled_sources(self) -> tuple[SpmmKernel, int, int]:
+        """The kernel for sources that have been multiplied by their factors, and the slots of sources and factors."""
+        operand = panelled_operand(self.spec)
+        assert operand is not None
+        factor, spec = factor_of_sources(self.spec, operand)
+        assert factor is not None
+        return SpmmKernel(spec, self.layout), operand.slot, factor.slot
 
     def bound_to(self, structure: Structure, threads: Callable[[], int]) -> Callable[[Sequence[int], int], None]:
         """Return what runs this on ``structure``, given the addresses of the operands and of the result.
@@ -134,8 +154,9 @@ class SpmmKernel(_Bound):
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
-    def __init__(self, kernel: int, spec: SddmmSpec, layout: BroadcastLayout) -> None:
-        super().__init__(map_driver.address, kernel, spec, layout, mode_word(spec.dtype, spec.index, Reducer.SUM))
+    def __init__(self, spec: SddmmSpec, layout: BroadcastLayout) -> None:
+        mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
+        super().__init__(map_driver.address, lambda: _sddmm_address(spec), spec, layout, mode)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
@@ -178,7 +199,7 @@ def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: 
     (expr, reducer), *more = parts
     how = {"dtype": dtype, "index": index, "winners": winners, **spec_of(layout, lanes)}
     spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
-    return SpmmKernel(_spmm_address(spec), spec, layout)
+    return SpmmKernel(spec, layout)
 
 
 @cache
@@ -187,7 +208,7 @@ def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = F
     lanes = block_lanes(dtype)
     layout = broadcast_layout(shapes, lanes, dot)
     spec = SddmmSpec(expr=expr, dot=dot, dtype=dtype, index=index, **spec_of(layout, lanes))
-    return SddmmKernel(_sddmm_address(spec), spec, layout)
+    return SddmmKernel(spec, layout)
 
 
 @cache

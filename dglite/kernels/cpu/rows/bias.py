@@ -16,31 +16,54 @@ __all__ = ["over_rows", "sums_over_rows"]
 
 
 @lru_cache(maxsize=256)
-def _address(formula: Expr, summed: bool, dtype: str) -> int:
-    return compile_kernel("bias", biased_source(formula, summed, dtype, block_lanes(dtype) // 8))
+def _address(formula: Expr, summed: bool, scaled: bool, dtype: str) -> int:
+    return compile_kernel("bias", biased_source(formula, summed, scaled, dtype, block_lanes(dtype) // 8))
 
 
 def over_rows(
-    dtype: str, formula: Expr, shape: tuple[int, int], rows: tuple[int, int], shared: int, out: int, threads: int
+    dtype: str,
+    formula: Expr,
+    shape: tuple[int, int],
+    rows: tuple[int, int],
+    shared: int,
+    out: int,
+    threads: int,
+    factor: int = 0,
 ) -> None:
-    """Write ``formula`` of operands 0 and 1, both (rows, width), and 2, (width,), to ``out``, (rows, width)."""
-    _run(dtype, formula, shape, (*rows, shared, out), False, threads)
+    """Write ``formula`` of operands 0 and 1, both (rows, width), and 2, (width,), to ``out``, (rows, width).
+
+    It is multiplied by ``factor``, (rows,), unless that is 0. A ``formula`` that is an operand is written only then.
+    """
+    _run(dtype, formula, shape, (*rows, shared, out), False, factor, threads)
 
 
 def sums_over_rows(
-    dtype: str, formula: Expr, shape: tuple[int, int], rows: tuple[int, int], shared: int, out: int, threads: int
+    dtype: str,
+    formula: Expr,
+    shape: tuple[int, int],
+    rows: tuple[int, int],
+    shared: int,
+    out: int,
+    threads: int,
+    factor: int = 0,
 ) -> np.ndarray:
-    """Do it, and return the sums of its columns, (width,). A ``formula`` that is an operand is not written."""
-    return _run(dtype, formula, shape, (*rows, shared, out), True, threads)[0].copy()
+    """Do it, and return the sums of the columns of ``formula``, without the factor, (width,)."""
+    return _run(dtype, formula, shape, (*rows, shared, out), True, factor, threads)[0].copy()
 
 
 def _run(
-    dtype: str, formula: Expr, shape: tuple[int, int], addresses: tuple[int, ...], summed: bool, threads: int
+    dtype: str,
+    formula: Expr,
+    shape: tuple[int, int],
+    addresses: tuple[int, ...],
+    summed: bool,
+    factor: int,
+    threads: int,
 ) -> np.ndarray:
     (rows, width), item = shape, ITEM_BYTES[dtype]
     threads = num_threads(rows * width, threads)
     tasks = num_tasks(threads, rows * width)
     sums = np.empty((2 * tasks if summed else 0, width), dtype)
-    words = [rows, width * item, *addresses, sums.ctypes.data]
-    launch(_address(formula, summed, dtype), words, tasks, threads)
+    words = [rows, width * item, *addresses, sums.ctypes.data, factor]
+    launch(_address(formula, summed, factor != 0, dtype), words, tasks, threads)
     return sums

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from functools import cache
 
+import numpy as np
+
 from ...render.rowwise import loss_source, rowwise_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
@@ -24,19 +26,21 @@ def _address(dtype: str, gradient: bool, lanes: int) -> int:
 
 
 def cross_entropy(
-    dtype: str, shape: tuple[int, int], x: int, labels: int, losses: int, grad: int, scale: float, threads: int
-) -> int | None:
-    """Write a loss for each row of ``x``, and into ``grad``, unless that is 0, ``scale`` times the gradients.
+    dtype: str, shape: tuple[int, int], x: int, labels: int, grad: int, scale: float, threads: int
+) -> tuple[np.ndarray, int | None]:
+    """Return the sum of all rows' losses, and a label that is no column, None where all are.
 
-    ``labels`` are int64, :data:`~...render.rowwise.IGNORED` for a row that has neither. Return a label that is no
-    column, None where all are.
+    Into ``grad``, unless that is 0, go ``scale`` times the gradients. ``labels`` are int64,
+    :data:`~...render.rowwise.IGNORED` for a row that has neither loss nor gradient.
     """
     (rows, width), item = shape, ITEM_BYTES[dtype]
-    scales, fault = array("f" if item == 4 else "d", [scale]), array("q", [0])
-    words = [0, rows, width, x, width * item, labels, 8, losses, item]
-    words += [scales.buffer_info()[0], 0, grad, width * item, 0, fault.buffer_info()[0]]
     work = _COST * rows * width
     threads = num_threads(work, threads)
+    tasks = num_tasks(threads, work)
+    scales, fault = np.array([scale], dtype), array("q", [0])
+    losses = np.empty(tasks if grad else rows, dtype)
+    words = [0, rows, width, x, width * item, labels, 8, losses.ctypes.data, item]
+    words += [scales.ctypes.data, 0, grad, width * item, 0, fault.buffer_info()[0]]
     lanes = min(block_lanes(dtype) // 8, max(1 << (width - 1).bit_length(), _LEAST_LANES))
-    launch(_address(dtype, grad != 0, lanes), words, num_tasks(threads, work), threads)
-    return fault[0] // 2 if fault[0] else None
+    launch(_address(dtype, grad != 0, lanes), words, tasks, threads)
+    return losses[0] if grad else losses.sum(), fault[0] // 2 if fault[0] else None

@@ -19,7 +19,7 @@ from ..run.launch import launch, num_tasks, num_threads
 
 __all__ = ["gradients", "product"]
 
-_RUN = 128
+_RUN = 64
 """Rows that go through the steps together."""
 _ROWS, _SAME, _SUMS, _OWN = 0, 1, 2, 3
 """Where an operand of a step lies: in the rows of a tensor, in one matrix for all rows, in the sums over rows, or, as

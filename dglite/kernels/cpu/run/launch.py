@@ -8,6 +8,9 @@ Threads come from the OpenMP library that is in the process already, which is to
 with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
 the system's. Where there is no GNU OpenMP (macOS, Windows), Numba's pool serves. One thread of Python at a time uses
 the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not depend on it.
+
+Tasks are rows in order, and each thread begins with the same share of them in every kernel: so it reads rows that it
+wrote itself, which lie in the caches near its core. Then it takes what others have left.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from numba import prange, types
 from numba.extending import intrinsic
 
 from ..compile.cached import cfunc, njit
+from ..lanes.atomic import call_int
 from ..lanes.simd import word
 from ..lanes.vec import I32, I64
 
@@ -45,6 +49,8 @@ __all__ = [
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
 TASKS_PER_THREAD = 6
+NEXT = 7
+"""The word of a team from which on the next tasks lie."""
 WORK_PER_CALL = 1 << 25
 """Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""
 
@@ -129,13 +135,17 @@ def run_here(address, args):  # type: ignore[no-untyped-def]
 
 @cfunc("void(int64)")
 def _member(team):  # type: ignore[no-untyped-def]
-    """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the next task, and of the one
-    at which to stop."""
-    tasks, stop = word(team, 2), word(team, 4)
-    task = _take_task(team + 24)
-    while task < stop:
-        call_kernel(word(team, 0), word(team, 1), task, tasks)
-        task = _take_task(team + 24)
+    """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the first task, and of the one
+    at which to stop, threads, the function that tells a thread's number, then the next task of each thread."""
+    tasks, first, stop, threads = word(team, 2), word(team, 3), word(team, 4), word(team, 5)
+    me = call_int(word(team, 6), 0, 0) if threads > 1 else 0
+    for turn in range(threads):
+        owner = (me + turn) % threads
+        next_task, last = team + 8 * (NEXT + owner), first + (stop - first) * (owner + 1) // threads
+        task = _take_task(next_task)
+        while task < last:
+            call_kernel(word(team, 0), word(team, 1), task, tasks)
+            task = _take_task(next_task)
 
 
 # The pool is taken and given back without Python in between: an interrupt there would leave it taken.
@@ -247,14 +257,15 @@ def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> Non
     if tasks == 1:
         run_here(address, words)
         return
-    found, several = openmp("GOMP_parallel"), TASKS_PER_THREAD * threads
+    found, several = openmp("GOMP_parallel", "omp_get_thread_num"), TASKS_PER_THREAD * threads
     if threads > 1 and found is None:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         for first in range(0, tasks, several):
             _run_on_numba(address, words, first, min(first + several, tasks), tasks, _Pool.address)
         return
-    gomp_parallel, team = found[0] if found is not None else 0, array("q", (address, words, tasks, 0, 0))
-    at = team.buffer_info()[0]
+    gomp_parallel, thread_num = (0, 0) if found is None else found
     for first in range(0, tasks, several):
-        team[3], team[4] = first, min(first + several, tasks)
-        _run_tasks(gomp_parallel, _member.address, at, threads, _Pool.address)
+        stop = min(first + several, tasks)
+        starts = [first + (stop - first) * thread // threads for thread in range(threads)]
+        team = array("q", (address, words, tasks, first, stop, threads, thread_num, *starts))
+        _run_tasks(gomp_parallel, _member.address, team.buffer_info()[0], threads, _Pool.address)
