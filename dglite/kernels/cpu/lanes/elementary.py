@@ -10,14 +10,14 @@ import math
 import operator
 from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
-from ..compile.machine import cpu
 from .lanes import Mask
 from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
@@ -27,6 +27,11 @@ __all__ += ["tanh", "where"]
 
 _AS_ROUNDED = 4
 """Tells an instruction of AVX-512 to round as the others do."""
+
+
+@cache
+def _has_avx512() -> bool:
+    return bool(binding.get_host_cpu_features().get("avx512f"))
 
 
 class _Lanes:
@@ -84,7 +89,7 @@ class _Lanes:
         """
         builder = self.builder
         low, high, degree, ln2_high = (-104.0, 89.0, 7, 0.693359375) if self.single else (-746.0, 710.0, 13, _LN2_HIGH)
-        in_one = self.lanes * BYTES[self.dtype] == 64 and "+avx512f" in cpu()[1]
+        in_one = self.lanes * BYTES[self.dtype] == 64 and _has_avx512()
         vanishes = builder.fcmp_ordered("<", x, self.number(low))
         x = builder.select(vanishes, self.number(low if in_one else 0.0), x)
         x = self.where(">", x, self.number(high), self.number(high), x)
