@@ -52,7 +52,9 @@ def test_small_work_runs_here_and_large_work_on_threads():
     assert launch.num_threads(launch.PARALLEL_FROM - 1, 8) == 1
     assert launch.num_threads(launch.PARALLEL_FROM, 8) == 8
     assert launch.num_threads(launch.PARALLEL_FROM, 1) == 1
-    assert launch.num_tasks(1, 1) == 1 and launch.num_tasks(2, 1) > 2
+    assert launch.tasks_for(1, 8) == (1, 1)
+    tasks, threads = launch.tasks_for(launch.PARALLEL_FROM, 2)
+    assert threads == 2 and tasks > 2
 
 
 def test_a_thread_that_is_not_the_main_one_uses_the_pool(two_threads):

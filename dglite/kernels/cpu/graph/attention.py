@@ -13,7 +13,7 @@ from ...render.tiles import WORDS, AttentionSpec, Phase, Score
 from ...spec import compute_dtype
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import mode_word, whole_row_driver
-from ..run.launch import launch, num_tasks, num_threads
+from ..run.launch import launch, tasks_for
 
 __all__ = ["attend", "dropout_multipliers", "dropout_words", "specify"]
 
@@ -43,8 +43,7 @@ def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, in
     words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
     words += [_as_word(arguments.get(name, 0)) for name in WORDS]
     work = (structure[4] + structure[3]) * spec.width
-    threads = num_threads(work, threads)
-    launch(whole_row_driver.address, words, num_tasks(threads, work), threads)
+    launch(whole_row_driver.address, words, *tasks_for(work, threads))
 
 
 @cache
@@ -64,9 +63,7 @@ def dropout_multipliers(
 ) -> None:
     """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
     words = [out, num_edges, heads, *map(_as_word, dropout_words(probability, seed).values())]
-    work = 8 * num_edges * heads
-    threads = num_threads(work, threads)
-    launch(_dropout_address(compute_dtype(dtype)), words, num_tasks(threads, work), threads)
+    launch(_dropout_address(compute_dtype(dtype)), words, *tasks_for(8 * num_edges * heads, threads))
 
 
 @cache

@@ -9,7 +9,7 @@ from ....opspec import Reducer
 from ...render.softmax import softmax_source
 from ..compile.jit import block_lanes, compile_kernels
 from ..run.driver import mode_word, whole_row_driver
-from ..run.launch import launch, num_tasks, num_threads
+from ..run.launch import launch, tasks_for
 
 __all__ = ["edge_softmax", "edge_softmax_gradient"]
 
@@ -49,6 +49,4 @@ def _run(
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM), heads]
     for address in operands:
         words += (address, heads, 0)
-    work = 4 * structure[4] * heads
-    threads = num_threads(work, threads)
-    launch(whole_row_driver.address, words, num_tasks(threads, work), threads)
+    launch(whole_row_driver.address, words, *tasks_for(4 * structure[4] * heads, threads))

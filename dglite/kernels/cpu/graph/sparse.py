@@ -19,7 +19,7 @@ from ...render.sparse import sddmm_source, spmm_source
 from ...spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, spec_of
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
-from ..run.launch import PARALLEL_FROM, launch_at, num_tasks, num_threads, run_here
+from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
 from .panels import Panels, factor_of_sources, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
@@ -143,8 +143,7 @@ class SpmmKernel(_Bound):
         if work < PARALLEL_FROM:
             launch_at(self.driver, words.buffer_info()[0])
             return
-        threads = num_threads(work, threads)
-        tasks = num_tasks(threads, work)
+        tasks, threads = tasks_for(work, threads)
         if tasks > 1:
             carry = array("b", bytes(tasks * self.carry_bytes))
             words[_CARRY] = carry.buffer_info()[0]
@@ -160,10 +159,8 @@ class SddmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        work = structure[4] * self.width
-        threads = num_threads(work, threads)
         words = self.words(structure, operands, out)
-        launch_at(self.driver, words.buffer_info()[0], num_tasks(threads, work), threads)
+        launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[4] * self.width, threads))
 
 
 @cache

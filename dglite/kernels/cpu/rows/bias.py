@@ -10,7 +10,7 @@ from ....expr import Expr
 from ...render.biased import biased_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
-from ..run.launch import launch, num_tasks, num_threads
+from ..run.launch import launch, tasks_for
 
 __all__ = ["over_rows", "sums_over_rows"]
 
@@ -61,8 +61,7 @@ def _run(
     threads: int,
 ) -> np.ndarray:
     (rows, width), item = shape, ITEM_BYTES[dtype]
-    threads = num_threads(rows * width, threads)
-    tasks = num_tasks(threads, rows * width)
+    tasks, threads = tasks_for(rows * width, threads)
     sums = np.empty((2 * tasks if summed else 0, width), dtype)
     words = [rows, width * item, *addresses, sums.ctypes.data, factor]
     launch(_address(formula, summed, factor != 0, dtype), words, tasks, threads)

@@ -10,7 +10,7 @@ import numpy as np
 from ...render.rowwise import loss_source, rowwise_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
-from ..run.launch import launch, num_tasks, num_threads
+from ..run.launch import launch, tasks_for
 
 __all__ = ["cross_entropy"]
 
@@ -34,9 +34,7 @@ def cross_entropy(
     :data:`~...render.rowwise.IGNORED` for a row that has neither loss nor gradient.
     """
     (rows, width), item = shape, ITEM_BYTES[dtype]
-    work = _COST * rows * width
-    threads = num_threads(work, threads)
-    tasks = num_tasks(threads, work)
+    tasks, threads = tasks_for(_COST * rows * width, threads)
     scales, fault = np.array([scale], dtype), array("q", [0])
     losses = np.empty(tasks if grad else rows, dtype)
     words = [0, rows, width, x, width * item, labels, 8, losses.ctypes.data, item]

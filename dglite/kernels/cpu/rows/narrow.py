@@ -15,7 +15,7 @@ import numpy as np
 from ...render.matrix import matrix_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel, compile_kernels
-from ..run.launch import launch, num_tasks, num_threads
+from ..run.launch import launch, tasks_for
 
 __all__ = ["gradients", "product"]
 
@@ -150,8 +150,7 @@ def _run(dtype: str, shape: tuple[int, int, int], steps: Sequence[list[int]], si
     """Let all rows go through the steps; return the sums over rows, of ``size`` numbers."""
     rows, inner, outer = shape
     work = rows * inner * outer
-    threads = num_threads(work, threads)
-    tasks = num_tasks(threads, work)
+    tasks, threads = tasks_for(work, threads)
     own = _OWN_ROWS + 64 * -(-_RUN * outer * ITEM_BYTES[dtype] // 64)
     words, mine = array("q", [word for step in steps for word in step]), np.empty(tasks * own, np.int8)
     sums = np.empty((tasks, size), dtype)

@@ -8,7 +8,7 @@ from functools import cache
 
 from ...spec import ITEM_BYTES
 from ..compile.jit import compile_kernels
-from ..run.launch import launch, launch_at, num_tasks, num_threads
+from ..run.launch import launch, launch_at, tasks_for
 
 __all__ = ["copy", "equal", "order"]
 
@@ -55,9 +55,8 @@ def _addresses(dtype: str, index: str) -> dict[str, int]:
 
 def order(dtype: str, index: str, edge_ids: int, count: int, source: int, target: int, threads: int) -> None:
     """Let ``target[j]`` be ``source[edge_ids[j]]``; without ``edge_ids`` (address 0), ``source[j]``."""
-    threads = num_threads(count, threads)
     address = _addresses(dtype, index)["order"]
-    launch(address, [edge_ids, count, source, target], num_tasks(threads, count), threads)
+    launch(address, [edge_ids, count, source, target], *tasks_for(count, threads))
 
 
 def copy(dtype: str, index: str, count: int, source: int, target: int, threads: int) -> None:
@@ -71,7 +70,6 @@ def equal(dtype: str, index: str, count: int, ours: int, theirs: int, threads: i
     ours_last, theirs_last = (ctypes.c_int64.from_address(address + size - 8).value for address in (ours, theirs))
     if ours_last != theirs_last:
         return False
-    threads = num_threads(count, threads)
     words = array("q", (ours, theirs, size // 8, 0))
-    launch_at(_addresses(dtype, index)["equal"], words.buffer_info()[0], num_tasks(threads, count), threads)
+    launch_at(_addresses(dtype, index)["equal"], words.buffer_info()[0], *tasks_for(count, threads))
     return words[3] == 0

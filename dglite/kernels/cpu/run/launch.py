@@ -28,7 +28,7 @@ from numba import prange, types
 from numba.extending import intrinsic
 
 from ..compile.cached import cfunc, njit
-from ..lanes.atomic import call_int
+from ..lanes.atomic import call_int, put_word
 from ..lanes.simd import word
 from ..lanes.vec import I32, I64
 
@@ -38,12 +38,12 @@ __all__ = [
     "launch",
     "launch_at",
     "num_calls",
-    "num_tasks",
     "num_threads",
     "openmp",
     "parallel_launches",
     "run_here",
     "run_team",
+    "tasks_for",
 ]
 
 PARALLEL_FROM = 1 << 15
@@ -51,6 +51,7 @@ PARALLEL_FROM = 1 << 15
 TASKS_PER_THREAD = 6
 NEXT = 7
 """The word of a team from which on the next tasks lie."""
+_NO_TASK = array("q", (0,))
 WORK_PER_CALL = 1 << 25
 """Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""
 
@@ -160,6 +161,9 @@ def _run_team(gomp_parallel, member, team, threads, pool):  # type: ignore[no-un
 
 @njit("void(int64, int64, int64, int64, int64)", nogil=True)
 def _run_tasks(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
+    first, stop = word(team, 3), word(team, 4)
+    for thread in range(threads):
+        put_word(team, NEXT + thread, first + (stop - first) * thread // threads)
     _run_team(gomp_parallel, member, team, threads, pool)
     if word(team, 4) == word(team, 2):
         call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
@@ -235,15 +239,17 @@ def num_calls(work: int, threads: int = 1) -> int:
     return 1 + work // (WORK_PER_CALL * threads)
 
 
-def num_tasks(threads: int, work: int) -> int:
-    """Return into how many tasks to cut ``work`` elements for so many threads.
+def tasks_for(work: int, threads: int) -> tuple[int, int]:
+    """Return into how many tasks to cut ``work`` elements, and how many of ``threads`` threads to use for them.
 
-    Several for each thread and call, taken one after the other: a thread that wakes late or shares its core does fewer
-    of them.
+    Tasks are several for each thread and call, taken one after the other: a thread that wakes late or shares its core
+    does fewer of them.
     """
-    if threads == 1 and work < WORK_PER_CALL:
-        return 1
-    return TASKS_PER_THREAD * threads * num_calls(work, threads)
+    if work < PARALLEL_FROM or threads <= 1 or _Pool.closed:
+        if work < WORK_PER_CALL:
+            return 1, 1
+        threads = 1
+    return TASKS_PER_THREAD * threads * (1 + work // (WORK_PER_CALL * threads)), threads
 
 
 def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
@@ -265,7 +271,6 @@ def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> Non
         return
     gomp_parallel, thread_num = (0, 0) if found is None else found
     for first in range(0, tasks, several):
-        stop = min(first + several, tasks)
-        starts = [first + (stop - first) * thread // threads for thread in range(threads)]
-        team = array("q", (address, words, tasks, first, stop, threads, thread_num, *starts))
+        stop = first + several if first + several < tasks else tasks
+        team = array("q", (address, words, tasks, first, stop, threads, thread_num)) + _NO_TASK * threads
         _run_tasks(gomp_parallel, _member.address, team.buffer_info()[0], threads, _Pool.address)

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..compile.jit import load_source
-from .launch import launch, num_calls, num_tasks, num_threads
+from .launch import launch, num_calls, num_threads, tasks_for
 
 __all__ = ["array_at", "run_rows"]
 
@@ -77,7 +77,7 @@ def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: 
     words = [num_rows]
     for x in values:
         words += [x.ctypes.data, len(x)] if isinstance(x, np.ndarray) else [x]
-    launch(address, words, num_tasks(threads, _COST * work), threads)
+    launch(address, words, *tasks_for(_COST * work, threads))
 
 
 def _flattened(arguments: Any) -> Iterator[np.ndarray | int]:
