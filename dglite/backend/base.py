@@ -230,6 +230,18 @@ class Backend(ABC):
     def requires_grad(self, *xs: Tensor) -> bool:
         """Whether a gradient is being recorded for one of ``xs`` now."""
 
+    def needs_grad(self, xs: Sequence[Tensor]) -> tuple[bool, ...]:
+        """Return for each of ``xs`` whether a gradient is being recorded for it now."""
+        return tuple([self.requires_grad(x) for x in xs])
+
+    def signature(self, xs: Sequence[Tensor | None]) -> tuple[Any, ...] | None:
+        """Return what the choice of a way depends on, of tensors on the CPU with values: equal ones go the same way.
+
+        That is shapes, dtypes, and whether gradients are recorded. None for other tensors, inside autocast, and of a
+        backend without this: each call is checked then.
+        """
+        return None
+
     def plain(self, xs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         """Return shapes and dtypes, and addresses, of tensors that a kernel on the CPU takes as they are; else None.
 
@@ -253,6 +265,11 @@ class Backend(ABC):
     @abstractmethod
     def contiguous(self, x: Tensor) -> Tensor:
         """Return ``x`` laid out row after row; itself when it is already."""
+
+    def dense(self, xs: Sequence[Tensor | None]) -> tuple[list[Any], list[int]]:
+        """Return tensors laid out row after row, and where they lie as long as they live: 0 for None."""
+        dense = [None if x is None else self.contiguous(x) for x in xs]
+        return dense, [0 if x is None else self.address(x) for x in dense]
 
     @abstractmethod
     def copy(self, x: Tensor) -> Tensor:

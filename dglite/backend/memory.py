@@ -19,6 +19,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -244,6 +245,7 @@ class Pool:
 
 
 # -- sizes and maps ----------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=1 << 12)
 def rounded(nbytes: int) -> int:
     """Return the size of the smallest block that so many bytes fit in: less than an eighth more, or whole pages."""
     unit = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))

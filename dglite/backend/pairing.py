@@ -40,12 +40,12 @@ _BY_TENSORS = (
     "waits",
 )
 """Several arguments are tensors."""
-_BY_SEQUENCE = ("concat", "stack")
+_BY_SEQUENCE = ("concat", "stack", "dense", "needs_grad")
 """The first argument is a sequence of tensors."""
 _BY_DEVICE = {"empty": 2, "full": 3, "from_numpy": 1, "stream": 0}
 """Places of the device among the arguments."""
 _BY_LAYER = ("layers_in",)
-_HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads plain".split()
+_HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads plain signature".split()
 """Asked of the backend that the process began with: about no tensor, or None for a guest's."""
 _OWN = "is_tensor is_layer asarray apply defer call gradients random_state restore_random_state".split()
 """Written out below."""
@@ -102,8 +102,8 @@ def _by_tensors(ours: Method, theirs: Method, guests: Chooser) -> Method:
 
 
 def _by_sequence(ours: Method, theirs: Method, guests: Chooser) -> Method:
-    def call(xs: Sequence[Tensor], axis: int = 0) -> Any:
-        return theirs(xs, axis) if guests(xs) else ours(xs, axis)
+    def call(xs: Sequence[Tensor], *axis: int, **options: int) -> Any:
+        return (theirs if guests(xs) else ours)(xs, *axis, **options)
 
     return call
 

@@ -102,6 +102,21 @@ class TorchBackend(Backend):
                 return torch.is_grad_enabled()
         return False
 
+    def needs_grad(self, xs: Sequence[torch.Tensor]) -> tuple[bool, ...]:
+        recorded = torch.is_grad_enabled()
+        return tuple([recorded and x.requires_grad for x in xs])
+
+    def signature(self, xs: Sequence[torch.Tensor | None]) -> tuple[Any, ...] | None:
+        recorded, found = torch.is_grad_enabled(), list[Any]()
+        for x in xs:
+            if x is None:
+                found += (None,)
+                continue
+            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE:
+                return None
+            found += (x.shape, x.dtype, recorded and x.requires_grad)
+        return None if torch.is_autocast_enabled("cpu") else tuple(found)
+
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
         addresses = []
@@ -125,6 +140,13 @@ class TorchBackend(Backend):
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         return x.contiguous()
+
+    def dense(self, xs: Sequence[torch.Tensor | None]) -> tuple[list[Any], list[int]]:
+        dense, addresses = list[Any](), list[int]()
+        for x in xs:
+            dense += (None,) if x is None else (x.contiguous(),)
+            addresses += (0,) if dense[-1] is None else (dense[-1].data_ptr(),)
+        return dense, addresses
 
     def copy(self, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
@@ -261,7 +283,11 @@ class TorchBackend(Backend):
         if torch.is_grad_enabled():
             for x in inputs:
                 if x.requires_grad:
-                    return _Recorded.apply(op, *values(inputs))
+                    if WaitingTensor in map(type, inputs):
+                        inputs = values(inputs)
+                    if _transformed() or torch.compiler.is_compiling():
+                        return _Recorded.apply(op, *inputs)
+                    return _record(op, *map(_unwrapped, inputs))
         return op.forward(*inputs)
 
     def can_defer(self, x: torch.Tensor) -> bool:
@@ -381,3 +407,9 @@ class _Recorded(torch.autograd.Function):
         for i, x in zip(ctx.op.saved, ctx.saved_tensors, strict=True):
             read[i] = x
         return (None, *ctx.op.backward(read, grad, ctx.needs_input_grad[1:]))
+
+
+# What torch's own ``apply`` of a function comes to without functional transforms, less twelve calls in Python.
+_record = super(torch.autograd.Function, _Recorded).apply
+_transformed = torch._C._are_functorch_transforms_active
+_unwrapped = torch._C._functorch.unwrap_if_dead

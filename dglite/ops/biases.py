@@ -64,10 +64,10 @@ class _Biased:
         self.saved = () if self.slope is None else (0, 1)[: 1 + has_bias]
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        x, shape, device = active.contiguous(x), tuple(active.shape(x)), device_of(x)
-        bias = None if bias is None else active.contiguous(bias)
+        (x, bias), (rows, shared) = active.dense((x, bias))
+        shape, device = tuple(active.shape(x)), device_of(x)
         out = active.new_empty(x, shape)
-        addresses = (0, active.address(x)), 0 if bias is None else active.address(bias), active.address(out)
+        addresses = (0, rows), shared, active.address(out)
         device.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, device.worker)
         return out
 
@@ -115,9 +115,12 @@ def bias_gradient(
     return grad if factor is None else active.times(grad, factor), sums
 
 
-def scaled_rows(x: Tensor, factor: Tensor) -> Tensor:
-    """Return rows (rows, \\*feat) times a factor for each, (rows, 1), of which no gradient is recorded."""
-    return _over_rows(_GRAD, x, (), False, factor)[0]
+def scaled_rows(like: Tensor, shape: tuple[int, int], x: int, factor: int) -> Tensor:
+    """Return rows, (rows, width) at the address ``x`` in the dtype of ``like``, times a factor for each, (rows,)."""
+    out, device = active.new_empty(like, shape), device_of(like)
+    addresses = (x, 0), 0, active.address(out)
+    device.kernels("rows.bias").over_rows(active.dtype(like), _GRAD, shape, *addresses, device.worker, factor)
+    return out
 
 
 def _over_rows(
@@ -127,14 +130,12 @@ def _over_rows(
 
     The first is multiplied by ``factor``, (rows, 1).
     """
-    grad, *others = map(active.contiguous, (grad, *others))
+    (factor, grad, *others), (scale, x, *more) = active.dense((factor, grad, *others))
+    rows, shared = [*more, 0, 0][:2]
     shape, device = tuple(active.shape(grad)), device_of(grad)
     out = grad if formula is _GRAD and factor is None else active.new_empty(grad, shape)
-    factor = None if factor is None else active.contiguous(factor)
-    rows, shared = [*map(active.address, others), 0, 0][:2]
-    kernels, dtype = device.kernels("rows.bias"), active.dtype(grad)
+    kernels = device.kernels("rows.bias")
     kernel = kernels.sums_over_rows if summed else kernels.over_rows
-    addresses = (active.address(grad), rows), shared, active.address(out)
-    scale = 0 if factor is None else active.address(factor)
-    sums = kernel(dtype, formula, shape, *addresses, device.worker, scale)
+    addresses = (x, rows), shared, active.address(out)
+    sums = kernel(active.dtype(grad), formula, shape, *addresses, device.worker, scale)
     return out, active.from_numpy(sums) if summed else None

@@ -20,6 +20,7 @@ from . import fallback
 from .biases import RELU, Activation, bias_gradient
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .products import product, product_forward, product_gradients
+from .repeated import keep, kept
 from .sparse import gradient, mean_scale, run_spmm, saved_slots, spmm
 from .traced import is_traced
 
@@ -54,28 +55,42 @@ def spmm_epilogue(
     """
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
-    together = weight is not None and _is_one_call(adj, reducer, operands, weight, more)
-    if weight is not None and not together:
-        operands = (product(operands[0], weight), *operands[1:])
-    if bias is None and residual is None and not relu:
-        return spmm(adj, expr, reducer, operands)
-    if not together and not is_one_kernel(adj, reducer, operands, more):
-        result = spmm(adj, expr, reducer, operands)
-        for x in more:
-            if reducer in _SUMS and _agree((result, x)):
-                result += x  # in place: a sum keeps no result
-            else:
-                result = result + x
-        return result.relu() if relu else result
-    added, (inner, factor) = _added(len(operands), bias is not None, residual is not None), _split(expr)
-    if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):
-        inner, factor = expr, _ONE
-    after = After(added, RELU if relu else None, factor)
-    if not together:
-        return spmm_then(adj, inner, reducer, (*operands, *more), after)
-    operands = (operands[0], weight, *operands[1:], *more)
-    op = _SpmmOfProduct(adj, inner, reducer, after, tuple(map(active.requires_grad, operands)))
-    return active.apply(op, *operands)
+    if not more and not relu:
+        return spmm(adj, expr, reducer, _projected(operands, weight))
+    signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
+    key = expr, reducer, relu, signature
+    known: _Plan | None = None if signature is None else kept(adj, key)
+    plan = known or _planned(adj, expr, reducer, operands, weight, (bias is not None, residual is not None, relu), more)
+    if plan is None:
+        return _by_steps(adj, expr, reducer, _projected(operands, weight), more, relu)
+    if plan.of_product:
+        operands = (operands[0], weight, *operands[1:], *more)
+    else:
+        operands = (*_projected(operands, weight), *more)
+    if known is None:
+        rows = (operands[0][:, :1], *operands[2:]) if plan.of_product else operands
+        checked = check_operands(adj, plan.every, rows)
+        operands = operands if plan.of_product else checked
+        if signature is not None:
+            keep(adj, key, plan)
+    return active.apply((_SpmmOfProduct if plan.of_product else _SpmmThen)(adj, plan), *operands)
+
+
+def _projected(operands: Sequence[Tensor], weight: Tensor | None) -> Sequence[Tensor]:
+    """Return the operands, the first one times ``weight``."""
+    return operands if weight is None else (product(operands[0], weight), *operands[1:])
+
+
+def _by_steps(
+    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], relu: bool
+) -> Tensor:
+    result = spmm(adj, expr, reducer, operands)
+    for x in more:
+        if reducer in _SUMS and _agree((result, x)):
+            result += x  # in place: a sum keeps no result
+        else:
+            result = result + x
+    return result.relu() if relu else result
 
 
 _ONE = Constant(1.0)
@@ -97,8 +112,7 @@ class After(NamedTuple):
 def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], after: After) -> Tensor:
     """Return what ``after`` makes of a reduction, where :func:`is_one_kernel`."""
     operands = check_operands(adj, _every(expr, after), operands)
-    op = _SpmmThen(adj, expr, reducer, after, tuple(map(active.requires_grad, operands)))
-    return active.apply(op, *operands)
+    return active.apply(_SpmmThen(adj, _plan(expr, reducer, after, active.needs_grad(operands))), *operands)
 
 
 def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
@@ -111,14 +125,34 @@ def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], 
     return len(feat) == 1 and all(tuple(active.shape(x)[1:]) in (feat, (1,), ()) for x in more)
 
 
-def _is_one_call(
-    adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], weight: Tensor, more: Sequence[Tensor]
-) -> bool:
-    """Whether a product and the kernel after it are recorded as one call: of other operands there is no gradient."""
-    x, *others = operands
-    if not more or not active.requires_grad(x, weight) or active.requires_grad(*others):
-        return False
-    return active.is_pooled(x, weight) and is_one_kernel(adj, reducer, (weight, *others), more)
+def _planned(
+    adj: Adjacency,
+    expr: Expr,
+    reducer: Reducer,
+    operands: Sequence[Tensor],
+    weight: Tensor | None,
+    what: tuple[bool, bool, bool],
+    more: Sequence[Tensor],
+) -> _Plan | None:
+    """Return how a kernel makes it all, None where it does not; ``what`` tells whether bias, residual, ReLU follow.
+
+    A product and the kernel after it are recorded as one call where there is no gradient of other operands.
+    """
+    (x, *others), of_product = operands, False
+    if weight is not None:
+        if len(active.shape(x)) != 2:
+            return None
+        recorded = bool(more) and active.requires_grad(x, weight) and not active.requires_grad(*others)
+        of_product = recorded and active.is_pooled(x, weight)
+    if not is_one_kernel(adj, reducer, operands if weight is None else (weight, *others), more):
+        return None
+    inner, factor = _split(expr)
+    if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):
+        inner, factor = expr, _ONE
+    bias, residual, relu = what
+    after = After(_added(len(operands), bias, residual), RELU if relu else None, factor)
+    first = (x, weight) if of_product else (weight if weight is not None and active.requires_grad(weight) else x,)
+    return _plan(inner, reducer, after, active.needs_grad((*first, *others, *more)), of_product)
 
 
 def _agree(tensors: Sequence[Tensor]) -> bool:
@@ -166,52 +200,77 @@ def _epilogue(after: After) -> Expr:
     )
 
 
+class _Plan:
+    """What calls of equal expressions and needs have in common.
+
+    ``of_product`` are those whose first operand is a product, whose two operands come in its place.
+    """
+
+    def __init__(self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool) -> None:
+        self.expr, self.reducer, self.after, self.of_product = expr, reducer, after, of_product
+        self.every, self.edges, self.what = _every(expr, after), reads_edges(expr), (expr, reducer, _epilogue(after))
+        added = after.added
+        self.slopes = {} if added is None else {x.slot: (x.side, derivative(added, x)) for x in operands_of(added)}
+        own = (True, *needs[2:]) if of_product else needs
+        factors = {operand.slot for operand in operands_of(after.factor)}
+        self.count = len(own) - len(factors.union(self.slopes))
+        slots = factors.union(saved_slots((expr,) if added is None else (expr, added), own))
+        kept = (*sorted(slots), *(() if after.activation is None else (RESULT,)))
+        if of_product:
+            first = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()))
+            kept = (*first, *(slot + 1 if slot != RESULT else slot for slot in kept))
+        self.saved = kept
+
+
+@lru_cache(maxsize=1024)
+def _plan(expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool = False) -> _Plan:
+    return _Plan(expr, reducer, after, needs, of_product)
+
+
 class _SpmmThen:
     """One recorded call. Of an activation it keeps the result, which tells its gradient."""
 
-    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...]) -> None:
-        self.adj, self.expr, self.reducer, self.after = adj, expr, reducer, after
-        self.slopes = {} if after.added is None else _slopes(after.added)
-        factors = {operand.slot for operand in operands_of(after.factor)}
-        self.count = len(needs) - len(factors.union(self.slopes))
-        exprs = (expr,) if after.added is None else (expr, after.added)
-        kept = sorted(factors.union(saved_slots(exprs, needs)))
-        self.saved = (*kept, *(() if after.activation is None else (RESULT,)))
+    def __init__(self, adj: Adjacency, plan: _Plan) -> None:
+        self.adj, self.plan, self.saved = adj, plan, plan.saved
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        what = self.expr, self.reducer, _epilogue(self.after)
-        return run_spmm("bind_epilogue", self.adj, what, reads_edges(self.expr), (), operands, None)
+        return run_spmm("bind_epilogue", self.adj, self.plan.what, self.plan.edges, (), operands, None)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
-        bias = [slot for slot in self.slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
-        factor = self._factor(given, grad) if any(needs[: self.count]) else None
-        others = any(needs[slot] for slot in self.slopes if slot not in bias)
-        activation = self.after.activation or RELU
+        slopes, count, expr = self.plan.slopes, self.plan.count, self.plan.expr
+        bias = [slot for slot in slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
+        factor = self._factor(given, grad) if True in needs[:count] else None
+        others = any(needs[slot] for slot in slopes if slot not in bias)
+        activation = self.plan.after.activation or RELU
         grad, sums = bias_gradient(grad, result, bool(bias), activation, None if others else factor)
         grads: list[Tensor | None] = [None] * len(needs)
-        for slot, (side, slope) in self.slopes.items():
+        for slot, (side, slope) in slopes.items():
             if slot in bias:
                 grads[slot] = active.reshape(sums, self.shapes[slot])
             elif needs[slot]:
                 grads[slot] = _to_operand(side, slope, given, grad, self.shapes[slot])
         if others and factor is not None:
             grad = active.times(grad, factor)
-        operands: list[Any] = [*given[: self.count], grad]
-        for slot in range(self.count):
+        operands: list[Any] = [*given[:count], grad]
+        for slot in range(count):
             if needs[slot]:
-                grads[slot] = gradient(self.adj, (self.expr,), slot, operands, self.shapes[slot], Side.V)
+                grads[slot] = gradient(self.adj, (expr,), slot, operands, self.shapes[slot], Side.V)
         return grads
 
     def _is_bias(self, slot: int, feat: Sequence[int]) -> bool:
         """Whether the gradient of an operand is the sum of all rows' gradients."""
-        return self.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
+        return self.plan.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
 
     def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
         """Return what a row's sum is multiplied by, None for 1; of a mean one over the in-degree is part of it."""
-        found = None if self.after.factor == _ONE else evaluated(self.after.factor, given)
-        if self.reducer is Reducer.MEAN:
+        factor, reducer = self.plan.after.factor, self.plan.reducer
+        if isinstance(factor, Operand):
+            found = given[factor.slot]
+        else:
+            found = None if factor == _ONE else evaluated(factor, given)
+        if reducer is Reducer.MEAN:
             scale = mean_scale(self.adj, like)
             return scale if found is None else scale * found
         if found is None or active.is_tensor(found):
@@ -222,11 +281,6 @@ class _SpmmThen:
 class _SpmmOfProduct(_SpmmThen):
     """One whose first operand is the product of features and a weight, which come in its place."""
 
-    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...]) -> None:
-        super().__init__(adj, expr, reducer, after, (True, *needs[2:]))
-        kept = (slot + 1 if slot != RESULT else slot for slot in self.saved)
-        self.saved = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()), *kept)
-
     def forward(self, x: Tensor, weight: Tensor, *operands: Tensor) -> Tensor:
         return super().forward(product_forward(x, weight), *operands)
 
@@ -234,12 +288,6 @@ class _SpmmOfProduct(_SpmmThen):
         x, weight, *given = inputs
         of_product, *grads = super().backward((None, *given), grad, (True, *needs[2:]))
         return [*product_gradients(x, weight, of_product, needs[:2]), *grads]
-
-
-@lru_cache(maxsize=1024)
-def _slopes(added: Expr) -> dict[int, tuple[Side, Expr]]:
-    """Return the side of each operand of ``added``, and its derivative."""
-    return {operand.slot: (operand.side, derivative(added, operand)) for operand in operands_of(added)}
 
 
 def _to_operand(

@@ -101,11 +101,11 @@ class _CrossEntropy:
         self.count = int(np.count_nonzero(labels != IGNORED))
 
     def forward(self, logits: Tensor) -> Tensor:
-        logits = active.contiguous(logits)
+        (logits,), (address,) = active.dense((logits,))
         shape, device = tuple(active.shape(logits)), device_of(logits)
         self.kept = active.new_empty(logits, shape) if self.keeps else None
         grad = 0 if self.kept is None else active.address(self.kept)
-        addresses, scale = (active.address(logits), self.labels.ctypes.data, grad), 1 / max(self.count, 1)
+        addresses, scale = (address, self.labels.ctypes.data, grad), 1 / max(self.count, 1)
         kernel = device.kernels("rows.losses").cross_entropy
         total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.worker)
         if wrong is not None:

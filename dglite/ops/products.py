@@ -17,21 +17,21 @@ NARROW, LINE = 2048, 64
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU: large ones in memory of the pool."""
     operands = (x, weight) if bias is None else (x, weight, bias)
-    needs = tuple(map(active.requires_grad, operands))
     if not active.is_pooled(*operands):
         return active.product(x, weight, bias, relu)
+    needs = active.needs_grad(operands)
     return active.apply(_Product(needs, relu), *operands) if any(needs) else product_forward(x, weight, bias, relu)
 
 
 def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return a product in memory of the pool, of which nothing is recorded."""
     sizes, dtype = active.shape(weight), active.dtype(x)
-    if not _is_narrow(sizes, dtype):
+    if not _is_narrow(sizes, dtype) or active.shape(x)[1] != sizes[0]:
         return active.product(x, weight, bias, relu)
-    dense = [None if each is None else active.contiguous(each) for each in (x, weight, bias)]
-    out, device = active.new_empty(x, (active.shape(x)[0], sizes[1])), device_of(x)
-    kernel, shape = device.kernels("rows.narrow").product, (active.shape(x)[0], *sizes)
-    kernel(dtype, shape, *map(_address, dense), relu, active.address(out), device.worker)
+    (x, weight, bias), addresses = active.dense((x, weight, bias))
+    rows, device = active.shape(x)[0], device_of(x)
+    out = active.new_empty(x, (rows, sizes[1]))
+    device.kernels("rows.narrow").product(dtype, (rows, *sizes), addresses, relu, active.address(out), device.worker)
     return out
 
 
@@ -51,12 +51,10 @@ def product_gradients(
         grad, sums = bias_gradient(grad, result, summed)
         grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
-    grad, result, x = (None if y is None else active.contiguous(y) for y in (grad, result, x if needs[1] else None))
-    turned = active.contiguous(active.swap_last(weight)) if needs[0] else None
-    x_grad = active.new_empty(grad, shape[:2]) if needs[0] else None
-    device, of_x = device_of(grad), (_address(turned), _address(x_grad))
-    kernel = device.kernels("rows.narrow").gradients
-    found = kernel(dtype, shape, *map(_address, (grad, result, x)), of_x, summed, device.worker)
+    turned, x_grad = (active.swap_last(weight), active.new_empty(grad, shape[:2])) if needs[0] else (None, None)
+    dense, addresses = active.dense((grad, result, x if needs[1] else None, turned, x_grad))
+    device = device_of(dense[0])
+    found = device.kernels("rows.narrow").gradients(dtype, shape, addresses, summed, device.worker)
     return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
 
 
@@ -65,9 +63,9 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     sizes, dtype = (active.shape(x)[1], active.shape(grad)[1]), active.dtype(x)
     if not (active.is_pooled(x, grad) and _is_narrow(sizes, dtype)):
         return active.swap_last(x) @ grad
-    x, grad, device = active.contiguous(x), active.contiguous(grad), device_of(x)
-    kernel, addresses = device.kernels("rows.narrow").gradients, (active.address(grad), 0, active.address(x))
-    found, _ = kernel(dtype, (active.shape(x)[0], *sizes), *addresses, (0, 0), False, device.worker)
+    dense, addresses = active.dense((grad, None, x, None, None))
+    device, shape = device_of(dense[0]), (active.shape(x)[0], *sizes)
+    found, _ = device.kernels("rows.narrow").gradients(dtype, shape, addresses, False, device.worker)
     return active.from_numpy(found)
 
 
@@ -90,7 +88,3 @@ class _Product:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return product_gradients(inputs[0], inputs[1], grad, needs, inputs[RESULT] if self.relu else None)
-
-
-def _address(x: Tensor | None) -> int:
-    return 0 if x is None else active.address(x)

@@ -7,45 +7,77 @@ operands' shapes and dtypes alone, so what they have found is kept with the rela
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backend import Tensor, active
-from ..expr import Expr
-from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .devices import HOST
+from .biases import scaled_rows
 
-__all__ = ["remember", "repeated"]
+__all__ = ["Scaling", "keep", "kept", "remember", "repeated"]
 
 MOST_KEPT = 64
-"""Calls that are kept with a relation; layers need a few."""
-Kept = dict[tuple[Expr, Reducer, Any], tuple[Callable[[Sequence[int], int], None], tuple[int, ...]]]
-"""What runs the kernel, and the shape of its result."""
+"""Calls that are kept with a relation; layers need a few each."""
+Run = Callable[[Sequence[int], int], None]
+"""What runs a kernel, given the addresses of the operands and of the result."""
 
 
-def repeated(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the reduction where such a call was kept; None where there is none, or a gradient is to be recorded."""
-    kept: Kept | None = adj.cache.get("repeated sums")
-    plain = None if kept is None else active.plain(operands)
+class Scaling(NamedTuple):
+    """What is done before: the operand ``slot``, (rows, width), is replaced by a copy times the operand ``factor``."""
+
+    slot: int
+    factor: int
+    shape: tuple[int, int]
+
+    def __call__(self, operands: Sequence[Tensor], addresses: list[int]) -> Tensor:
+        """Put the address of the copy into ``addresses``; return it, as it must live as long as it is read."""
+        copy = scaled_rows(operands[self.slot], self.shape, addresses[self.slot], addresses[self.factor])
+        addresses[self.slot] = active.address(copy)
+        return copy
+
+
+def kept(adj: Adjacency, key: Any) -> Any:
+    """Return what :func:`keep` keeps with a relation under ``key``, None where there is nothing."""
+    calls = adj.cache.get("calls")
+    return None if calls is None else calls.get(key)
+
+
+def keep(adj: Adjacency, key: Any, value: Any) -> None:
+    """Keep with a relation what was found about a call of which ``key`` tells all that it depends on."""
+    calls = adj.cache.setdefault("calls", {})
+    if len(calls) >= MOST_KEPT:
+        calls.clear()
+    calls[key] = value
+
+
+def repeated(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
+    """Return the reduction ``what`` where such a call was kept; None where not, or a gradient is to be recorded."""
+    plain = active.plain(operands) if "calls" in adj.cache else None
     if plain is None:
         return None
     signature, addresses = plain
-    found = kept.get((expr, reducer, signature))  # type: ignore[union-attr]
+    found: tuple[Run, tuple[int, ...], Scaling | None] | None = kept(adj, (what, signature))
     if found is None:
         return None
-    run, shape = found
+    run, shape, scaling = found
     out = active.new_empty(operands[0], shape)
+    copy = None if scaling is None else scaling(operands, addresses)
     run(addresses, active.address(out))
+    del copy  # the kernel has read it
     return out
 
 
 def remember(
-    adj: Adjacency, what: tuple[Expr, Reducer], operands: Sequence[Tensor], kernel: Any, structure: Any
+    adj: Adjacency,
+    what: tuple[Any, ...],
+    operands: Sequence[Tensor],
+    run: Run,
+    shape: tuple[int, ...],
+    scaling: Scaling | None,
 ) -> None:
-    """Keep a call whose kernel was chosen by the relation, shapes and dtypes alone."""
+    """Keep a reduction whose kernel was chosen by the relation, shapes and dtypes alone.
+
+    ``run`` runs it, ``shape`` is that of the result, ``scaling`` what is done before.
+    """
     plain = active.plain(operands)
     if plain is not None:
-        kept: Kept = adj.cache.setdefault("repeated sums", {})
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        kept[*what, plain[0]] = kernel.bound_to(structure, lambda: HOST.worker), (adj.num_dst, *kernel.layout.shape)
+        keep(adj, (what, plain[0]), (run, shape, scaling))

@@ -67,8 +67,8 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
         return [active.broadcast_to(fallback.spmm(adj, *part, operands), feat) for part in parts]
     if not active.requires_grad(*operands):
         return list(active.unbind(_run(adj, parts, operands, None)))
-    needs = tuple([active.requires_grad(x) for x in operands])
-    return list(active.unbind(active.apply(_SpmmSeveral(adj, parts, needs), *operands)))
+    op = _SpmmSeveral(adj, parts, active.needs_grad(operands))
+    return list(active.unbind(active.apply(op, *operands)))
 
 
 @lru_cache(maxsize=1024)

@@ -18,11 +18,10 @@ from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback, ordered
-from .biases import scaled_rows
 from .degrees import DEGREE_SCALES, degree_scale
 from .devices import HOST, device_of
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
-from .repeated import remember, repeated
+from .repeated import Scaling, remember, repeated
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
@@ -67,7 +66,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         dtypes are cast to autocast's.
     """
     traces = is_traced(adj)
-    result = None if traces else repeated(adj, expr, reducer, operands)
+    result = None if traces else repeated(adj, (expr, reducer), operands)
     if result is not None:
         return result
     operands = tuple([tensor_operand(x) for x in operands])
@@ -87,7 +86,7 @@ def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Seque
     """Return what :func:`spmm` does, of operands that fit."""
     if is_traced(adj):
         return _trace_spmm(adj, expr, reducer, operands)
-    result = repeated(adj, expr, reducer, operands)
+    result = repeated(adj, (expr, reducer), operands)
     return _spmm(adj, expr, reducer, operands) if result is None else result
 
 
@@ -111,8 +110,7 @@ def _spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tenso
         return fallback.spmm(adj, expr, reducer, operands)
     if not active.requires_grad(*operands):
         return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, None)
-    needs = tuple([active.requires_grad(x) for x in operands])
-    return active.apply(_Spmm(adj, expr, reducer, needs), *operands)
+    return active.apply(_Spmm(adj, expr, reducer, active.needs_grad(operands)), *operands)
 
 
 def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor:
@@ -138,17 +136,20 @@ def run_spmm(
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
+    result = repeated(adj, what, operands) if winners is None else None
+    if result is not None:
+        return result
     dense, shapes, addresses = _dense(operands)
     device = device_of(dense[0])
     structure, index = device.structure(adj, edges)
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
-    out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
-    scaled = kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges)
-    if scaled:
+    shape = (*lead, adj.num_dst, *kernel.layout.shape)
+    out, scaling = active.new_empty(dense[0], shape), None
+    if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
         kernel, slot, factor = kernel.of_scaled_sources
-        dense[slot] = scaled_rows(dense[slot], dense[factor])
-        addresses[slot] = active.address(dense[slot])
+        scaling = Scaling(slot, factor, (adj.num_src, kernel.width))
+        dense.append(scaling(dense, addresses))
     comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
     if comes_again:
         weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
@@ -168,20 +169,15 @@ def run_spmm(
         )
     else:
         kernel(structure, addresses, active.address(out), device.worker, kept)
-        if device is HOST and bind == "bind_spmm" and winners is None and not comes_again and not scaled:
-            remember(adj, what, operands, kernel, structure)
+        if device is HOST and winners is None and not comes_again:
+            remember(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
     return out
 
 
 def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:
     """Return the operands row after row, the shapes of their rows, and where they lie as long as they live."""
-    dense, shapes, addresses = [], [], []
-    for x in operands:
-        x = active.contiguous(x)
-        dense.append(x)
-        shapes.append(x.shape[1:])
-        addresses.append(active.address(x))
-    return dense, tuple(shapes), addresses
+    dense, addresses = active.dense(operands)
+    return dense, tuple([x.shape[1:] for x in dense]), addresses
 
 
 @registered
@@ -218,8 +214,6 @@ class _Spmm(GraphOp):
             shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
             index = str(self.adj.index_dtype)
             self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
-        elif (result := repeated(self.adj, self.expr, self.reducer, operands)) is not None:
-            return result
         what, edges = (self.expr, self.reducer), reads_edges(self.expr)
         return run_spmm("bind_spmm", self.adj, what, edges, (), operands, self.kept)
 
@@ -275,8 +269,7 @@ def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) ->
         return fallback.sddmm(adj, expr, operands, dot)
     if not active.requires_grad(*operands):
         return _run_sddmm(adj, expr, operands, dot)
-    needs = tuple([active.requires_grad(x) for x in operands])
-    return active.apply(_Sddmm(adj, expr, dot, needs), *operands)
+    return active.apply(_Sddmm(adj, expr, dot, active.needs_grad(operands)), *operands)
 
 
 def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:

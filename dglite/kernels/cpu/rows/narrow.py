@@ -77,6 +77,7 @@ def kernel(args, task, num_tasks):
 '''
 _ADD = {name: np.array([1.0, 1.0], name) for name in ("float32", "float64")}
 """How much of a sum is kept, and the scale of what is added."""
+_ADDRESSES = {name: numbers.ctypes.data for name, numbers in _ADD.items()}
 _OWN_ROWS = 64 * -(-8 * _WORDS // 64)
 """Where the rows of a task lie in its own memory, behind the words of a step."""
 _At = tuple[int, int, int]
@@ -93,67 +94,64 @@ def _kernels(dtype: str) -> dict[str, int]:
 
 
 def product(
-    dtype: str, shape: tuple[int, int, int], x: int, weight: int, bias: int, relu: bool, out: int, threads: int
+    dtype: str, shape: tuple[int, int, int], operands: Sequence[int], relu: bool, out: int, threads: int
 ) -> None:
-    """Write ``x @ weight + bias``, with ``relu`` its ReLU; ``shape`` is (rows, columns of x, of out), bias may be 0."""
-    inner, outer, kernels = *shape[1:], _kernels(dtype)
-    wide, high = outer * ITEM_BYTES[dtype], inner * ITEM_BYTES[dtype]
+    """Write ``x @ weight + bias``, with ``relu`` its ReLU; ``shape`` is (rows, columns of x, of out).
+
+    ``operands`` are the addresses of x, weight and bias, 0 where there is none.
+    """
+    (_, inner, outer), kernels, item = shape, _kernels(dtype), ITEM_BYTES[dtype]
+    (x, weight, bias), wide, high = operands, outer * item, inner * item
     result = (out, wide, _ROWS)
-    steps = [_step(kernels["sums"], (inner, outer), (x, high, _ROWS), (weight, wide, _SAME), result, bias)]
+    steps = _step(kernels["sums"], (inner, outer), (x, high, _ROWS), (weight, wide, _SAME), result, bias)
     if relu:
-        steps.append(_step(kernels["relu"], (0, 0), result, result, result))
+        steps += _step(kernels["relu"], (0, 0), result, result, result)
     _run(dtype, shape, steps, 0, threads)
 
 
 def gradients(
-    dtype: str,
-    shape: tuple[int, int, int],
-    grad: int,
-    result: int,
-    x: int,
-    x_grad: tuple[int, int],
-    summed: bool,
-    threads: int,
+    dtype: str, shape: tuple[int, int, int], operands: Sequence[int], summed: bool, threads: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the gradients of the weight and the bias of :func:`product`, from ``grad``, that of its result.
+    """Return the gradients of the weight and the bias of :func:`product`, None for that of the bias unless ``summed``.
 
-    ``result`` is that of the ReLU, 0 where there was none; ``x_grad`` the addresses of the weight, transposed, and of
-    where to write the gradient of x. The gradient of the weight is left out where ``x`` is 0, that of x where it is 0,
-    that of the bias unless ``summed``.
+    ``operands`` are addresses: of the gradient of the result; the result of the ReLU, 0 where there was none; x, 0
+    where the gradient of the weight is not wanted; the weight, transposed, and where the gradient of x is written, 0
+    where that is not wanted.
     """
-    inner, outer, kernels = *shape[1:], _kernels(dtype)
-    wide, high = outer * ITEM_BYTES[dtype], inner * ITEM_BYTES[dtype]
-    add, of_weight, steps, given = _ADD[dtype].ctypes.data, inner * outer if x else 0, [], (grad, wide, _ROWS)
+    (_, inner, outer), kernels, item = shape, _kernels(dtype), ITEM_BYTES[dtype]
+    (grad, result, x, turned, x_grad), wide, high = operands, outer * item, inner * item
+    add, of_weight, given = _ADDRESSES[dtype], inner * outer if x else 0, (grad, wide, _ROWS)
+    steps: tuple[int, ...] = ()
     if result:
         own = (_OWN_ROWS, wide, _OWN)
-        steps.append(_step(kernels["relu"], (0, 0), given, (result, wide, _ROWS), own))
+        steps += _step(kernels["relu"], (0, 0), given, (result, wide, _ROWS), own)
         given = own
     if x:
-        steps.append(_step(kernels["outer"], shape[1:], (x, high, _ROWS), (0, wide, _SUMS), given, add))
+        steps += _step(kernels["outer"], (inner, outer), (x, high, _ROWS), (0, wide, _SUMS), given, add)
     if summed:
-        total = (of_weight * ITEM_BYTES[dtype], wide, _SUMS)
-        steps.append(_step(kernels["totals"], (1, outer), (0, 0, _SAME), total, given, add))
-    if x_grad[1]:
-        turned, out = (x_grad[0], high, _SAME), (x_grad[1], high, _ROWS)
-        steps.append(_step(kernels["sums"], (outer, inner), given, turned, out))
+        total = (of_weight * item, wide, _SUMS)
+        steps += _step(kernels["totals"], (1, outer), (0, 0, _SAME), total, given, add)
+    if x_grad:
+        steps += _step(kernels["sums"], (outer, inner), given, (turned, high, _SAME), (x_grad, high, _ROWS))
     sums = _run(dtype, shape, steps, of_weight + outer * summed, threads)
     weight_grad = sums[:of_weight].reshape(inner, outer).copy() if x else None
     return weight_grad, sums[of_weight:].copy() if summed else None
 
 
-def _step(kernel: int, sizes: tuple[int, ...], x: _At, matrix: _At, y: _At, more: int = 0) -> list[int]:
+def _step(kernel: int, sizes: tuple[int, int], x: _At, matrix: _At, y: _At, more: int = 0) -> tuple[int, ...]:
     """Return the words of a step; see :mod:`...render.matrix`."""
-    return [kernel, 0, *sizes, *x[:2], *matrix[:2], *y[:2], more, 0, x[2], matrix[2], y[2]]
+    return (kernel, 0, *sizes, *x[:2], *matrix[:2], *y[:2], more, 0, x[2], matrix[2], y[2])
 
 
-def _run(dtype: str, shape: tuple[int, int, int], steps: Sequence[list[int]], size: int, threads: int) -> np.ndarray:
-    """Let all rows go through the steps; return the sums over rows, of ``size`` numbers."""
+def _run(dtype: str, shape: tuple[int, int, int], steps: tuple[int, ...], size: int, threads: int) -> np.ndarray:
+    """Let all rows go through the steps, given as words; return the sums over rows, of ``size`` numbers."""
     rows, inner, outer = shape
     work = rows * inner * outer
     tasks, threads = tasks_for(work, threads)
     own = _OWN_ROWS + 64 * -(-_RUN * outer * ITEM_BYTES[dtype] // 64)
-    words, mine = array("q", [word for step in steps for word in step]), np.empty(tasks * own, np.int8)
-    sums = np.empty((tasks, size), dtype)
-    places = [rows, words.buffer_info()[0], len(steps), mine.ctypes.data, sums.ctypes.data, sums.strides[0], own]
+    words, num_steps, room = array("q", steps), len(steps) // _STEP, size * ITEM_BYTES[dtype]
+    memory = np.empty(tasks * (own + room), np.int8)  # each task's own, then the sums of each
+    mine = memory.ctypes.data
+    places = [rows, words.buffer_info()[0], num_steps, mine, mine + tasks * own, room, own]
     launch(_kernels(dtype)["kernel"], places, tasks, threads)
-    return sums[0]
+    return memory[tasks * own :][:room].view(dtype)
