@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dglite.backend import torch_memory
+from dglite.errors import DGLError
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.run import launch
 from dglite.ops import biases, core, epilogue
@@ -164,3 +165,30 @@ def test_other_reducers_go_step_by_step(reducer: Reducer) -> None:
 
     x = double(NUM_SRC, 3)
     assert torch.autograd.gradcheck(function, (x, bias))
+
+
+def test_calls_that_come_again_are_told_apart() -> None:
+    """By shapes, dtypes, operands that are not given, and whether gradients are recorded."""
+    adj, ways = relation(), itertools.product([3, 5], [torch.float32, torch.float64], [True, False], [True, False])
+    for width, dtype, recorded, as_residual in [*ways] * 2:
+        x = torch.randn(NUM_SRC, width, dtype=dtype, requires_grad=recorded)
+        y = torch.randn((NUM_DST, width) if as_residual else (width,), dtype=dtype)
+        bias, residual = (None, y) if as_residual else (y, None)
+        found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, residual, True)
+        torch.testing.assert_close(found, plain(core.spmm(adj, U0, Reducer.SUM, (x,)), bias, residual, True))
+        assert found.requires_grad == recorded and found.dtype == dtype
+        with torch.no_grad():
+            assert not core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, residual, True).requires_grad
+
+
+def test_what_does_not_fit_is_refused_each_time() -> None:
+    adj, weight, bias = relation(), torch.randn(8, 4, requires_grad=True), torch.zeros(4)
+    for rows in (NUM_SRC, NUM_SRC + 1, NUM_SRC + 1, NUM_SRC - 1):
+        x, large = torch.ones(rows, 8), torch.ones(rows, 1 << 17)
+        both = (x, weight, bias), (large, torch.ones(1 << 17, 4, requires_grad=True), bias)
+        for given, matrix, added in both:
+            if rows == NUM_SRC:
+                core.spmm_epilogue(adj, U0, Reducer.SUM, (given,), added, weight=matrix)
+                continue
+            with pytest.raises(DGLError, match=f"expected {NUM_SRC} rows"):
+                core.spmm_epilogue(adj, U0, Reducer.SUM, (given,), added, weight=matrix)
