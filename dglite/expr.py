@@ -30,7 +30,6 @@ __all__ = [
     "renumber",
     "shared",
     "swap_sides",
-    "without_factor",
     "write_out_powers",
 ]
 
@@ -191,20 +190,6 @@ def operands_of(expr: Expr) -> tuple[Operand, ...]:
         elif isinstance(node, Call):
             pending.extend(node.args)
     return tuple(sorted(found, key=lambda operand: operand.slot))
-
-
-def without_factor(expr: Expr, factor: Operand) -> Expr | None:
-    """Return ``expr / factor`` of a product that has it, else None."""
-    if expr == factor:
-        return Constant(1.0)
-    if isinstance(expr, Call) and expr.op.name == "mul":
-        left, right = expr.args
-        rest = without_factor(left, factor)
-        if rest is not None:
-            return rest * right
-        rest = without_factor(right, factor)
-        return None if rest is None else left * rest
-    return None
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..backend import RESULT, Tensor, active
-from ..expr import Call, Constant, Expr, Operand, Side, derivative, operands_of, without_factor
+from ..expr import Call, Constant, Expr, Operand, Side, derivative, operands_of
 from ..formulas import FORMULAS
 from ..kernels.spec import REDUCED
 from ..opspec import Reducer
@@ -19,7 +19,7 @@ from ..structure.adjacency import Adjacency
 from . import fallback
 from .biases import RELU, Activation, bias_gradient
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
-from .products import is_narrow, product, product_forward, product_gradients
+from .products import product, product_forward, product_gradients
 from .repeated import keep, kept
 from .sparse import gradient, mean_scale, run_spmm, saved_slots, spmm
 from .traced import is_traced
@@ -203,8 +203,7 @@ def _epilogue(after: After) -> Expr:
 class _Plan:
     """What calls of equal expressions and needs have in common.
 
-    ``of_product`` are those whose first operand is a product, whose two operands come in its place. Where the product's
-    rows are multiplied by the operand ``factor`` as they are written, ``scaled`` is what is left to the kernel.
+    ``of_product`` are those whose first operand is a product, whose two operands come in its place.
     """
 
     def __init__(self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool) -> None:
@@ -221,11 +220,6 @@ class _Plan:
             first = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()))
             kept = (*first, *(slot + 1 if slot != RESULT else slot for slot in kept))
         self.saved = kept
-        self.factor, self.scaled = None, self.what
-        for x in operands_of(expr) if of_product else ():
-            rest = without_factor(expr, x)
-            if x.side is Side.U and x.slot > 0 and rest is not None:
-                self.factor, self.scaled = x.slot, (rest, *self.what[1:])
 
 
 @lru_cache(maxsize=1024)
@@ -240,11 +234,8 @@ class _SpmmThen:
         self.adj, self.plan, self.saved = adj, plan, plan.saved
 
     def forward(self, *operands: Tensor) -> Tensor:
-        return self._run(self.plan.what, operands)
-
-    def _run(self, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return run_spmm("bind_epilogue", self.adj, what, self.plan.edges, (), operands, None)
+        return run_spmm("bind_epilogue", self.adj, self.plan.what, self.plan.edges, (), operands, None)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
@@ -291,12 +282,7 @@ class _SpmmOfProduct(_SpmmThen):
     """One whose first operand is the product of features and a weight, which come in its place."""
 
     def forward(self, x: Tensor, weight: Tensor, *operands: Tensor) -> Tensor:
-        plan, factor = self.plan, None
-        if plan.factor is not None and is_narrow(active.shape(weight), active.dtype(x)):
-            factor = operands[plan.factor - 1]
-            factor = factor if tuple(active.shape(factor)[1:]) == (1,) else None
-        rows = product_forward(x, weight, factor=factor)
-        return self._run(plan.what if factor is None else plan.scaled, (rows, *operands))
+        return super().forward(product_forward(x, weight), *operands)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, weight, *given = inputs

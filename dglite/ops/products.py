@@ -8,7 +8,7 @@ from ..backend import RESULT, Tensor, active
 from .biases import bias_gradient
 from .devices import device_of
 
-__all__ = ["is_narrow", "product", "product_forward", "product_gradients", "weight_gradient"]
+__all__ = ["product", "product_forward", "product_gradients", "weight_gradient"]
 
 NARROW, LINE = 2048, 64
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does; bytes of a line."""
@@ -23,15 +23,12 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = 
     return active.apply(_Product(needs, relu), *operands) if any(needs) else product_forward(x, weight, bias, relu)
 
 
-def product_forward(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False, factor: Tensor | None = None
-) -> Tensor:
-    """Return a product in memory of the pool, of which nothing is recorded; its rows times ``factor``, (rows, 1)."""
+def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """Return a product in memory of the pool, of which nothing is recorded."""
     sizes, dtype = active.shape(weight), active.dtype(x)
-    if not is_narrow(sizes, dtype) or active.shape(x)[1] != sizes[0]:
-        result = active.product(x, weight, bias, relu)
-        return result if factor is None else active.times(result, factor)
-    (x, weight, bias, factor), addresses = active.dense((x, weight, bias, factor))
+    if not _is_narrow(sizes, dtype) or active.shape(x)[1] != sizes[0]:
+        return active.product(x, weight, bias, relu)
+    (x, weight, bias), addresses = active.dense((x, weight, bias))
     rows, device = active.shape(x)[0], device_of(x)
     out = active.new_empty(x, (rows, sizes[1]))
     device.kernels("rows.narrow").product(dtype, (rows, *sizes), addresses, relu, active.address(out), device.worker)
@@ -50,7 +47,7 @@ def product_gradients(
     inner = active.shape(x)[1] if weight is None and x is not None else active.shape(weight)[0] if given else 0
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
     shape = rows, inner, outer
-    if not (active.is_pooled(grad) and is_narrow(shape[1:], dtype)) or active.requires_grad(grad, *given):
+    if not (active.is_pooled(grad) and _is_narrow(shape[1:], dtype)) or active.requires_grad(grad, *given):
         grad, sums = bias_gradient(grad, result, summed)
         grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
@@ -64,7 +61,7 @@ def product_gradients(
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     """Return the transpose of ``x`` times ``grad``, of which no gradient is recorded."""
     sizes, dtype = (active.shape(x)[1], active.shape(grad)[1]), active.dtype(x)
-    if not (active.is_pooled(x, grad) and is_narrow(sizes, dtype)):
+    if not (active.is_pooled(x, grad) and _is_narrow(sizes, dtype)):
         return active.swap_last(x) @ grad
     dense, addresses = active.dense((grad, None, x, None, None))
     device, shape = device_of(dense[0]), (active.shape(x)[0], *sizes)
@@ -72,7 +69,7 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     return active.from_numpy(found)
 
 
-def is_narrow(sizes: Sequence[int], dtype: str) -> bool:
+def _is_narrow(sizes: Sequence[int], dtype: str) -> bool:
     """Whether our kernels are faster than a GEMM: few columns, whole lines of them or, on a side of one, halves."""
     item = {"float32": 4, "float64": 8}.get(dtype, 0)
     part = LINE // 2 if min(sizes) * item <= LINE else LINE

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ....config import num_cores
-from ....expr import Operand, Side, without_factor
+from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, Prefetch, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
@@ -159,12 +159,26 @@ def panelled_operand(spec: SpmmSpec) -> Operand | None:
     return of_entries[0] if plain and len(of_entries) == 1 and of_entries[0].side is Side.U else None
 
 
+def _without_factor(expr: Expr, factor: Operand) -> Expr | None:
+    """Return ``expr / factor`` of a product that has it, else None."""
+    if expr == factor:
+        return Constant(1.0)
+    if isinstance(expr, Call) and expr.op.name == "mul":
+        left, right = expr.args
+        rest = _without_factor(left, factor)
+        if rest is not None:
+            return rest * right
+        rest = _without_factor(right, factor)
+        return None if rest is None else left * rest
+    return None
+
+
 def factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None, SpmmSpec]:
     """Return a factor per source of ``operand``, to be applied in the copy, and the remaining expression."""
-    if spec.reducer.selects or spec.dtype != compute_dtype(spec.dtype) or without_factor(spec.expr, operand) is None:
+    if spec.reducer.selects or spec.dtype != compute_dtype(spec.dtype) or _without_factor(spec.expr, operand) is None:
         return None, spec
     for x in spec.operands:
-        rest = without_factor(spec.expr, x)
+        rest = _without_factor(spec.expr, x)
         if x.side is Side.U and spec.patterns[x.slot] is Pattern.SCALAR and rest is not None:
             return x, dataclasses.replace(spec, expr=rest)
     return None, spec

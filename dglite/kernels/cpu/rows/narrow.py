@@ -26,7 +26,7 @@ _ROWS, _SAME, _SUMS, _OWN = 0, 1, 2, 3
 long as rows go through the steps, in memory of the task."""
 _WORDS, _STEP, _OPERANDS = 12, 15, 3
 """Words of a step: the matrix kernel's, then where its three operands lie, of which it has address and row stride."""
-_SOURCE = '''"""Steps that some rows go through in turn; among them ReLU and a factor for each ({dtype})."""
+_SOURCE = '''"""Steps that some rows go through, one after the other; among them ReLU ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 from dglite.kernels.cpu.lanes.atomic import put_word
 from dglite.kernels.cpu.run.launch import call_kernel
@@ -44,18 +44,6 @@ def relu(args, task, num_tasks):
         store(y + k, select(greater(load(m + k), splat(0.0)), load(x + k), splat(0.0)))
     for k in range(whole, size, ITEM):
         store1(y + k, select(greater(load1(m + k), splat1(0.0)), load1(x + k), splat1(0.0)))
-
-
-def scale(args, task, num_tasks):
-    x, m, y, size = word(args, 4), word(args, 6), word(args, 8), word(args, 5)
-    whole = size // (LANES * ITEM) * LANES * ITEM
-    for row in range(word(args, 1)):
-        factor = load1(m + row * ITEM)
-        for k in range(0, whole, LANES * ITEM):
-            store(y + k, load(x + k) * splat(factor))
-        for k in range(whole, size, ITEM):
-            store1(y + k, load1(x + k) * factor)
-        x, y = x + size, y + size
 
 
 def kernel(args, task, num_tasks):
@@ -108,18 +96,16 @@ def _kernels(dtype: str) -> dict[str, int]:
 def product(
     dtype: str, shape: tuple[int, int, int], operands: Sequence[int], relu: bool, out: int, threads: int
 ) -> None:
-    """Write ``x @ weight + bias``, with ``relu`` its ReLU, times a factor; ``shape`` is (rows, columns of x, of out).
+    """Write ``x @ weight + bias``, with ``relu`` its ReLU; ``shape`` is (rows, columns of x, of out).
 
-    ``operands`` are the addresses of x, weight, bias and the factors of rows, (rows,); 0 where there is none.
+    ``operands`` are the addresses of x, weight and bias, 0 where there is none.
     """
     (_, inner, outer), kernels, item = shape, _kernels(dtype), ITEM_BYTES[dtype]
-    (x, weight, bias, factor), wide, high = operands, outer * item, inner * item
+    (x, weight, bias), wide, high = operands, outer * item, inner * item
     result = (out, wide, _ROWS)
     steps = _step(kernels["sums"], (inner, outer), (x, high, _ROWS), (weight, wide, _SAME), result, bias)
     if relu:
         steps += _step(kernels["relu"], (0, 0), result, result, result)
-    if factor:
-        steps += _step(kernels["scale"], (0, 0), result, (factor, item, _ROWS), result)
     _run(dtype, shape, steps, 0, threads)
 
 
