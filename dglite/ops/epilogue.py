@@ -206,7 +206,9 @@ class _Plan:
     ``of_product`` are those whose first operand is a product, whose two operands come in its place.
     """
 
-    def __init__(self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool) -> None:
+    def __init__(
+        self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool = False
+    ) -> None:
         self.expr, self.reducer, self.after, self.of_product = expr, reducer, after, of_product
         self.every, self.edges, self.what = _every(expr, after), reads_edges(expr), (expr, reducer, _epilogue(after))
         added = after.added
@@ -222,9 +224,7 @@ class _Plan:
         self.saved = kept
 
 
-@lru_cache(maxsize=1024)
-def _plan(expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool = False) -> _Plan:
-    return _Plan(expr, reducer, after, needs, of_product)
+_plan = lru_cache(maxsize=1024)(_Plan)
 
 
 class _SpmmThen:
