@@ -60,7 +60,8 @@ def spmm_epilogue(
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
     known: _Plan | None = None if signature is None else kept(adj, key)
-    plan = known or _planned(adj, expr, reducer, operands, weight, (bias is not None, residual is not None, relu), more)
+    follows = bias is not None, residual is not None, relu
+    plan = known or _planned(adj, expr, reducer, operands, weight, more, follows)
     if plan is None:
         return _by_steps(adj, expr, reducer, _projected(operands, weight), more, relu)
     if plan.of_product:
@@ -131,10 +132,10 @@ def _planned(
     reducer: Reducer,
     operands: Sequence[Tensor],
     weight: Tensor | None,
-    what: tuple[bool, bool, bool],
     more: Sequence[Tensor],
+    follows: tuple[bool, bool, bool],
 ) -> _Plan | None:
-    """Return how a kernel makes it all, None where it does not; ``what`` tells whether bias, residual, ReLU follow.
+    """Return how a kernel makes it all, None where it does not. ``follows``: whether bias, residual and ReLU do.
 
     A product and the kernel after it are recorded as one call where there is no gradient of other operands.
     """
@@ -149,7 +150,7 @@ def _planned(
     inner, factor = _split(expr)
     if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):
         inner, factor = expr, _ONE
-    bias, residual, relu = what
+    bias, residual, relu = follows
     after = After(_added(len(operands), bias, residual), RELU if relu else None, factor)
     first = (x, weight) if of_product else (weight if weight is not None and active.requires_grad(weight) else x,)
     return _plan(inner, reducer, after, active.needs_grad((*first, *others, *more)), of_product)
@@ -266,10 +267,7 @@ class _SpmmThen:
     def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
         """Return what a row's sum is multiplied by, None for 1; of a mean one over the in-degree is part of it."""
         factor, reducer = self.plan.after.factor, self.plan.reducer
-        if isinstance(factor, Operand):
-            found = given[factor.slot]
-        else:
-            found = None if factor == _ONE else evaluated(factor, given)
+        found = None if factor == _ONE else evaluated(factor, given)
         if reducer is Reducer.MEAN:
             scale = mean_scale(self.adj, like)
             return scale if found is None else scale * found

@@ -8,7 +8,11 @@ import torch
 import dglite
 from dglite import ops
 from dglite.errors import DGLError
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu.graph import panels
+from dglite.ops import core, epilogue, sparse
 from dglite.ops.repeated import MOST_KEPT
+from dglite.opspec import Reducer
 
 pytestmark = pytest.mark.usefixtures("one_library")
 
@@ -93,3 +97,27 @@ def test_a_graph_that_was_used_can_be_copied_and_pickled(g: dglite.DGLGraph) -> 
     wanted = [ops.copy_u_sum(g, x) for _ in range(3)][-1]
     for other in (copy.deepcopy(g), pickle.loads(pickle.dumps(g))):
         torch.testing.assert_close(ops.copy_u_sum(other, x), wanted)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_sum_of_scaled_sources_with_what_follows_is_chosen_once(
+    g: dglite.DGLGraph, recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of the sources, the kernel and its gradients belong to the call that is kept."""
+    monkeypatch.setattr(panels.Panels, "multiplies_before", lambda way, *sizes: way.factor is not None)
+    chosen = []
+    for module, name in ((epilogue, "_planned"), (sparse, "device_of")):
+        choose = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, choose=choose: chosen.append(choose) or choose(*a))
+    adj, expr = g.adjacency(), Operand(Side.U, 0) * Operand(Side.U, 1)
+    for call in range(4):
+        x, factor, bias = torch.randn(5, 16, requires_grad=recorded), torch.rand(5, 1), torch.randn(16)
+        chosen.clear()
+        found = core.spmm_epilogue(adj, expr, Reducer.SUM, (x, factor), bias, relu=True)
+        assert bool(chosen) == (call == 0)
+        wanted = (expected(g, x * factor, torch.ones(6, 1)) + bias).relu()
+        torch.testing.assert_close(found, wanted)
+        if recorded:
+            grad = torch.randn(5, 16)
+            ours, theirs = (torch.autograd.grad(y, x, grad)[0] for y in (found, wanted))
+            torch.testing.assert_close(ours, theirs)
