@@ -74,9 +74,13 @@ class _Lanes:
         """Return the larger (or smaller) of both, NaN if one is NaN.
 
         A CPU's own instruction keeps ``b`` where one is NaN, so only ``a`` is tested. In a loop ``b`` is the
-        largest so far: next to nothing has to wait for it.
+        largest so far: next to nothing has to wait for it. AVX-512 leaves ``a`` where a mask says so, in the
+        same instruction; LLVM sees that in comparisons, but in no ``maximum``.
         """
-        return self.native(name, a, b, flags=("nsz",))
+        if not _has_avx512():
+            return self.native(name, a, b, flags=("nsz",))
+        chosen = self.where(">" if name == "maximum" else "<", a, b, a, b)
+        return self.builder.select(self.builder.fcmp_ordered("ord", a, a), chosen, a)
 
     # -- functions ----------------------------------------------------------------------------------------------
     def exp(self, x: ir.Value) -> ir.Value:
