@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..backend import RESULT, Tensor, active
+from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
-from .devices import device_of
+from .devices import HOST, device_of
 
 __all__ = ["product", "product_forward", "product_gradients", "weight_gradient"]
-
-NARROW, LINE = 2048, 64
-"""Elements of a matrix up to which a product of many rows with it takes as long as memory does; bytes of a line."""
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
@@ -26,12 +24,14 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = 
 def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return a product in memory of the pool, of which nothing is recorded."""
     sizes, dtype = active.shape(weight), active.dtype(x)
-    if not _is_narrow(sizes, dtype) or active.shape(x)[1] != sizes[0]:
+    if not _is_ours(sizes, dtype) or active.shape(x)[1] != sizes[0]:
         return active.product(x, weight, bias, relu)
-    (x, weight, bias), addresses = active.dense((x, weight, bias))
-    rows, device = active.shape(x)[0], device_of(x)
-    out = active.new_empty(x, (rows, sizes[1]))
-    device.kernels("rows.narrow").product(dtype, (rows, *sizes), addresses, relu, active.address(out), device.worker)
+    dense, addresses = active.dense((x, weight, bias))
+    (rows, inner), outer, device = active.shape(x), sizes[1], device_of(x)
+    out = active.new_empty(x, (rows, outer))
+    places = _places(dtype, (*addresses, active.address(out)), (inner, outer, 0, outer))
+    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.worker)
+    del dense  # the kernel has read it
     return out
 
 
@@ -41,39 +41,52 @@ def product_gradients(
     """Return the gradients of a product's operands by ``needs``, that of its result being ``grad``.
 
     ``result`` is that of the ReLU, where there was one. ``x`` is read for the weight's gradient, ``weight`` for that of
-    x. Narrow ones take a pass over the rows, unless gradients of gradients may follow.
+    x. Where our kernels do it, it is a pass over the rows, unless gradients of gradients may follow.
     """
     summed, given = len(needs) > 2 and needs[2], [y for y in (x, weight) if y is not None]
     inner = active.shape(x)[1] if weight is None and x is not None else active.shape(weight)[0] if given else 0
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
     shape = rows, inner, outer
-    if not (active.is_pooled(grad) and _is_narrow(shape[1:], dtype)) or active.requires_grad(grad, *given):
+    if not (active.is_pooled(grad) and _is_ours(shape[1:], dtype)) or active.requires_grad(grad, *given):
         grad, sums = bias_gradient(grad, result, summed)
         grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
-    turned, x_grad = (active.swap_last(weight), active.new_empty(grad, shape[:2])) if needs[0] else (None, None)
-    dense, addresses = active.dense((grad, result, x if needs[1] else None, turned, x_grad))
-    device = device_of(dense[0])
-    found = device.kernels("rows.narrow").gradients(dtype, shape, addresses, summed, device.worker)
-    return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
+    turned = active.swap_last(weight) if needs[0] else None
+    return _gradients(shape, (grad, result, x if needs[1] else None, turned), (*needs[:2], summed))[: len(needs)]
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     """Return the transpose of ``x`` times ``grad``, of which no gradient is recorded."""
     sizes, dtype = (active.shape(x)[1], active.shape(grad)[1]), active.dtype(x)
-    if not (active.is_pooled(x, grad) and _is_narrow(sizes, dtype)):
+    if not (active.is_pooled(x, grad) and _is_ours(sizes, dtype)):
         return active.swap_last(x) @ grad
-    dense, addresses = active.dense((grad, None, x, None, None))
-    device, shape = device_of(dense[0]), (active.shape(x)[0], *sizes)
-    found, _ = device.kernels("rows.narrow").gradients(dtype, shape, addresses, False, device.worker)
-    return active.from_numpy(found)
+    return _gradients((active.shape(x)[0], *sizes), (grad, None, x, None), (False, True, False))[1]
 
 
-def _is_narrow(sizes: Sequence[int], dtype: str) -> bool:
-    """Whether our kernels are faster than a GEMM: few columns, whole lines of them or, on a side of one, halves."""
-    item = {"float32": 4, "float64": 8}.get(dtype, 0)
-    part = LINE // 2 if min(sizes) * item <= LINE else LINE
-    return item > 0 and 0 < sizes[0] * sizes[1] <= NARROW and sizes[0] * item % part == sizes[1] * item % part == 0
+def _gradients(
+    shape: tuple[int, int, int], given: Sequence[Tensor | None], needs: Sequence[bool]
+) -> list[Tensor | None]:
+    """Return by our kernels what is needed of the gradients of x, weight and bias.
+
+    ``given`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
+    """
+    (rows, inner, outer), dtype, (dense, addresses) = shape, active.dtype(given[0]), active.dense(given)
+    shapes = ((rows, inner), (inner, outer), (outer,))
+    out = [active.new_empty(dense[0], shape) if needed else None for shape, needed in zip(shapes, needs, strict=True)]
+    device, written = device_of(dense[0]), [0 if y is None else active.address(y) for y in out]
+    places = _places(dtype, addresses, (outer, outer, inner, inner)), _places(dtype, written, (inner, outer, outer))
+    device.kernels("rows.products").gradients(dtype, shape, *places, device.worker)
+    return out
+
+
+def _places(dtype: str, addresses: Sequence[int], widths: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (address, bytes from row to row) of matrices whose rows follow each other; 0 bytes of a vector's."""
+    return [(address, width * ITEM_BYTES[dtype]) for address, width in zip(addresses, widths, strict=True)]
+
+
+def _is_ours(sizes: Sequence[int], dtype: str) -> bool:
+    """Whether our kernels take the product of pooled rows with a matrix of ``sizes``."""
+    return bool(HOST.kernels("rows.products").is_faster(dtype, *sizes))
 
 
 class _Product:

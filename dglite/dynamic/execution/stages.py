@@ -12,6 +12,7 @@ import torch
 
 from ..program.ir import Node, NodeKind
 from ..program.recipe import Cell, Heavy, Place
+from .products import add_rows, multiply
 from .script import Filled, Script
 
 __all__ = ["SweepCall", "run_stage"]
@@ -48,12 +49,18 @@ def run_stage(stage: Cell | Heavy, call: SweepCall, first: int, last: int) -> No
 
 def _matmul(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.Tensor) -> None:
     x, weight = inputs
-    torch.mm(x, weight.t() if node.attr else weight, out=out)
+    multiply(x, weight.t() if node.attr else weight, out)
 
 
 def _gradient(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: None) -> None:
     """Add a product of rows, or a sum of rows, to the gradient of a shared tensor."""
-    _accumulate(call, node.attr, inputs[0].sum(0) if len(inputs) == 1 else inputs[0].t() @ inputs[1])
+    if len(inputs) == 1:
+        term = inputs[0].sum(0)
+    else:
+        x, y = inputs
+        term = x.new_empty(x.shape[1], y.shape[1])
+        add_rows(x, y, term, False)
+    _accumulate(call, node.attr, term)
 
 
 def _accumulate(call: SweepCall, index: int, term: torch.Tensor) -> None:

@@ -16,6 +16,7 @@ from ..program.layout import DTYPES, MOST_ROWS
 from ..program.traced import Needs, TracedProgram
 from .memory import empty
 from .order import Order
+from .products import add_rows
 from .script import Addresses, Filled, Script, stacked_rows
 from .stages import SweepCall, run_stage
 
@@ -214,8 +215,8 @@ class _Run:
                 continue
             right = filled.lease.view(y, count, y_row, (width,), into.dtype)
             if part.form == "outer":
-                left = filled.lease.view(x, count, x_row, (height,), into.dtype).t()
-                into.addmm_(left, right, beta=0 if known is None else 1)
+                left = filled.lease.view(x, count, x_row, (height,), into.dtype)
+                add_rows(left, right, into, known is not None)
             elif known is None:
                 torch.sum(right, 0, out=into[0])
             else:

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from ..spec import ITEM_BYTES, pieces_of
 from .sparse import indent
 
-__all__ = ["DEALT", "FORMS", "matrix_source", "run_source"]
+__all__ = ["DEALT", "matrix_source", "run_source"]
 
 DEALT = 16
 _AT_ONCE = 4
@@ -62,7 +62,7 @@ def run_source(form: str, dtype: str, lanes: int) -> str:
 
 
 def matrix_source(form: str, dtype: str, lanes: int) -> str:
-    """Return the kernel of a form (see :data:`FORMS`), for matrices of any width."""
+    """Return the kernel of a form, for matrices of any width."""
     return _source(form, _START if form in ("dots", "sums") else [], form, dtype, lanes)
 
 
@@ -74,8 +74,13 @@ def _source(title: str, start: list[str], form: str, dtype: str, lanes: int) -> 
         f'simd.splat("{dtype}", {n})'
         for n in sorted({1, lanes, *pieces})
     ]
+    loads.append(
+        f'load_part, store_part = simd.part_loader("{dtype}", {lanes}, 0.0), simd.part_storer("{dtype}", {lanes})'
+    )
     head = _HEAD.format(title=title, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
-    return head + indent("\n".join([*start, *FORMS[form](lanes, pieces)]), 4)
+    most_rows = 8 if lanes * ITEM_BYTES[dtype] == 64 else 4  # AVX-512 has twice as many registers
+    body = _sums(lanes, most_rows) if form == "sums" else _FORMS[form](lanes, pieces)
+    return head + indent("\n".join([*start, *body]), 4)
 
 
 def _in_groups(name: str, end: str, sizes: tuple[int, ...], body: Callable[[int], list[str]]) -> list[str]:
@@ -138,26 +143,26 @@ def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list
 
 
 # -- sums of the matrix's rows -----------------------------------------------------------------------------------------
-def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+def _sums(lanes: int, most_rows: int) -> list[str]:
     """Return the lines that go through the matrix in chunks of rows, which stay in the cache for all rows of x."""
 
-    def columns(vectors: int, n: int, groups: tuple[int, ...], suffix: str = "") -> list[str]:
-        return ["row = 0", *_in_groups("row", "count", groups, lambda rows: _sums_of(rows, vectors, n, suffix))]
+    def columns(vectors: int, groups: tuple[int, ...], part: bool = False) -> list[str]:
+        return ["row = 0", *_in_groups("row", "count", groups, lambda rows: _sums_of(rows, vectors, lanes, part))]
 
-    def blocks(wide: int) -> list[str]:
-        lines, most = ["k = first"], _ACCUMULATORS // wide
-        for vectors, groups in ((wide, tuple(rows for rows in (4, 2, 1) if rows <= most)), (1, (2, 1))):
+    def blocks(wide: int, rows: tuple[int, ...]) -> list[str]:
+        lines = ["k = first"]
+        for vectors, groups in ((wide, rows), (1, rows)):
             lines += [f"while k + {vectors * lanes} * ITEM <= last:"]
-            lines += [f"    {line}" for line in (*columns(vectors, lanes, groups), f"k += {vectors * lanes} * ITEM")]
+            lines += [f"    {line}" for line in (*columns(vectors, groups), f"k += {vectors * lanes} * ITEM")]
         return lines
 
+    many = tuple(rows for rows in (8, 4, 2, 1) if rows <= most_rows)
     body = ["end = min(begin + chunk, height)"]
-    for case, wide in (("if count == 1:", _ACCUMULATORS), ("elif count < 4:", _ACCUMULATORS // 2), ("else:", 2)):
-        body += [case, *(f"    {line}" for line in blocks(wide))]
-    body += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
-    for piece in pieces:
-        block = (*columns(1, piece, (1,), f"_{piece}"), f"k += {piece} * ITEM")
-        body += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
+    cases = (("if count == 1:", 8, (1,)), ("elif count < 4:", 4, (2, 1)), ("else:", 2, many))
+    for case, wide, rows in cases:
+        body += [case, *(f"    {line}" for line in blocks(wide, rows))]
+    body += ["k, left = width // LANES * LANES * ITEM, width % LANES", "if task == num_tasks - 1 and left > 0:"]
+    body += [f"    {line}" for line in columns(1, (most_rows, 1), part=True)]
     body += ["start, start_stride = y, y_stride"]
     return [
         *_shared_columns(),
@@ -174,22 +179,25 @@ def _shared_columns() -> list[str]:
     ]
 
 
-def _sums_of(rows: int, vectors: int, lanes: int, suffix: str = "") -> list[str]:
+def _sums_of(rows: int, vectors: int, lanes: int, part: bool) -> list[str]:
+    """Return the lines for some rows and vectors of columns; of a ``part`` only ``left`` columns are there."""
     pairs = [(r, v) for r in range(rows) for v in range(vectors)]
-    lines = [f"a{r}{v}{suffix} = splat{lanes}(0.0)" for r, v in pairs]
+    load, store, left = ("load_part", "store_part", ", left") if part else (f"load{lanes}", f"store{lanes}", "")
+    lines = [f"a{r}{v} = splat{lanes}(0.0)" for r, v in pairs]
     lines += ["if start != 0:"]
     lines += [
-        f"    a{r}{v}{suffix} = load{lanes}(start + (row + {r}) * start_stride + k + {v * lanes} * ITEM)"
-        for r, v in pairs
+        f"    a{r}{v} = {load}(start + (row + {r}) * start_stride + k + {v * lanes} * ITEM{left})" for r, v in pairs
     ]
     lines += ["at = m + begin * m_stride + k", "for i in range(begin * ITEM, end * ITEM, ITEM):"]
-    lines += [f"    v{v}{suffix} = load{lanes}(at + {v * lanes} * ITEM)" for v in range(vectors)]
+    lines += [f"    v{v} = {load}(at + {v * lanes} * ITEM{left})" for v in range(vectors)]
     for r in range(rows):
-        lines.append(f"    c{r}{suffix} = splat{lanes}(load1(x + (row + {r}) * x_stride + i))")
-        lines += [f"    a{r}{v}{suffix} = a{r}{v}{suffix} + c{r}{suffix} * v{v}{suffix}" for v in range(vectors)]
+        lines.append(f"    c{r} = splat{lanes}(load1(x + (row + {r}) * x_stride + i))")
+        lines += [f"    a{r}{v} = a{r}{v} + c{r} * v{v}" for v in range(vectors)]
     lines += ["    at += m_stride"]
-    lines += [f"store{lanes}(y + (row + {r}) * y_stride + k + {v * lanes} * ITEM, a{r}{v}{suffix})" for r, v in pairs]
-    return lines
+    return [
+        *lines,
+        *(f"{store}(y + (row + {r}) * y_stride + k + {v * lanes} * ITEM, a{r}{v}{left})" for r, v in pairs),
+    ]
 
 
 # -- outer products ----------------------------------------------------------------------------------------------------
@@ -244,9 +252,4 @@ def _totals(lanes: int, pieces: tuple[int, ...]) -> list[str]:
     return lines
 
 
-FORMS: dict[str, Callable[[int, tuple[int, ...]], list[str]]] = {
-    "dots": _dots,
-    "sums": _sums,
-    "outer": _outer,
-    "totals": _totals,
-}
+_FORMS = {"dots": _dots, "outer": _outer, "totals": _totals}

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...execution.products import multiply
 from ..recording.signatures import TensorKind
 from .products import FewRows, GradientSums
 
@@ -60,10 +61,8 @@ class Product:
         few = self._few[0]
         if x.shape[0] <= few.most:
             few.multiply(x, y, self._added)
-        elif self._added is None:
-            torch.mm(x, self.matrix, out=y)
         else:
-            torch.addmm(self._added, x, self.matrix, out=y)
+            multiply(x, self.matrix, y, self._added)
 
     def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Multiply the gradient by the weight."""
@@ -72,10 +71,8 @@ class Product:
         few = self._few[1]
         if grad.shape[0] <= few.most:
             few.multiply(grad, target, target if adds else None)
-        elif adds:
-            target.addmm_(grad, self.matrix.t())
         else:
-            torch.mm(grad, self.matrix.t(), out=target)
+            multiply(grad, self.matrix.t(), target, target if adds else None)
 
     def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
         """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""

@@ -1,4 +1,5 @@
-"""Products of few rows with a matrix, and gradients of matrices from few rows, by kernels; torch does those of many.
+"""Products of few rows with a matrix, and gradients of matrices from few rows, by kernels; see
+:mod:`...execution.products` for those of many.
 
 A GEMM copies the matrix into another order first, which few rows do not repay: levels near the roots of trees, the ends
 of the longest sentences, and everything where batches are small.
@@ -12,6 +13,7 @@ from torch import Tensor
 from ....kernels.cpu.dynamic.kernels import MOST_ROWS, SET, matrix_kernel
 from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
+from ...execution.products import add_rows
 from ..recording.signatures import DTYPES
 
 __all__ = ["FewRows", "GradientSums"]
@@ -40,7 +42,8 @@ def _outer(x: Tensor, y: Tensor) -> Tensor:
     (rows, height), width, item = x.shape, y.shape[1], x.element_size()
     result = empty((height, width), x.dtype)
     if rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
-        return torch.mm(x.t(), y, out=result)
+        add_rows(x, y, result, False)
+        return result
     places = x.data_ptr(), x.stride(0) * item, result.data_ptr(), width * item, y.data_ptr(), y.stride(0) * item
     dtype = DTYPES[x.dtype]
     _launch(matrix_kernel("outer", dtype), (rows, height, width), places, (SET[dtype],))

@@ -1,4 +1,4 @@
-"""Helpers of row kernels that work on a tile of scores: stack memory, and sums over groups of lanes."""
+"""Helpers of kernels that work on tiles: stack memory, sums over groups of lanes, transposition."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vec import I8, I32, I64, LANES, Vec, constant, value_type
+from .vec import BYTES, I8, I32, I64, LANES, Vec, constant, shape_of, value_type
 
-__all__ = ["run_sums", "scratch", "steep"]
+__all__ = ["run_sums", "scratch", "steep", "transposer"]
 
 
 @cache
@@ -72,3 +72,38 @@ def run_sums(dtype: str, lanes: int, run: int) -> Any:
     if run == 1 or not isinstance(given, Vec):
         raise ValueError(f"{lanes} lanes have no runs of {run} to add")
     return sums
+
+
+@cache
+def transposer(dtype: str, lanes: int) -> Any:
+    """Return ``transpose(x, x_stride, y, y_stride)``: y is x, ``lanes`` rows of as many values, transposed.
+
+    Strides are bytes from row to row. Of float32 or float64. In each round the blocks beside the diagonal of blocks
+    twice as large change places.
+    """
+    kind = shape_of(LANES[dtype], lanes)
+
+    @intrinsic
+    def transpose(typingctx: Any, x: Any, x_stride: Any, y: Any, y_stride: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            def row(i: int, address: ir.Value, stride: ir.Value) -> ir.Value:
+                return builder.inttoptr(builder.add(address, builder.mul(stride, I64(i))), kind.as_pointer())
+
+            rows = [builder.load(row(i, args[0], args[1]), align=BYTES[dtype]) for i in range(lanes)]
+            size = lanes // 2
+            while size:
+                upper = [lane if not lane & size else lane - size + lanes for lane in range(lanes)]
+                lower = [lane + size if not lane & size else lane + lanes for lane in range(lanes)]
+                for i in range(lanes):
+                    if not i & size:
+                        pair = rows[i], rows[i + size]
+                        for at, order in ((i, upper), (i + size, lower)):
+                            rows[at] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(I32, lanes), order))
+                size //= 2
+            for i, column in enumerate(rows):
+                builder.store(column, row(i, args[2], args[3]), align=BYTES[dtype])
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), codegen
+
+    return transpose
