@@ -366,7 +366,10 @@ class Backend(ABC):
         return self.functions["where"](result <= 0, 0.0, grad)
 
     def add_product(self, total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-        """Return ``total + x @ weight`` of matrices, in memory of ``total`` where that is large: it may be lost."""
+        """Return ``total + x @ weight`` of matrices, in memory of ``total`` where that is large: it may be lost.
+
+        No gradient is recorded.
+        """
         return total + self.product(x, weight, None)
 
     def times(self, x: Tensor, y: Tensor) -> Tensor:

@@ -79,10 +79,8 @@ def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, re
 
 
 def add_product(total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return ``total + x @ weight`` of matrices, written to a ``total`` that is large."""
+    """Return ``total + x @ weight`` of matrices, written to a ``total`` that is large; no gradient is recorded."""
     if x.ndim == 2 and total.numel() >= LARGE and _ordinary(total, x, weight):
-        if _recorded(total, x, weight):
-            return _AddProduct.apply(total, x, weight)
         return total.addmm_(x, weight)
     return total + product(x, weight, None)
 
@@ -100,17 +98,3 @@ def _ordinary(*tensors: torch.Tensor) -> bool:
 
 def _recorded(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-
-
-class _AddProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, weight if ctx.needs_input_grad[1] else None)
-        ctx.mark_dirty(total)
-        return total.addmm_(x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        x, weight = ctx.saved_tensors
-        of_x = None if weight is None else product(grad, weight.T, None)
-        return grad, of_x, None if x is None else product(x.T, grad, None)

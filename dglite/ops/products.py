@@ -9,7 +9,7 @@ from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
 from .devices import HOST, device_of
 
-__all__ = ["product", "product_forward", "product_gradients", "weight_gradient"]
+__all__ = ["product", "product_forward", "product_gradients", "sum_of_products", "weight_gradient"]
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
@@ -26,13 +26,15 @@ def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu:
     sizes, dtype = active.shape(weight), active.dtype(x)
     if not _is_ours(sizes, dtype) or active.shape(x)[1] != sizes[0]:
         return active.product(x, weight, bias, relu)
-    dense, addresses = active.dense((x, weight, bias))
-    (rows, inner), outer, device = active.shape(x), sizes[1], device_of(x)
-    out = active.new_empty(x, (rows, outer))
-    places = _places(dtype, (*addresses, active.address(out)), (inner, outer, 0, outer))
-    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.worker)
-    del dense  # the kernel has read it
+    out = active.new_empty(x, (active.shape(x)[0], sizes[1]))
+    _multiply(x, weight, bias, out, relu)
     return out
+
+
+def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, other: Tensor) -> Tensor:
+    """Return ``x @ weight + bias + y @ other`` of matrices."""
+    operands = (x, weight, y, other) if bias is None else (x, weight, y, other, bias)
+    return active.apply(_SumOfProducts(active.needs_grad(operands)), *operands)
 
 
 def product_gradients(
@@ -61,6 +63,16 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     if not (active.is_pooled(x, grad) and _is_ours(sizes, dtype)):
         return active.swap_last(x) @ grad
     return _gradients((active.shape(x)[0], *sizes), (grad, None, x, None), (False, True, False))[1]
+
+
+def _multiply(x: Tensor, weight: Tensor, start: Tensor | None, out: Tensor, relu: bool = False) -> None:
+    """Write by our kernels ``x @ weight + start``: a bias or rows, such as those of ``out`` itself."""
+    dense, addresses = active.dense((x, weight, start))
+    (rows, inner), outer, dtype, device = active.shape(x), active.shape(out)[1], active.dtype(x), device_of(x)
+    of_start = 0 if start is None or len(active.shape(start)) == 1 else outer
+    places = _places(dtype, (*addresses, active.address(out)), (inner, outer, of_start, outer))
+    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.worker)
+    del dense  # the kernel has read it
 
 
 def _gradients(
@@ -101,3 +113,22 @@ class _Product:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return product_gradients(inputs[0], inputs[1], grad, needs, inputs[RESULT] if self.relu else None)
+
+
+class _SumOfProducts:
+    """``x @ weight + y @ other``, with a bias: the second product is added to the first where that lies."""
+
+    def __init__(self, needs: Sequence[bool]) -> None:
+        self.saved = tuple([i ^ 1 for i in range(4) if needs[i]])
+
+    def forward(self, x: Tensor, weight: Tensor, y: Tensor, other: Tensor, bias: Tensor | None = None) -> Tensor:
+        total, sizes = product_forward(x, weight, bias), active.shape(other)
+        if not (active.is_pooled(y, other) and _is_ours(sizes, active.dtype(y))) or active.shape(y)[1] != sizes[0]:
+            return active.add_product(total, y, other)
+        _multiply(y, other, total, total)
+        return total
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        x, weight, y, other = inputs[:4]
+        of_x, of_weight, *of_bias = product_gradients(x, weight, grad, (*needs[:2], *needs[4:]))
+        return [of_x, of_weight, *product_gradients(y, other, grad, needs[2:4]), *of_bias]

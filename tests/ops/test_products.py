@@ -9,17 +9,19 @@ import torch
 import torch.nn.functional as F
 
 from dglite.backend import torch_memory
+from dglite.kernels.cpu.rows import products
 from dglite.kernels.cpu.run import launch
 from dglite.nn.functional.given import activated, formula_of
 from dglite.ops import biases
 from dglite.ops.biases import bias_gradient
-from dglite.ops.products import product, weight_gradient
+from dglite.ops.products import product, sum_of_products, weight_gradient
 
 
-@pytest.fixture(autouse=True)
-def pooled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take memory of the pool for all results."""
+@pytest.fixture(autouse=True, params=[True, False], ids=["our kernels", "narrow ones by our kernels"])
+def pooled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take memory of the pool for all results, and be on a CPU where our kernels are faster, or are not."""
     monkeypatch.setattr(torch_memory, "LARGE", 1)
+    monkeypatch.setattr(products, "_outruns_libraries", lambda: request.param)
 
 
 @pytest.mark.parametrize(("with_bias", "relu"), list(itertools.product([False, True], repeat=2)))
@@ -42,7 +44,23 @@ def test_it_is_the_steps_with_gradients_of_any_order(with_bias: bool, relu: bool
         assert torch.autograd.gradcheck(function, alone)
 
 
-SIZES = [(16, 16), (32, 64), (64, 32), (16, 48), (64, 8), (8, 40), (7, 16), (3, 300)]
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("sizes", [(3, 4), (8, 8)])
+def test_a_sum_of_products_has_gradients_of_any_order(with_bias: bool, sizes: tuple[int, int]) -> None:
+    shapes = (4, sizes[0]), sizes, sizes[1:], (4, 6), (6, sizes[1])
+    inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    x, weight, bias, y, other = inputs
+    if not with_bias:
+        inputs[2], bias = None, torch.zeros(())
+    torch.testing.assert_close(sum_of_products(*inputs), x @ weight + bias + y @ other)
+    for wanted in [each for each in inputs if each is not None]:  # some need none
+        alone = [None if each is None else each if each is wanted else each.detach() for each in inputs]
+        assert torch.autograd.gradcheck(sum_of_products, alone)
+    assert torch.autograd.gradcheck(sum_of_products, inputs)
+    assert torch.autograd.gradgradcheck(sum_of_products, inputs)
+
+
+SIZES = [(16, 16), (32, 64), (64, 32), (16, 48), (64, 8), (8, 40), (7, 16), (3, 300), (150, 37)]
 
 
 @pytest.mark.parametrize(("inner", "outer"), SIZES)

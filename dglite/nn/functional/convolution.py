@@ -122,7 +122,7 @@ def projected(linear: Any, x: Features) -> Tensor:
 def sum_of_projected(first: Any, x: Features, second: Any, y: Features) -> Tensor:
     """Return ``first(x) + second(y)`` of a :class:`SparseLinear` each, the second without bias."""
     if _is_own_product(first, x) and _is_own_product(second, y):
-        return active.add_product(projected(first, x), y, second.weight.t())
+        return products.sum_of_products(x, first.weight.t(), first.bias, y, second.weight.t())
     return first(x) + second(y)
 
 
