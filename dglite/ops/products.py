@@ -45,16 +45,17 @@ def product_gradients(
     ``result`` is that of the ReLU, where there was one. ``x`` is read for the weight's gradient, ``weight`` for that of
     x. Where our kernels do it, it is a pass over the rows, unless gradients of gradients may follow.
     """
-    summed, given = len(needs) > 2 and needs[2], [y for y in (x, weight) if y is not None]
-    inner = active.shape(x)[1] if weight is None and x is not None else active.shape(weight)[0] if given else 0
+    summed = len(needs) > 2 and needs[2]
+    inner = active.shape(weight)[0] if weight is not None else active.shape(x)[1] if x is not None else 0
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
-    shape = rows, inner, outer
-    if not (active.is_pooled(grad) and _is_ours(shape[1:], dtype)) or active.requires_grad(grad, *given):
+    shape, turned = (rows, inner, outer), None if weight is None else active.swap_last(weight)
+    operands = [y for y in (grad, x, turned) if y is not None]
+    if not (active.is_pooled(*operands) and _is_ours(shape[1:], dtype)) or active.requires_grad(*operands):
         grad, sums = bias_gradient(grad, result, summed)
-        grads = [product(grad, active.swap_last(weight)) if needs[0] else None]
+        grads = [product(grad, turned) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
-    turned = active.swap_last(weight) if needs[0] else None
-    return _gradients(shape, (grad, result, x if needs[1] else None, turned), (*needs[:2], summed))[: len(needs)]
+    given = grad, result, x if needs[1] else None, turned if needs[0] else None
+    return _gradients(shape, given, (*needs[:2], summed))[: len(needs)]
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
