@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from ..backend import Tensor, active
+from ..ops.dropout import dropout
 from .base import nn
 from .sparsefeatures import Features, SparseFeatures, as_features
 
@@ -48,4 +49,4 @@ class FeatureDropout(nn.Dropout):
             return x
         if isinstance(x, SparseFeatures):
             return x.with_values(active.dropout(x.values, self.p))
-        return x.mul_(active.dropout_mask(x, self.p)) if self.inplace else active.dropout(x, self.p)
+        return x.mul_(active.dropout_mask(x, self.p)) if self.inplace else dropout(x, self.p)

@@ -1,10 +1,10 @@
-"""Dropout of attention weights: the random mask, and the kernel that writes its multipliers to a tensor."""
+"""Dropout of attention weights, by the kernel that writes their multipliers to a tensor, and of features."""
 
 from __future__ import annotations
 
 from ..spec import ITEM_BYTES
 
-__all__ = ["dropout_source", "dropout_words"]
+__all__ = ["dropout_source", "dropout_words", "features_source"]
 
 
 def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
@@ -41,4 +41,33 @@ def kernel(args, task, num_tasks):
                 for head in range(4 * group, min(4 * group + 4, heads)):
                     at = out + ((edge + i) * heads + head) * ITEM
                     put(at, get(drawn + (4 * i + head - 4 * group) * ITEM))
+'''
+
+
+def features_source(dtype: str, lanes: int) -> str:
+    """Return the source of the kernel that multiplies a run of values, four of them an entry of one group.
+
+    ``lanes`` divides 32, the values of a draw. Words of ``args``: x, out, number of values, then as above.
+    """
+    return f'''"""Dropout of features ({dtype})."""
+from dglite.kernels.cpu.lanes import philox, simd, tiles
+
+ITEM, LANES, DRAWN = {ITEM_BYTES[dtype]}, {lanes}, 32
+word, number = simd.word, simd.loader("float64", 1)
+load, store = simd.part_loader("{dtype}", LANES, 0.0), simd.part_storer("{dtype}", LANES)
+draw, memory = philox.multiplier_drawer("{dtype}", "int64"), tiles.scratch(DRAWN * ITEM)
+
+
+def kernel(args, task, num_tasks):
+    if task < 0:
+        return
+    x, out, size, drawn = word(args, 0), word(args, 1), word(args, 2), memory()
+    seed, threshold, keep_scale = word(args, 3), word(args, 4), number(args + 40)
+    blocks = (size + DRAWN - 1) // DRAWN
+    for block in range(blocks * task // num_tasks, blocks * (task + 1) // num_tasks):
+        draw(drawn, 4 * ITEM, 0, 8 * block, 8 * blocks, 0, seed, threshold, keep_scale)
+        for k in range(0, DRAWN, LANES):
+            at, left = DRAWN * block + k, size - DRAWN * block - k
+            if left > 0:
+                store(out + at * ITEM, load(x + at * ITEM, left) * load(drawn + k * ITEM, LANES), left)
 '''

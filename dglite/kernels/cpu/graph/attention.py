@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from functools import cache
 
@@ -13,7 +12,7 @@ from ...render.tiles import WORDS, AttentionSpec, Phase, Score
 from ...spec import compute_dtype
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import mode_word, whole_row_driver
-from ..run.launch import launch, tasks_for
+from ..run.launch import as_word, launch, tasks_for
 
 __all__ = ["attend", "dropout_multipliers", "dropout_words", "specify"]
 
@@ -41,7 +40,7 @@ def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, in
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
     mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
     words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
-    words += [_as_word(arguments.get(name, 0)) for name in WORDS]
+    words += [as_word(arguments.get(name, 0)) for name in WORDS]
     work = (structure[4] + structure[3]) * spec.width
     launch(whole_row_driver.address, words, *tasks_for(work, threads))
 
@@ -51,18 +50,11 @@ def _address(spec: AttentionSpec) -> int:
     return compile_kernel("attention", attention_source(spec))
 
 
-def _as_word(value: int | float) -> int:
-    """Return 64 bits as a signed number: those of a double, or of a number from 0 up to 2**64."""
-    kind = "d" if isinstance(value, float) else "Q"
-    word: int = struct.unpack("q", struct.pack(kind, value))[0]
-    return word
-
-
 def dropout_multipliers(
     dtype: str, num_edges: int, heads: int, probability: float, seed: int, out: int, threads: int
 ) -> None:
     """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
-    words = [out, num_edges, heads, *map(_as_word, dropout_words(probability, seed).values())]
+    words = [out, num_edges, heads, *map(as_word, dropout_words(probability, seed).values())]
     launch(_dropout_address(compute_dtype(dtype)), words, *tasks_for(8 * num_edges * heads, threads))
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from array import array
 from collections.abc import Sequence
 from functools import cache
@@ -34,6 +35,7 @@ from ..lanes.vec import I32, I64
 
 __all__ = [
     "PARALLEL_FROM",
+    "as_word",
     "call_kernel",
     "launch",
     "launch_at",
@@ -250,6 +252,13 @@ def tasks_for(work: int, threads: int) -> tuple[int, int]:
             return 1, 1
         threads = 1
     return TASKS_PER_THREAD * threads * (1 + work // (WORK_PER_CALL * threads)), threads
+
+
+def as_word(value: int | float) -> int:
+    """Return 64 bits as a signed number: those of a double, or of a number from 0 up to 2**64."""
+    kind = "d" if isinstance(value, float) else "Q"
+    word: int = struct.unpack("q", struct.pack(kind, value))[0]
+    return word
 
 
 def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
