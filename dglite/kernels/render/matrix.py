@@ -31,7 +31,8 @@ DEALT = 16
 _AT_ONCE = 4
 """Rows of the matrix that are worked on at a time."""
 _ACCUMULATORS = 8
-"""Vectors that are summed up at a time: enough to hide the latency of a multiply-add, and half of the registers."""
+"""Vectors that are summed up at a time: enough to hide the latency of a multiply-add, and half of the registers. With
+AVX-512, which has twice as many, twice as many."""
 
 _CHUNK = 128
 """Rows of the matrix that are added up before others are, where they are used more than once."""
@@ -78,8 +79,8 @@ def _source(title: str, start: list[str], form: str, dtype: str, lanes: int) -> 
         f'load_part, store_part = simd.part_loader("{dtype}", {lanes}, 0.0), simd.part_storer("{dtype}", {lanes})'
     )
     head = _HEAD.format(title=title, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
-    most_rows = 8 if lanes * ITEM_BYTES[dtype] == 64 else 4  # AVX-512 has twice as many registers
-    body = _sums(lanes, most_rows) if form == "sums" else _FORMS[form](lanes, pieces)
+    accumulators = _ACCUMULATORS * (2 if lanes * ITEM_BYTES[dtype] == 64 else 1)
+    body = _FORMS[form](lanes, pieces, accumulators)
     return head + indent("\n".join([*start, *body]), 4)
 
 
@@ -94,11 +95,15 @@ def _in_groups(name: str, end: str, sizes: tuple[int, ...], body: Callable[[int]
 
 
 # -- rows of the matrix with rows --------------------------------------------------------------------------------------
-def _dots(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+def _dots(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
     def rows(dealt: int) -> list[str]:
         lines = [f"m{j} = m + (i + {j}) * m_stride" for j in range(dealt)]
-        groups = tuple(n for n in (2, 1) if n * dealt <= _ACCUMULATORS)
-        return [*lines, "row = 0", *_in_groups("row", "count", groups, lambda n: _dots_of(n, dealt, lanes, pieces))]
+        groups = (accumulators // _AT_ONCE, 1)
+
+        def body(n: int) -> list[str]:
+            return _dots_of(n, dealt, lanes, pieces, accumulators)
+
+        return [*lines, "row = 0", *_in_groups("row", "count", groups, body)]
 
     return _owned_rows(rows)
 
@@ -113,9 +118,9 @@ def _owned_rows(body: Callable[[int], list[str]]) -> list[str]:
     ]
 
 
-def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list[str]:
+def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
     pairs = [(r, j) for r in range(rows) for j in range(dealt)]
-    vectors = max(1, _ACCUMULATORS // len(pairs))
+    vectors = max(1, accumulators // len(pairs))
     lines = [f"x{r} = x + (row + {r}) * x_stride" for r in range(rows)]
     lines += [f"s{r}{j}_{v} = splat{lanes}(0.0)" for r, j in pairs for v in range(vectors)]
     lines += ["k = 0"]
@@ -143,7 +148,7 @@ def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list
 
 
 # -- sums of the matrix's rows -----------------------------------------------------------------------------------------
-def _sums(lanes: int, most_rows: int) -> list[str]:
+def _sums(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
     """Return the lines that go through the matrix in chunks of rows, which stay in the cache for all rows of x."""
 
     def columns(vectors: int, groups: tuple[int, ...], part: bool = False) -> list[str]:
@@ -156,13 +161,13 @@ def _sums(lanes: int, most_rows: int) -> list[str]:
             lines += [f"    {line}" for line in (*columns(vectors, groups), f"k += {vectors * lanes} * ITEM")]
         return lines
 
-    many = tuple(rows for rows in (8, 4, 2, 1) if rows <= most_rows)
+    many = tuple(rows for rows in (8, 4, 2, 1) if 2 * rows <= accumulators)
     body = ["end = min(begin + chunk, height)"]
     cases = (("if count == 1:", 8, (1,)), ("elif count < 4:", 4, (2, 1)), ("else:", 2, many))
     for case, wide, rows in cases:
         body += [case, *(f"    {line}" for line in blocks(wide, rows))]
     body += ["k, left = width // LANES * LANES * ITEM, width % LANES", "if task == num_tasks - 1 and left > 0:"]
-    body += [f"    {line}" for line in columns(1, (most_rows, 1), part=True)]
+    body += [f"    {line}" for line in columns(1, (many[0], 1), part=True)]
     body += ["start, start_stride = y, y_stride"]
     return [
         *_shared_columns(),
@@ -201,9 +206,9 @@ def _sums_of(rows: int, vectors: int, lanes: int, part: bool) -> list[str]:
 
 
 # -- outer products ----------------------------------------------------------------------------------------------------
-def _outer(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+def _outer(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
     def rows(dealt: int) -> list[str]:
-        wide = _ACCUMULATORS // _AT_ONCE
+        wide = accumulators // _AT_ONCE
         lines = ["k = 0"]
         for vectors in (wide, 1):
             lines += [f"while k + {vectors * lanes} * ITEM <= width * ITEM:"]
@@ -237,7 +242,7 @@ def _kept(places: list[tuple[str, str]], lanes: int) -> list[str]:
     return lines + [f"    store{lanes}({at}, load{lanes}({at}) * keep + {value} * scale)" for at, value in places]
 
 
-def _totals(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+def _totals(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
     def columns(n: int, suffix: str = "") -> list[str]:
         lines = [f"a{suffix} = splat{n}(0.0)", "for row in range(count):"]
         lines += [f"    a{suffix} = a{suffix} + load{n}(y + row * y_stride + k)"]
@@ -252,4 +257,4 @@ def _totals(lanes: int, pieces: tuple[int, ...]) -> list[str]:
     return lines
 
 
-_FORMS = {"dots": _dots, "outer": _outer, "totals": _totals}
+_FORMS = {"dots": _dots, "sums": _sums, "outer": _outer, "totals": _totals}
