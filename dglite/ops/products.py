@@ -32,8 +32,10 @@ def product_forward(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu:
 
 
 def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, other: Tensor) -> Tensor:
-    """Return ``x @ weight + bias + y @ other`` of matrices."""
+    """Return ``x @ weight + bias + y @ other`` of matrices: large ones in memory of the pool."""
     operands = (x, weight, y, other) if bias is None else (x, weight, y, other, bias)
+    if not active.is_pooled(*operands):
+        return active.product(x, weight, bias) + active.product(y, other, None)
     return active.apply(_SumOfProducts(active.needs_grad(operands)), *operands)
 
 
@@ -124,8 +126,9 @@ class _SumOfProducts:
 
     def forward(self, x: Tensor, weight: Tensor, y: Tensor, other: Tensor, bias: Tensor | None = None) -> Tensor:
         total, sizes = product_forward(x, weight, bias), active.shape(other)
-        if not (active.is_pooled(y, other) and _is_ours(sizes, active.dtype(y))) or active.shape(y)[1] != sizes[0]:
-            return active.add_product(total, y, other)
+        fits = (*active.shape(y), sizes[1]) == (active.shape(total)[0], sizes[0], active.shape(total)[1])
+        if not (fits and _is_ours(sizes, active.dtype(y))):
+            return active.add_product(total, y, other)  # or raises torch's error
         _multiply(y, other, total, total)
         return total
 

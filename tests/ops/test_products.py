@@ -58,6 +58,11 @@ def test_a_sum_of_products_has_gradients_of_any_order(with_bias: bool, sizes: tu
         assert torch.autograd.gradcheck(sum_of_products, alone)
     assert torch.autograd.gradcheck(sum_of_products, inputs)
     assert torch.autograd.gradgradcheck(sum_of_products, inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        single = [None if each is None else each.detach().float().requires_grad_() for each in inputs]
+        result = sum_of_products(*single)
+    assert result.dtype is torch.bfloat16
+    result.sum().backward()
 
 
 SIZES = [(16, 16), (32, 64), (64, 32), (16, 48), (64, 8), (8, 40), (7, 16), (3, 300), (150, 37)]
