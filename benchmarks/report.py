@@ -21,6 +21,7 @@ from cluster import check_table
 from cluster import epochs_table as clusters_table
 from cluster import rates_table as ranks_rates_table
 from common import RESULTS, ROOT
+from cpus import cpus_table
 from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_table
 from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
@@ -44,7 +45,6 @@ from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
 from tofu_search import plans_table
 from tofu_train import steps_table as partitioned_table
-from two_cpus import cpus_table
 from udf import pairs_table, sizes_table
 
 PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md", "tofu.md")]
@@ -89,8 +89,8 @@ def models(results: dict[str, Any]) -> str:
     return f"{steps_table(results['synthetic'])}\n\n{epochs_table(results['cora'])}"
 
 
-def two_cpus(results: dict[str, Any]) -> str:
-    """Return the main ratios on this CPU and on another one."""
+def cpus(results: dict[str, Any]) -> str:
+    """Return the main ratios on this CPU and on others."""
     return cpus_table()
 
 
@@ -244,7 +244,7 @@ SECTIONS = (
     (memory, "memory"),
     (attention_memory, "memory"),
     (models, "models"),
-    (two_cpus, "spmm"),
+    (cpus, "spmm"),
     (sweep, "sweep"),
     (giant, "giant"),
     (reorder, "reorder"),

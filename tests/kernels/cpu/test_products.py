@@ -98,3 +98,16 @@ def test_what_they_are_faster_for(monkeypatch: pytest.MonkeyPatch) -> None:
         assert products.is_faster("float32", 32, 64) and products.is_faster("float64", 7, 3)
         assert products.is_faster("float32", 256, 256) is outruns
         assert not products.is_faster("float16", 8, 8) and not products.is_faster("float32", 0, 8)
+
+
+def test_tasks_share_a_limited_memory(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    shape, taken = (5000, 8, 16), list[int]()
+    x, grad, out = random("float64", 5000, 8), random("float64", 5000, 16), np.empty((8, 16))
+    launched = products.launch
+    monkeypatch.setattr(products, "launch", lambda *args: (taken.append(args[2]), launched(*args)))
+    for most in (1 << 26, 1):
+        monkeypatch.setattr(products, "_MOST_MEMORY", most)
+        given = place(grad), NOWHERE, place(x), NOWHERE
+        products.gradients("float64", shape, given, (NOWHERE, place(out), NOWHERE), threads)
+        assert_close(out, x.T @ grad)
+    assert taken[1] <= threads and (threads == 1 or taken[0] > taken[1])

@@ -25,6 +25,8 @@ NARROW = 2048
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does."""
 _RUN, _RUNS_OF_SUMS = 64, 8
 """Rows that go through the steps together; how many such runs a task has at least where it sums up over rows."""
+_MOST_MEMORY = 1 << 26
+"""Bytes that tasks share, unless each thread needs more for one."""
 _ROWS, _SAME, _SUMS, _OWN, _COLUMNS = range(5)
 """Where an operand of a step lies: in the rows of a tensor, in one place for all rows, in the sums over rows, as long
 as rows go through the steps in memory of the task, or in the columns of a tensor, one for each row."""
@@ -240,7 +242,8 @@ class _Pass:
         """Let all rows go through the steps, and add up what tasks have summed."""
         rows, inner, outer = shape
         tasks, threads = tasks_for(rows * inner * outer, threads)
-        tasks = min(tasks, max(rows // (_RUN * (_RUNS_OF_SUMS if self.sums else 1)), threads))
+        most = min(rows // (_RUN * (_RUNS_OF_SUMS if self.sums else 1)), _MOST_MEMORY // (self.own + self.sums))
+        tasks = min(tasks, max(most, threads))
         memory = np.empty(tasks * (self.own + self.sums), np.int8)  # each task's own, then the sums of each
         mine, num_steps = memory.ctypes.data, len(self.words) // _STEP
         words = [rows, self.words.buffer_info()[0], num_steps, mine, mine + tasks * self.own, self.sums, self.own]

@@ -1,6 +1,6 @@
-"""What depends on the CPU: the main ratios of today's tables beside those measured on another machine.
+"""What depends on the CPU: the main ratios of today's tables beside those measured on other machines.
 
-Nothing is measured here. ``results/xeon`` holds files that the same scripts wrote there.
+Nothing is measured here. ``results/zen4`` and ``results/xeon`` hold files that the same scripts wrote there.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from spmm import OPERATIONS, ratios
 
 __all__ = ["cpus_table"]
 
-OTHER = "xeon"
+CPUS = {"": "AMD EPYC, Zen 5", "zen4": "AMD EPYC, Zen 4", "xeon": "Intel Xeon"}
+"""What the machines are called whose results are in these folders."""
 
 
 def cpus_table() -> str:
-    """Return one row per case: how many times as long as ours DGL takes, on either CPU."""
-    found = [_ratios(folder) for folder in ("", OTHER)]
-    names = [json.loads((RESULTS / folder / "spmm.json").read_text())["machine"]["processor"] for folder in ("", OTHER)]
+    """Return one row per case: how many times as long as ours DGL takes, on each CPU."""
+    found = [_ratios(folder) for folder in CPUS]
     rows = [[case, *(cells.get(case, "") for cells in found)] for case in found[0]]
-    return table([f"{DGL} / {OURS}", *names], rows)
+    return table([f"{DGL} / {OURS}", *CPUS.values()], rows)
 
 
 def _ratios(folder: str) -> dict[str, str]:
