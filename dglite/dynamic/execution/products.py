@@ -19,6 +19,8 @@ def multiply(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None = None
     if kernels is None or (turned and matrix.stride(0) != 1):
         torch.mm(x, matrix, out=out) if start is None else torch.addmm(start, x, matrix, out=out)
         return
+    if start is not None and start.stride(-1) != 1:
+        start = start.contiguous()
     weight = _place(matrix.t() if turned else matrix)
     places = _place(x), weight, (0, 0) if start is None else _place(start), _place(out)
     shape = (*x.shape, out.shape[1])
@@ -39,7 +41,9 @@ def add_rows(x: Tensor, y: Tensor, out: Tensor, adds: bool) -> None:
 def _kernels(matrix: Tensor, *rows: Tensor) -> ModuleType | None:
     """Return the kernels where they are faster with a matrix of this shape and read such rows."""
     kernels = compiled("rows.products")
-    if kernels.is_faster(DTYPES.get(matrix.dtype), *matrix.shape) and all(x.stride(1) == 1 for x in rows):
+    if kernels.is_faster(DTYPES.get(matrix.dtype), *matrix.shape) and all(
+        x.stride(1) == 1 and x.dtype is matrix.dtype for x in rows
+    ):
         return kernels
     return None
 

@@ -32,6 +32,8 @@ class FewRows:
     def multiply(self, x: Tensor, y: Tensor, added: Tensor | None = None) -> None:
         """Set ``y`` (rows, columns) to ``x @ matrix``, plus a vector, or rows such as those of ``y`` itself."""
         item = x.element_size()
+        if added is not None and added.stride(-1) != 1:
+            added = added.contiguous()
         start = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
         places = x.data_ptr(), x.stride(0) * item, *self._place, y.data_ptr(), y.stride(0) * item
         _launch(self._kernel, (x.shape[0], *self._matrix), places, start)

@@ -209,7 +209,7 @@ class _Pass:
     """Steps that all rows go through, and the memory that they take, in bytes."""
 
     def __init__(self, dtype: str) -> None:
-        self.dtype, self.kernels, self.words = dtype, _kernels(dtype), array("q")
+        self.kernels, self.words = _kernels(dtype), array("q")
         self.own, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
 
     def take(self, size: int) -> int:
