@@ -26,6 +26,8 @@ Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
 
 _COPY = {side: Operand(side, 0) for side in (Side.U, Side.V)}
+FEW_EDGES = 1024
+"""Edges up to which compressing them takes longer than a kernel saves."""
 _NO_MAILBOX = Columns("messages", (), dict[str, Tensor]().__getitem__)
 _WIDE = ("float32", "float64")
 _SIDES = {Side.U: "source nodes", Side.E: "edges", Side.V: "destination nodes"}
@@ -272,11 +274,16 @@ def has_kernels(x: Tensor) -> bool:
 
 
 def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
-    """Return the row of each edge's source (``U``) or destination (``V``); its gradient is one g-SpMM."""
-    if backend.dtype(column) in FLOATS:
+    """Return the row of each edge's source (``U``) or destination (``V``); its gradient is one g-SpMM.
+
+    A few edges that were chosen for this once are not compressed for a kernel.
+    """
+    chosen = adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
+    floats = backend.dtype(column) in FLOATS
+    if floats and not chosen:
         return core.sddmm(adjacency, _COPY[side], (column,))
-    ends = adjacency.endpoints()[0 if side is Side.U else 1]
-    return backend.take(column, ends.astype(np.int64, copy=False))
+    ends = adjacency.endpoints()[0 if side is Side.U else 1].astype(np.int64, copy=False)
+    return core.take_rows(column, ends) if floats else backend.take(column, ends)
 
 
 class Lent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.kernels.cpu.graph import sparse
 from dglite.scheduler import UserFunction, messages_of, reducer_of
+from dglite.scheduler.relation import FEW_EDGES
 from tests.recorder.common import (
     ForReal,
     assert_as_for_real,
@@ -590,3 +592,24 @@ def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(chosen: Any)
     src, _ = g.find_edges(ids)
     torch.testing.assert_close(g.edata["m"][ids], torch.nn.Linear.forward(layer, g.ndata["h"][src]))
     assert seen == [chosen is not dglite.ALL]
+
+
+@pytest.mark.parametrize("num_chosen", [FEW_EDGES, FEW_EDGES + 1])
+def test_ends_of_chosen_edges_are_gathered_with_gradients_with_and_without_a_kernel(num_chosen: int) -> None:
+    rng = np.random.default_rng(0)
+    src, dst = (torch.from_numpy(rng.integers(0, 9, 1200)) for _ in range(2))
+    g, h = dglite.graph((src, dst), num_nodes=10), values(10, 3, seed=1).requires_grad_()
+    weights = torch.rand(num_chosen, 3, dtype=h.dtype)
+    chosen = torch.from_numpy(rng.permutation(1200)[:num_chosen])
+    g.ndata["h"] = h
+    g.apply_edges(
+        lambda edges: {"m": torch.tanh(edges.src["h"]) @ torch.eye(3, dtype=h.dtype) * edges.dst["h"]}, chosen
+    )
+    plain = torch.tanh(h[src[chosen]]) * h[dst[chosen]]
+    torch.testing.assert_close(g.edata["m"][chosen], plain)
+    for got, want in zip(
+        torch.autograd.grad((g.edata["m"][chosen] * weights).sum(), h),
+        torch.autograd.grad((plain * weights).sum(), h),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want)
