@@ -40,7 +40,7 @@ class TypeMixin(GraphBase):
 
     @property
     def srctypes(self) -> list[str]:
-        """Types of the nodes that edges start from: all types, unless the graph is uni-bipartite."""
+        """Types of the nodes that edges start from, or at which there are none: all, unless it is uni-bipartite."""
         return list(self._metagraph.srctypes)
 
     @property

@@ -60,7 +60,8 @@ class Metagraph:
         sources, destinations = {src for src, _ in self.ends}, {dst for _, dst in self.ends}
         self.is_unibipartite = self.is_block or (bool(self.ends) and not sources & destinations)
         if self.is_unibipartite and not self.is_block:
-            self._src_set = {name: i for name, i in self._node_set.items() if i in sources}
+            # A type without edges is a source type, as in DGL, so that its nodes are on one of the sides.
+            self._src_set = {name: i for name, i in self._node_set.items() if i not in destinations}
             self._dst_set = {name: i for name, i in self._node_set.items() if i in destinations}
         self.srctypes, self.dsttypes = tuple(self._src_set), tuple(self._dst_set)
 

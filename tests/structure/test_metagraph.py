@@ -40,6 +40,12 @@ def test_unknown_edge_types(etype, message):
         META.etype_id(etype)
 
 
+def test_types_without_edges_are_source_types():
+    meta = Metagraph(["user", "game", "robot"], [("user", "plays", "game")])
+    assert meta.is_unibipartite and meta.srctypes == ("user", "robot") and meta.dsttypes == ("game",)
+    assert meta.src_set("robot") == meta.node_set("robot") == 2
+
+
 def test_node_sets():
     assert META.node_set("user") == META.src_set("user") == META.dst_set("user") == 2
     assert PAIR.srctypes == ("user",) and PAIR.dsttypes == ("game",) and PAIR.is_unibipartite
