@@ -60,6 +60,12 @@ def test_idtype(idtype):
     assert ends(g) == [SRC, DST]
 
 
+@pytest.mark.parametrize("idtype", [INT32, INT64])
+def test_idtype_settles_ends_of_two_dtypes(idtype):
+    g = graph((torch.tensor([0, 1]), torch.tensor([2, 0], dtype=INT32)), idtype=idtype)
+    assert g.idtype == idtype and [end.tolist() for end in g.edges()] == [[0, 1], [2, 0]]
+
+
 def test_compressed_rows_without_edge_ids_number_entries_in_order():
     for empty in ((), ([],), (torch.tensor([], dtype=INT64),)):
         assert ends(graph(("csr", ([0, 2, 3], [2, 1, 0], *empty)))) == [[0, 0, 1], [2, 1, 0]]

@@ -136,11 +136,13 @@ def _bound(ids: np.ndarray, side: str) -> int:
 
 
 def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None) -> np.dtype:
-    """Return int32 or int64, the dtype of both ends: that of the tensors, which must agree; int64 without any."""
+    """Return ``idtype``; without it that of the tensors, which must agree; int64 without any."""
     tensors = [array for given, array in ((u, src), (v, dst)) if active.is_tensor(given)]
     typed = [array.dtype for array in tensors if array.size]
-    if len(set(typed)) > 1:
-        raise DGLError(f"source nodes are {src.dtype} but destination nodes are {dst.dtype}; give both the same dtype")
+    if idtype is None and len(set(typed)) > 1:
+        raise DGLError(
+            f"source nodes are {src.dtype} but destination nodes are {dst.dtype}; give both the same dtype, or idtype"
+        )
     if any(dtype.kind == "b" for dtype in (src.dtype, dst.dtype)):
         raise DGLError("node ids must be integers, got booleans")
     known = typed or [array.dtype for array in tensors]
