@@ -123,11 +123,23 @@ class FormatMixin(GraphBase):
 
         "in": 1 where an edge enters a node. "out": 1 where it leaves one. "both": 1 where it enters, -1 where it
         leaves, 0 for a self-loop.
+
+        Raises
+        ------
+        DGLError
+            ``typestr`` is something else, or is "both" and the edge type joins different node types.
         """
-        adjacency = self.adjacency(etype)
+        index = self.etype_id(etype)
+        adjacency = self.adjacencies[index]
         src, dst = adjacency.endpoints()
         edges = np.arange(adjacency.num_edges, dtype=src.dtype)
         if typestr == "both":
+            src_set, dst_set = self._metagraph.ends[index]
+            if src_set != dst_set:
+                raise DGLError(
+                    f"inc: edge type {self._metagraph.canonical_etypes[index]} joins different node sets, "
+                    "so there is no one row for both ends; use typestr='in' or 'out'"
+                )
             proper = src != dst
             nodes, edges = np.concatenate([src[proper], dst[proper]]), np.tile(edges[proper], 2)
             ones = np.repeat(np.array([-1, 1], np.float32), proper.sum())

@@ -122,6 +122,14 @@ def test_incidence():
         g.inc("x")
 
 
+def test_incidence_of_both_ends_needs_one_node_set():
+    g = heterograph({("a", "x", "b"): (SRC, DST), ("a", "y", "a"): ([0], [1])}, {"a": 4, "b": 6})
+    assert g.inc("both", etype="y").to_dense().tolist() == [[-1], [1], [0], [0]]
+    assert g.inc("in", etype="x").shape == (6, 5)
+    with pytest.raises(DGLError, match=r"\('a', 'x', 'b'\) joins different node sets.*'in' or 'out'"):
+        g.inc("both", etype="x")
+
+
 def test_reverse():
     g = make()
     g.ndata["h"], g.edata["w"] = torch.ones(5), torch.ones(5)
