@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -169,8 +170,12 @@ def add_self_loop(
 def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
     """Return a row for the self-loop of each node."""
     if isinstance(fill_data, str):
-        if fill_data not in ("sum", "mean", "max", "min"):
-            raise DGLError(f"add_self_loop: fill_data={fill_data!r}; expected a number, 'sum', 'mean', 'max' or 'min'")
+        known = fill_data in ("sum", "mean", "max", "min")
+    else:
+        known = isinstance(fill_data, Number) or (active.is_tensor(fill_data) and active.shape(fill_data) == ())
+    if not known:
+        raise DGLError(f"add_self_loop: fill_data={fill_data!r}; expected a number, 'sum', 'mean', 'max' or 'min'")
+    if isinstance(fill_data, str):
         return ops.gspmm(adjacency, "copy_rhs", fill_data, None, values)
     shape = adjacency.num_src, *active.shape(values)[1:]
     return active.full(shape, fill_data, active.dtype(values), active.device(values))

@@ -94,8 +94,15 @@ def test_what_has_no_meaning_is_refused(call: Any, message: str) -> None:
         call(dglite.heterograph({PLAYS: ([0], [0])}))
 
 
-def test_an_unknown_fill_is_refused() -> None:
+@pytest.mark.parametrize("fill", ["median", [1.0, 2.0], {"w": 1.0}, None, torch.ones(2)], ids=repr)
+def test_an_unknown_fill_is_refused(fill: Any) -> None:
     g = dglite.graph(([0], [1]))
     g.edata["w"] = torch.ones(1)
-    with pytest.raises(DGLError, match="fill_data='median'"):
-        g.add_self_loop(fill_data="median")
+    with pytest.raises(DGLError, match=r"fill_data=.*; expected a number, 'sum'"):
+        g.add_self_loop(fill_data=fill)
+
+
+def test_a_scalar_tensor_is_a_fill() -> None:
+    g = dglite.graph(([0], [1]))
+    g.edata["w"] = torch.ones(1)
+    assert dglite.add_self_loop(g, fill_data=torch.tensor(3.0)).edata["w"].tolist() == [1, 3, 3]
