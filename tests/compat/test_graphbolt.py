@@ -54,6 +54,8 @@ def test_nodes(gb):
     assert store.size("node", None, "feat") == torch.Size([2])
     with pytest.raises(KeyError, match="there is no feature"):
         store.read("node", None, "no")
+    with pytest.raises(KeyError, match="there is no feature"):
+        store.update("node", None, "no", torch.ones(3))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -80,6 +82,21 @@ def test_pairs(gb, reverse):
             ends = [end.tolist() for end in g.find_edges(block.edata[dglite.EID])]
             assert not hidden & set(zip(*ends, strict=True)) and block.num_edges()
             assert torch.equal(g.find_edges(block.edata[dglite.EID])[0], block.srcdata[dglite.NID][block.edges()[0]])
+
+
+def test_items(gb):
+    """Examples of DGL 2.1's ItemSet, ItemSetDict and ItemSampler."""
+    ids = gb.ItemSet(torch.tensor(3, dtype=torch.int32), names="seeds")
+    assert ids[:].dtype == torch.int32 and ids[:].tolist() == [0, 1, 2] and ids.names == ("seeds",)
+    assert gb.ItemSet([5, 7, 9], names="seeds")[1:].tolist() == [7, 9]
+    assert list(gb.ItemSet((torch.arange(2), torch.arange(5, 7)))) == [(0, 5), (1, 6)]
+    both = gb.ItemSetDict({"user": gb.ItemSet(2), "item": gb.ItemSet(torch.tensor([5, 6]))})
+    assert list(both) == [{"user": 0}, {"user": 1}, {"item": 5}, {"item": 6}] and both[-1]["item"].ndim == 0
+    assert {key: x.tolist() for key, x in both[1:4].items()} == {"user": [1], "item": [5, 6]}
+    with pytest.warns(dglite.DGLWarning, match="have no names"):
+        batches = list(gb.ItemSampler(gb.ItemSet(torch.arange(10)), 4).transform(lambda batch: batch + 1))
+    assert [batch.tolist() for batch in batches] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert gb.etype_str_to_tuple(("a", "r", "b")) == gb.etype_str_to_tuple("a:r:b") == ("a", "r", "b")
 
 
 def test_pairs_as_seeds(gb):
@@ -109,6 +126,36 @@ def test_features_are_replaced_between_layers(gb):
     store = gb.BasicFeatureStore({("node", None, "x"): gb.TorchBasedFeature(torch.zeros(3, 2))}).pin_memory_()
     store.to("cpu").update("node", None, "x", torch.ones(3, 5))
     assert store.size("node", None, "x") == torch.Size([5]) and store.read("node", None, "x").sum() == 15
+    store.update("node", None, "x", torch.zeros(2, 5), ids=torch.tensor([2, 0]))
+    assert store.read("node", None, "x").sum(1).tolist() == [0, 5, 0]
+    for feature in (gb.TorchBasedFeature(torch.zeros(3, 2)), gb.TorchBasedFeature(np.zeros((3, 2)))):
+        feature.update(torch.ones(1, 2), torch.tensor([1]))
+        assert feature.read().sum(1).tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("edges", [{"a:r:a": 2, "a:s:a": 1}, {"u:r:i": 2}])
+def test_types_are_named_where_there_is_one_of_nodes_or_of_edges(gb, edges):
+    nodes = torch.arange(2)
+    g = dglite.heterograph({gb.etype_str_to_tuple(x): (nodes[:n], nodes.flip(0)[:n]) for x, n in edges.items()})
+    etype, (source, _, seeds) = next(iter(edges)), g.canonical_etypes[0]
+    features = {("node", source, "x"): nodes[:, None] + 5, ("edge", etype, "w"): nodes[:, None] + 7}
+    store = gb.BasicFeatureStore({key: gb.TorchBasedFeature(x) for key, x in features.items()})
+    pipe = gb.ItemSampler(gb.HeteroItemSet({seeds: gb.ItemSet(2, "seeds")}), 2)
+    pipe = pipe.sample_layer_neighbor(gb.from_dglgraph(g), [-1], False)
+    (batch,) = pipe.fetch_feature(store, {source: ["x"]}, {etype: ["w"]})
+    assert torch.equal(batch.node_features[source, "x"][:, 0], batch.input_nodes[source] + 5)
+    (block,) = batch.blocks
+    ids = block.edges[g.canonical_etypes[0]].data[dglite.EID]
+    assert torch.equal(batch.edge_features[0][etype, "w"][:, 0], ids + 7) and len(ids) == 2
+
+
+def test_pairs_of_large_int32_ids_are_told_apart(gb):
+    # 65536 sources of 65536 destinations are more pairs than an int32 counts: the first and the last would be one.
+    g = dglite.graph(([0, 65536], [65535, 65535]), num_nodes=65537).int()
+    items = gb.ItemSet(torch.tensor([[0, 65535]], dtype=torch.int32), "node_pairs")
+    pipe = gb.ItemSampler(items, 1).sample_neighbor(gb.from_dglgraph(g), [-1])
+    (batch,) = pipe.transform(gb.exclude_seed_edges)
+    assert batch.blocks[0].edata[dglite.EID].tolist() == [1]
 
 
 def test_several_types(gb):
@@ -182,6 +229,7 @@ def test_a_data_set_on_disk(gb, tmp_path):
     (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(described))
     dataset = gb.OnDiskDataset(tmp_path).load()
     (task,) = dataset.tasks
+    assert task == gb.OnDiskTask(task.metadata, train_set=task.train_set, validation_set=None, test_set=None)
     assert task.metadata == {"name": "classify", "num_classes": 2} and task.validation_set is None
     assert dataset.graph.num_edges == {"user:buys:item": 6, "user:follows:user": 4}
     pipe = gb.ItemSampler(task.train_set, 2).sample_neighbor(dataset.graph, [-1, -1])
@@ -192,14 +240,14 @@ def test_a_data_set_on_disk(gb, tmp_path):
 
 
 def test_what_does_not_fit(gb, tmp_path):
-    graph = gb.from_dglgraph(shop())
+    graph, feature = gb.from_dglgraph(shop()), gb.TorchBasedFeature(torch.zeros(3, 2))
     for call, match in (
         (lambda: gb.ItemSet((torch.arange(2), torch.arange(3))), "expected as many in all"),
         (lambda: gb.ItemSet(5, names=("a", "b")), "2 names"),
         (lambda: gb.HeteroItemSet({"a": gb.ItemSet(3, "x"), "b": gb.ItemSet(3, "y")}), "the same in all"),
         (lambda: gb.etype_str_to_tuple("buys"), "'source:relation:destination'"),
         (lambda: graph.fanouts([[1, 2]]), "the graph has 3"),
-        (lambda: list(gb.ItemSampler(gb.ItemSet(3), 1)), "have no names"),
+        (lambda: feature.update(torch.ones(2), torch.tensor([1])), r"expected \(1, 2\)"),
         (lambda: gb.OnDiskDataset(tmp_path), "does not exist"),
     ):
         with pytest.raises(DGLError, match=match):
