@@ -95,7 +95,8 @@ class GMMConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
+        both = self.res_fc is not None
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, both)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_rows(self, "pseudo", pseudo, adjacency.num_edges, "edges")
         functional.require_width(self, "pseudo", pseudo, self._dim)

@@ -84,7 +84,8 @@ class NNConv(nn.Module):
     def forward(self, graph: DGLGraph, feat: Any, efeat: Tensor) -> Tensor:
         """Return the destinations' new features; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
+        both = self.res_fc is not None
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat, both)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_rows(self, "efeat", efeat, adjacency.num_edges, "edges")
         if self.res_fc is not None:

@@ -109,11 +109,14 @@ def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
     return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)
 
 
-def pair_of_features(layer: Any, argument: str, graph: DGLGraph, adjacency: Adjacency, feat: Any) -> tuple[Any, Any]:
+def pair_of_features(
+    layer: Any, argument: str, graph: DGLGraph, adjacency: Adjacency, feat: Any, both: bool = True
+) -> tuple[Any, Any]:
     """Return (source, destination) features, dense or sparse, with the right numbers of rows.
 
     One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError``,
-    naming the layer and its argument, where rows and nodes differ in number, and for a tuple that is no pair.
+    naming the layer and its argument, where rows and nodes differ in number, and for a tuple that is no pair. Without
+    ``both``, for a layer that does not read them, the destination's rows are not counted.
     """
     if isinstance(feat, tuple):
         if len(feat) != 2:
@@ -127,7 +130,8 @@ def pair_of_features(layer: Any, argument: str, graph: DGLGraph, adjacency: Adja
         source = feat = as_features(feat)
         require_rows(layer, argument, source, adjacency.num_src, "source nodes")
         destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
-    require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
+    if both:
+        require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
     return source, destination
 
 

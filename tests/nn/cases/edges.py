@@ -216,6 +216,24 @@ CASES = [
         linear("edge_func.0", 16, 2) | {"bias": (4,)},
         ("graph", "block"),
     ),
+    Case(
+        "NNConv of one tensor",
+        lambda: NNConv(4, 5, network(), "sum"),
+        inputs(feat(pair=False), efeat(2)),
+        nnconv,
+        {name: shape for name, shape in NETWORK.items() if name != "res_fc.weight"},
+        ("block", "bipartite"),
+        refused=((inputs(feat(5, pair=False), efeat(2)), "NNConv: feat has shape"),),
+    ),
+    Case(
+        "GMMConv of one tensor",
+        lambda: GMMConv(4, 5, 2, 3, allow_zero_in_degree=True),
+        inputs(feat(pair=False), efeat(2)),
+        gmm,
+        GMM,
+        ("block", "bipartite"),
+        refused=((inputs(feat(5, pair=False), efeat(2)), "GMMConv: feat has shape"),),
+    ),
     *(
         Case(
             f"GMMConv {kind}",
