@@ -96,11 +96,12 @@ class EdgeGATConv(InEdgesRequired):
         """Draw all weights from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
         gain = nn.init.calculate_gain("relu")
         linears = [self.fc_src, self.fc_dst] if self._paired else [self.fc]
-        for linear in (*linears, self.fc_edge, self.res_fc):
-            if isinstance(linear, nn.Linear):
-                nn.init.xavier_normal_(linear.weight, gain=gain)
-        for vector in (self.attn_l, self.attn_r, self.attn_edge):
-            nn.init.xavier_normal_(vector, gain=gain)
+        # DGL's order, so that a seed gives the same weights.
+        attention = self.attn_l, self.attn_r, self.fc_edge.weight, self.attn_edge
+        for weight in (*(linear.weight for linear in linears), *attention):
+            nn.init.xavier_normal_(weight, gain=gain)
+        if isinstance(self.res_fc, nn.Linear):
+            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
