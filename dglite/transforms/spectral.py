@@ -150,7 +150,8 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
     Parameters
     ----------
     padding
-        fill up with zeros where ``k`` exceeds the number of nodes; else that is an error.
+        where ``k`` exceeds the number of nodes N, fill up with zeros at the end, behind N left and N right vectors;
+        else that is an error.
     random_flip
         draw the sign of each pair of vectors anew by each call.
 
@@ -169,9 +170,9 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
     scale = np.sqrt(values)
     if random_flip:
         scale = scale * (2.0 * (generator().random(found) > 0.5) - 1)
-    encoding = np.zeros((num_nodes, 2, k), np.float32)
-    encoding[:, 0, :found], encoding[:, 1, :found] = left * scale, right.T * scale
-    return g._tensor(encoding.reshape(num_nodes, 2 * k))
+    encoding = np.zeros((num_nodes, 2 * k), np.float32)
+    encoding[:, :found], encoding[:, found : 2 * found] = left * scale, right.T * scale
+    return g._tensor(encoding)
 
 
 def _singular(adjacency: Any, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

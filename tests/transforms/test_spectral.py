@@ -107,7 +107,7 @@ def test_singular_encodings_rebuild_the_matrix(dense_up_to: int, flip: bool, mon
 def test_singular_encodings_are_padded() -> None:
     g = dglite.graph(([0, 1], [1, 0]))
     padded = dglite.svd_pe(g, 3, padding=True)
-    assert padded.shape == (2, 6) and not padded[:, [2, 5]].any() and padded[:, [0, 1, 3, 4]].any()
+    assert padded.shape == (2, 6) and not padded[:, 4:].any() and padded[:, :2].any() and padded[:, 2:4].any()
     with pytest.raises(DGLError, match="give k <= 2 or padding"):
         dglite.svd_pe(g, 3)
 
