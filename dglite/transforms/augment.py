@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
@@ -110,7 +110,7 @@ class FeatMask(BaseTransform):
 
 
 class RowFeatNormalizer(BaseTransform):
-    """Divides each row of a feature by its sum; a row of sum 0 becomes 0.
+    """Divides each row of a feature by its sum, where that is more than 1. DGL leaves the other rows as they are, too.
 
     With ``subtract_min`` the least value of the whole feature is subtracted first. ``node_feat_names`` and
     ``edge_feat_names`` name the features; none by default. Types that lack one pass over it.
@@ -135,8 +135,7 @@ class RowFeatNormalizer(BaseTransform):
         if self.subtract_min and len(x):
             x = x - active.to_numpy(x).min().item()
         total = active.sum(x, len(active.shape(x)) - 1, keepdims=True)
-        zero = active.astype(total == 0, active.dtype(x))
-        return x / (total + zero)
+        return x / framework.clamp(total, min=1)
 
 
 def _named(g: DGLGraph, node_names: Sequence[str] | None, edge_names: Sequence[str] | None) -> list[tuple[Frame, str]]:

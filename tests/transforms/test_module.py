@@ -189,3 +189,10 @@ def test_rows_are_normalised() -> None:
     assert made.ndata["h"].tolist() == [[0.25, 0.75], [0, 0], [-1, 2]] and made.edata["w"].tolist() == [[0.5, 0.5]]
     lifted = T.RowFeatNormalizer(True, ["h"])(g).ndata["h"]
     torch.testing.assert_close(lifted, torch.tensor([[2 / 6, 4 / 6], [0.5, 0.5], [0, 1]]))
+
+
+def test_rows_whose_sum_is_less_than_one_stay() -> None:
+    g = dglite.graph(([0], [1]), num_nodes=3)
+    g.ndata["h"] = torch.tensor([[0.25, 0.5], [-3.0, 2.5], [0.5, 1.5]])
+    made = T.RowFeatNormalizer(node_feat_names=["h"])(g)
+    assert made.ndata["h"].tolist() == [[0.25, 0.5], [-3.0, 2.5], [0.25, 0.75]]
