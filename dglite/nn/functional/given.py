@@ -150,6 +150,12 @@ def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -
         raise DGLError(
             f"{type(layer).__name__}: {argument} is missing; expected a row for each of the {expected} {owner}"
         )
+    if getattr(x, "ndim", None) is None:
+        pair = ", or a tuple (source, destination) where the layer takes a pair" if "nodes" in owner else ""
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} is of type {type(x).__name__}; expected a tensor with a row for each "
+            f"of the {expected} {owner}{pair}"
+        )
     if x.ndim == 0 or x.shape[0] != expected:
         hint = "; on a graph with two sets of nodes pass a pair (source, destination)" if "nodes" in owner else ""
         raise DGLError(

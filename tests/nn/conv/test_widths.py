@@ -39,3 +39,11 @@ def test_both_sides_are_looked_at(name: str) -> None:
     with pytest.raises(DGLError, match=rf"{name}: feat has shape \(3, 4\); expected \(rows, ..., 3\)"):
         layer(dense.bipartite(), (source, destination))
     assert layer(dense.bipartite(), (source, destination[:, :3])) is not None
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("given", [[torch.ones(4, 4), torch.ones(4, 4)], {"_N": torch.ones(4, 4)}])
+def test_lists_and_dicts_are_refused_by_name(name: str, given: Any) -> None:
+    text = rf"{name}: feat is of type {type(given).__name__}; expected a tensor with a row for each of the 4 source"
+    with pytest.raises(DGLError, match=text):
+        LAYERS[name](4)(dense.graph(), given)
