@@ -9,8 +9,8 @@ import pytest
 
 from dglite.kernels.render.attention import attention_source
 from dglite.kernels.render.columns import sweeps_of
+from dglite.kernels.render.common import WORDS_BEFORE_OPERANDS
 from dglite.kernels.render.dropout import dropout_source
-from dglite.kernels.render.sparse import WORDS_BEFORE_OPERANDS
 from dglite.kernels.render.tiles import WORDS, AttentionSpec, Phase, Score, runs_of
 
 SHAPES = [(1, 1), (8, 8), (8, 32), (3, 5), (2, 100), (1, 256), (12, 2), (64, 1)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
 from ...opspec import Reducer
 from ..layout import Pattern
-from ..render.sparse import is_fused
+from ..render.common import is_fused
 from .run.program import CPP_TYPES, CudaProgram, make_program
 
 __all__ = ["ROWS", "MessageSpec", "all_operands", "expression_text", "sddmm_program", "spmm_program"]

@@ -22,7 +22,7 @@ from .additive import (
     edge_term_source,
 )
 from .columns import AHEAD, FAR_RIGHT, FAR_X, accumulate, addresses, dots, far_grad, operands, sweeps_of
-from .sparse import LEAST_AHEAD, MOST_AHEAD
+from .common import LEAST_AHEAD, MOST_AHEAD
 from .tiles import (
     AttentionSpec,
     Phase,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ...expr import Expr, Operand, operands_of
 from ..spec import ITEM_BYTES
+from .common import indent
 from .rows import formula_lines, functions_of
-from .sparse import indent
 
 __all__ = ["SHARED", "biased_source"]
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..spec import ITEM_BYTES, pieces_of
-from .sparse import indent
+from .common import indent
 
 __all__ = ["DEALT", "matrix_source", "run_source"]
 

@@ -28,7 +28,7 @@ from enum import Enum
 
 from ...expr import Call, Constant, Expr, Operand, write_out_powers
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .sparse import called_functions, indent, is_fused, number_text
+from .common import called_functions, indent, is_fused, number_text
 
 __all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "RowAccess", "StepSpec", "cell_source", "formula_lines", "functions_of"]
 __all__ += ["step_source", "sum_source"]

@@ -11,7 +11,7 @@ is added to what is there. 14 is the address of a word in which a label out of r
 from __future__ import annotations
 
 from ..spec import ITEM_BYTES
-from .sparse import indent
+from .common import indent
 
 __all__ = ["FORMS", "IGNORED", "LABELLED", "loss_source", "rowwise_source"]
 

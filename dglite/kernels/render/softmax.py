@@ -6,7 +6,7 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 from __future__ import annotations
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .sparse import MOST_AHEAD, distance_line
+from .common import MOST_AHEAD, distance_line
 
 __all__ = ["softmax_source"]
 

@@ -10,29 +10,29 @@ A feature axis of ``inner`` elements is swept in blocks of ``lanes`` elements, t
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
+from ...expr import Call, Constant, Expr, Side, operands_of
+from ...opspec import OPERATORS, Reducer
+from ..spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, compute_dtype
+from .common import (
+    OF_ROW,
+    PITCH,
+    WORDS_BEFORE_OPERANDS,
+    called_functions,
+    distance_line,
+    entries_ahead,
+    entry_lines,
+    indent,
+    lines_of_row,
+    offset,
+    reads,
+    values_of,
+)
 
-from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
-from ...opspec import Reducer
-from ..layout import Pattern
-from ..spec import ITEM_BYTES, REDUCED, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, compute_dtype
-from .factors import OF_ROW, row_factors
+__all__ = ["sddmm_source", "spmm_source"]
 
-__all__ = ["LEAST_AHEAD", "MOST_AHEAD", "called_functions", "distance_line", "indent", "is_fused", "number_text"]
-__all__ += ["sddmm_source", "spmm_source"]
-
-LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
-"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther. They
-go to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
-INDICES_AHEAD = 512
-"""Bytes between an index that is read and one that is asked for, where rows come from a cache. CPUs ask for what
-is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
 ROLLED_LINES = {Prefetch.ALL: (1, 0), Prefetch.ROWS: (1, 2), Prefetch.NOTHING: (2, 2)}
 """Rows of so many cache lines wait for a cache: LLVM is told not to write several entries out, which takes a second
 loop for those that are left. Longer rows compute more, and those of one line that lie near are a single instruction."""
-PITCH, WORDS_BEFORE_OPERANDS = 12, 13
-"""Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -65,15 +65,7 @@ def _bounds(spec: SpmmSpec) -> str:
     text = "    first, last = max(index(indptr, row), begin), min(index(indptr, row + 1), end)\n"
     if spec.epilogue is not None:
         text += "    if begin < 0:\n        first, last = -1, -1\n"
-    return text if spec.prefetch is Prefetch.NOTHING else text + indent(distance_line(_entries_ahead(spec)), 4)
-
-
-def distance_line(most: int) -> str:
-    """Return the line that finds how many entries ahead of its use a row is prefetched.
-
-    The last entries look less far ahead, down to themselves, so that no entry has to be compared with the last one.
-    """
-    return f"distance = min({most}, num_entries - last)"
+    return text if spec.prefetch is Prefetch.NOTHING else text + indent(distance_line(entries_ahead(spec)), 4)
 
 
 def _next_row(spec: SpmmSpec) -> str:
@@ -129,18 +121,6 @@ def _header(spec: KernelSpec) -> str:
     return "\n".join([*lines, "", ""])
 
 
-def called_functions(expr: Expr) -> set[str]:
-    """Return the names of the functions that the sources of the expression's operators call."""
-    seen, pending = set[Expr](), [write_out_powers(expr)]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Call) and node not in seen:
-            seen.add(node)
-            pending.extend(node.args)
-    names = {node.op.source.partition("(")[0] for node in seen if isinstance(node, Call)}
-    return names - {""}
-
-
 def _read_operands(spec: KernelSpec) -> str:
     lines = [
         "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
@@ -167,10 +147,6 @@ def _group_offsets(spec: KernelSpec, names: list[str]) -> str:
     return "".join(f"{name}_base = {name} + word({name}_table, group) * ITEM\n" for name in names)
 
 
-def _base(spec: KernelSpec, name: str) -> str:
-    return f"{name}_base" if spec.grouped else name
-
-
 def _spmm_passes(spec: SpmmSpec) -> str:
     """Return the sweep over whole blocks, then the one over the remaining pieces."""
     text = ""
@@ -186,12 +162,6 @@ def _rest_start(spec: KernelSpec) -> str:
     return f"rest = inner - {sum(spec.pieces)}\n" if spec.blocks else ""
 
 
-def _at(k: str, pieces: tuple[int, ...], piece: int, *terms: str) -> str:
-    """Return the sum of ``terms``, ``k`` and the piece's start, leaving out what is empty."""
-    start = sum(pieces[:piece])
-    return " + ".join([*terms, *([k] if k else []), *([str(start)] if start else [])]) or "0"
-
-
 def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     """Return the loop over a row's entries that keeps one accumulator per piece and reduction in registers."""
     lines = []
@@ -204,12 +174,12 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
         lines.append("if first < 0:")
         lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
     least, most = ROLLED_LINES[spec.prefetch]
-    rolled = least <= _lines_of_row(spec, pieces) <= most
+    rolled = least <= lines_of_row(spec, pieces) <= most
     lines.append(f"for j in range(first, last{', 1' * rolled}):")
-    body = _entry(spec, pieces, k)
-    summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
+    body = entry_lines(spec, pieces, k)
+    summed = tuple(_row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
     for p in range(len(pieces)):
-        shared, values = _values(spec, summed, p, pieces, k)
+        shared, values = values_of(spec, summed, p, pieces, k)
         body += shared
         for (total, _, reducer, width), value in zip(_totals(spec, pieces)[p :: len(pieces)], values, strict=True):
             body += _accumulated(spec, total, reducer, width, value)
@@ -242,14 +212,14 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     empty, scaled, ends, stores, selecting = list[str](), list[str](), list[str](), list[str](), list[int]()
     for total, p, reducer, width in _totals(spec, pieces):
         part = total // len(pieces)
-        for source, factor in row_factors(*spec.parts[part])[1]:
-            shared, (value,) = _values(spec, (factor,), p, pieces, k)
+        for source, factor in _row_factors(*spec.parts[part])[1]:
+            shared, (value,) = values_of(spec, (factor,), p, pieces, k)
             scaled += [f"    {line}" for line in (*shared, f"total{total} = {source.format(f'total{total}', value)}")]
         scale = " * scale" if reducer is Reducer.MEAN else ""
-        at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
+        at = offset(k, pieces, p, *(["base"] if spec.grouped else []))
         if spec.epilogue:
             scaled += [f"    total{total} = total{total}{scale}"] if scale else []
-            shared, (value,) = _values(spec, (spec.epilogue,), p, pieces, k)
+            shared, (value,) = values_of(spec, (spec.epilogue,), p, pieces, k)
             ends += [f"    {line}" for line in (*shared, f"total{total} = splat{width}({value})")]
             scale = ""
         stores.append(f"store{width}(out + ({_later(part)}{at}) * ITEM, total{total}{scale})")
@@ -269,12 +239,48 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
 
 def _out(spec: SpmmSpec, pieces: tuple[int, ...], piece: int, k: str) -> str:
     """Return the address of a piece of the result."""
-    return f"out + ({_at(k, pieces, piece, *(['base'] if spec.grouped else []))}) * ITEM"
+    return f"out + ({offset(k, pieces, piece, *(['base'] if spec.grouped else []))}) * ITEM"
 
 
 def _later(count: int) -> str:
     """Return how far the result number ``count`` lies behind the first."""
     return f"{count} * apart + " if count else ""
+
+
+# -- factors that all entries of a row share: the row's sum is multiplied once, instead of every message ---------------
+def _row_factors(expr: Expr, reducer: Reducer) -> tuple[Expr, list[tuple[str, Expr]]]:
+    """Split ``expr`` into what is summed and the (operator source, operand) pairs that one row shares.
+
+    A sum of products with the destination's own factor is that factor times the sum: one multiplication per row, not
+    one per edge. Normalised aggregation, ``u0 * u1 * v2``, reads like this.
+    """
+    if reducer.selects:
+        return expr, []
+    inner, factors = _split_factors(expr)
+    return Constant(1.0) if inner is None else inner, factors
+
+
+def _split_factors(expr: Expr) -> tuple[Expr | None, list[tuple[str, Expr]]]:
+    """Return the factors of ``expr`` that differ between a row's entries as one expression, and the others."""
+    if _is_of_row(expr):
+        return None, [(OPERATORS["mul"].source, expr)]
+    if not isinstance(expr, Call) or expr.op.name not in ("mul", "div"):
+        return expr, []
+    left, factors = _split_factors(expr.args[0])
+    right = expr.args[1]
+    if expr.op.name == "div":
+        if _is_of_row(right):
+            return left, [*factors, (expr.op.source, right)]
+        return (Constant(1.0) if left is None else left) / right, factors
+    right_inner, right_factors = _split_factors(right)
+    factors += right_factors
+    if left is None or right_inner is None:
+        return right_inner if left is None else left, factors
+    return Call(OPERATORS["mul"], (left, right_inner)), factors
+
+
+def _is_of_row(expr: Expr) -> bool:
+    return bool(operands_of(expr)) and all(operand.side in OF_ROW for operand in operands_of(expr))
 
 
 # -- g-SDDMM -----------------------------------------------------------------------------------------------------------
@@ -284,8 +290,8 @@ def sddmm_source(spec: SddmmSpec) -> str:
     With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result.
     """
     names = [repr(operand) for operand in spec.operands]
-    body = "edge = edge_index(edge_ids, j)\n" if not _reads(spec, Side.E) else ""
-    body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
+    body = "edge = edge_index(edge_ids, j)\n" if not reads(spec, Side.E) else ""
+    body += "\n".join(entry_lines(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
     grouped = (
         passes if not spec.grouped else "for group in range(groups):\n" + indent("base = group * inner\n" + passes, 4)
@@ -293,7 +299,7 @@ def sddmm_source(spec: SddmmSpec) -> str:
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, first, last, out, winners):
-{_read_operands(spec)}    {distance_line(_entries_ahead(spec))}
+{_read_operands(spec)}    {distance_line(entries_ahead(spec))}
     for j in range(first, last):
 {indent(body + grouped, 8)}'''
 
@@ -304,8 +310,8 @@ def _map_passes(spec: SddmmSpec) -> str:
     for head, k, pieces in _sweeps(spec):
         lines = []
         for p, width in enumerate(pieces):
-            shared, (value,) = _values(spec, spec.exprs, p, pieces, k)
-            lines += [*shared, f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {value})"]
+            shared, (value,) = values_of(spec, spec.exprs, p, pieces, k)
+            lines += [*shared, f"store{width}(out + ({offset(k, pieces, p, row)}) * ITEM, {value})"]
         text += head + indent("\n".join(lines), 4 if head.startswith("for") else 0)
     return text
 
@@ -316,7 +322,7 @@ def _dot_passes(spec: SddmmSpec) -> str:
     for head, k, pieces in _sweeps(spec):
         shared, values = [], []
         for p in range(len(pieces)):
-            lines, (value,) = _values(spec, spec.exprs, p, pieces, k)
+            lines, (value,) = values_of(spec, spec.exprs, p, pieces, k)
             shared += lines
             values.append(value)
         if head.startswith("for"):
@@ -337,141 +343,3 @@ def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
     if spec.pieces:
         sweeps.append((_rest_start(spec), "rest" if spec.blocks else "", spec.pieces))
     return sweeps
-
-
-# -- shared by the templates -------------------------------------------------------------------------------------------
-def _reads(spec: KernelSpec, side: Side) -> bool:
-    return any(operand.side is side for operand in spec.operands)
-
-
-def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
-    """Return the lines that find an entry's source and edge, and prefetch the rows of an entry further on."""
-    lines = []
-    if _reads(spec, Side.U):
-        lines.append("source = index(indices, j)")
-    if _reads(spec, Side.E):
-        lines.append("edge = edge_index(edge_ids, j)")
-    prefetch = spec.prefetch if isinstance(spec, SpmmSpec) else Prefetch.ALL
-    if prefetch is Prefetch.NOTHING:
-        return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * (_lines_of_row(spec, pieces) > 1)
-    if _reads(spec, Side.U):
-        lines.append("source_ahead = index(indices, j + distance)")
-    if _reads(spec, Side.E):
-        lines.append("edge_ahead = edge_index(edge_ids, j + distance)")
-    for operand in spec.operands:
-        if operand.side in OF_ROW or (prefetch is Prefetch.ROWS and _is_number_of_source(spec, operand)):
-            continue
-        name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
-        base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
-        start = _at(k if full else "", (), 0, _row_start(spec, operand, f"{_ROW[operand.side]}_ahead"))
-        lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
-        lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
-    return lines
-
-
-def _is_number_of_source(spec: KernelSpec, operand: Operand) -> bool:
-    return operand.side is Side.U and spec.patterns[operand.slot] is Pattern.SCALAR
-
-
-def _lines_of_row(spec: KernelSpec, pieces: tuple[int, ...]) -> int:
-    """Return how many cache lines of each row a pass reads."""
-    return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
-
-
-def _entries_ahead(spec: KernelSpec) -> int:
-    """Return how many entries ahead of its use a row is prefetched, but for the last ones."""
-    pieces = (spec.lanes,) if spec.blocks else spec.pieces
-    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
-    return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
-
-
-def _cache_lines(spec: KernelSpec, operand: Operand, pieces: tuple[int, ...]) -> int:
-    if spec.patterns[operand.slot] is not Pattern.FULL:
-        return 1
-    return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
-
-
-_ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
-
-
-def _values(
-    spec: KernelSpec, exprs: tuple[Expr, ...], piece: int, pieces: tuple[int, ...], k: str
-) -> tuple[list[str], list[str]]:
-    """Return ``exprs`` over the lanes of one piece: lines that name what occurs several times, and their texts."""
-    exprs = tuple(map(write_out_powers, exprs))
-    repeated, names, lines = _repeated(exprs), dict[Expr, str](), list[str]()
-
-    def text(node: Expr, whole: bool = False) -> str:
-        if isinstance(node, Constant):
-            return number_text(node.value)
-        if node not in repeated or whole:
-            if isinstance(node, Operand):
-                return _loaded(spec, node, piece, pieces, k)
-            assert isinstance(node, Call)
-            return node.op.source.format(*(text(arg, is_fused(node, arg)) for arg in node.args))
-        if node not in names:
-            line = text(node, True)
-            names[node] = f"shared{piece}_{len(names)}"
-            lines.append(f"{names[node]} = {line}")
-        return names[node]
-
-    return lines, [text(expr) for expr in exprs]
-
-
-def is_fused(node: Call, arg: Expr) -> bool:
-    """Whether ``arg`` is a product that is rounded together with the sum ``node``, wherever that is computed.
-
-    It stands in the sum in full then, though it may have a name: so the last bit of an expression's value does not
-    depend on what else a kernel computes.
-    """
-    return node.op.name in ("add", "sub") and isinstance(arg, Call) and arg.op.name == "mul"
-
-
-def number_text(value: float) -> str:
-    """Return a number of the type that is computed in: a single value and a vector's lanes are rounded alike."""
-    return f"splat1({value!r})" if math.isfinite(value) else f'splat1(float("{value}"))'
-
-
-@lru_cache(maxsize=4096)
-def _repeated(exprs: tuple[Expr, ...]) -> frozenset[Expr]:
-    """Return the operator calls that occur more than once in ``exprs``, and of several the operands that do."""
-    seen, repeated, pending = set[Expr](), set[Expr](), list(exprs)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Constant) or (isinstance(node, Operand) and len(exprs) == 1):
-            continue
-        if node in seen:
-            repeated.add(node)
-        else:
-            seen.add(node)
-            pending.extend(node.args if isinstance(node, Call) else ())
-    return frozenset(repeated)
-
-
-def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
-    """Return what loads an operand's values for the lanes of one piece."""
-    if operand == REDUCED:
-        return f"total{piece}"
-    name, width = repr(operand), pieces[piece]
-    row = _row_start(spec, operand, _ROW[operand.side])
-    pattern = spec.patterns[operand.slot]
-    if pattern is Pattern.FULL:
-        return f"load{width}({_base(spec, name)} + ({_at(k, pieces, piece, row)}) * ITEM)"
-    if pattern is Pattern.SCALAR:
-        return f"load1({_base(spec, name)} + {row} * ITEM)"
-    run = f"{row} + ({_at(k, pieces, piece)}) // {spec.repeat}"
-    return f"{f'repeat{width}' if spec.repeat <= width else 'load1'}({name} + ({run}) * ITEM)"
-
-
-def _row_start(spec: KernelSpec, operand: Operand, row: str) -> str:
-    """Return how many elements lie before a row: a multiplication less for each entry where the width is known."""
-    if spec.grouped or spec.blocks or operand.side in OF_ROW:
-        return f"{row} * {operand!r}_stride"
-    inner, pattern = sum(spec.pieces), spec.patterns[operand.slot]
-    return row if pattern is Pattern.SCALAR else f"{row} * {inner if pattern is Pattern.FULL else inner // spec.repeat}"
-
-
-def indent(text: str, spaces: int) -> str:
-    """Return the lines moved right; empty lines stay empty."""
-    pad = " " * spaces
-    return "".join(pad + line + "\n" if line.strip() else "\n" for line in text.rstrip("\n").split("\n"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .sparse import WORDS_BEFORE_OPERANDS, distance_line
+from .common import WORDS_BEFORE_OPERANDS, distance_line
 
 __all__ = ["STATE", "WORDS", "AttentionSpec", "Phase", "Score", "block", "draw_multipliers", "exponentials", "header"]
 __all__ += ["in_tiles", "multiplier", "operand_words", "per_head", "runs_of"]
