@@ -8,10 +8,11 @@ from typing import Any
 from ..config import backend_name
 from ..errors import DGLError
 from ..locks import new_lock
-from .base import RESULT, Backend, DifferentiableOp, Tensor, Watch, native
+from .base import Backend, native
 from .library import mixture
 from .memory import empty_cache, memory_summary
 from .pairing import pair
+from .protocols import RESULT, DifferentiableOp, Tensor, Watch
 from .select import load, owner
 
 __all__ = [

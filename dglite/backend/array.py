@@ -19,10 +19,11 @@ from ..errors import DGLError
 from ..opspec import OPERATORS
 from . import toolkit
 from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
-from .base import Backend, DifferentiableOp, MakeOp
+from .base import Backend
 from .library import HOST, Device, library
 from .memory import LARGE, pool, with_room
 from .operations import dtype_of, functions
+from .protocols import DifferentiableOp, MakeOp
 
 __all__ = ["ArrayBackend"]
 

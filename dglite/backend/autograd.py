@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .base import RESULT, DifferentiableOp, native
+from .base import native
 from .library import HOST, Device, library, mixture, not_torchs
+from .protocols import RESULT, DifferentiableOp
 from .rules import RULES, sum_to
 
 __all__ = ["Tensor", "apply", "backward", "enable_grad", "is_grad_enabled", "no_grad", "record", "set_grad_enabled"]

@@ -10,19 +10,14 @@ structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "native"]
+from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, Watch
 
-RESULT = -1
-"""Position of an operation's own result among what its gradient reads."""
-
-Tensor = Any
-"""A tensor of the active framework."""
+__all__ = ["Backend", "native"]
 
 
 def native(array: np.ndarray) -> np.ndarray:
@@ -39,117 +34,6 @@ def native(array: np.ndarray) -> np.ndarray:
     if placed and forward and array.dtype.isnative:
         return array
     return np.array(array, array.dtype.newbyteorder("="), order="C")
-
-
-class DifferentiableOp(Protocol):
-    """One call of an operation with a gradient of its own.
-
-    ``backward`` is written with differentiable operations, so that second derivatives exist.
-    """
-
-    @property
-    def saved(self) -> Sequence[int]:
-        """Positions of the inputs that ``backward`` reads; the others are not kept alive and come as None.
-
-        ``RESULT`` among them stands for the result of ``forward``, which ``backward`` then finds after the inputs.
-        """
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Compute the result; inputs carry no gradient here."""
-
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
-        """Return d(loss)/d(input) for each input with ``needs[i]``, else None."""
-
-
-class RegisteredOp(DifferentiableOp, Protocol):
-    """A differentiable operation that a compiler can keep in its programs, where objects do not last.
-
-    The program holds tensors, numbers and text, from which one object computes the result and another, later, the
-    gradient: so whatever the gradient reads beyond inputs and result is a tensor in ``kept``.
-    """
-
-    kept: Tensor | None
-    """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
-    shapes: Sequence[tuple[int, ...]]
-    """Shapes of the inputs, which ``backward`` may read."""
-    owner: object
-    """What must live until ``backward`` has run, though the program holds only its number."""
-
-    def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
-        """Return shape and dtype of the result and of what is kept, from inputs that have no values.
-
-        Wrong inputs are refused here as they are by ``forward``.
-        """
-
-
-class Watch:
-    """Who asks for the gradient of a tensor that has been passed by, called where the tensor is computed after all.
-
-    ``hooks`` may change the gradient, as hooks of torch do; ``keep`` sees what they have made of it.
-    """
-
-    __slots__ = ("hooks", "keep")
-
-    def __init__(self) -> None:
-        self.hooks: OrderedDict[int, Callable[[Tensor], Tensor | None]] = OrderedDict()
-        self.keep: Callable[[Tensor], None] | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.hooks) or self.keep is not None
-
-    def __call__(self, grad: Tensor) -> Tensor:
-        """Return the gradient that is passed on."""
-        grad = self.hooked(grad)
-        if self.keep is not None:
-            self.keep(grad)
-        return grad
-
-    def hooked(self, grad: Tensor) -> Tensor:
-        """Return what the hooks make of a gradient."""
-        for hook in tuple(self.hooks.values()):
-            changed = hook(grad)
-            grad = grad if changed is None else changed
-        return grad
-
-
-class Recipe(Protocol):
-    """How a tensor is computed that has not been read yet."""
-
-    @property
-    def watch(self) -> Watch:
-        """Who asks for the tensor's gradient."""
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """The tensor's shape."""
-
-    @property
-    def sources(self) -> Sequence[Tensor]:
-        """What it is computed from, all of its dtype and on its device."""
-
-    def on(self, sources: Sequence[Tensor]) -> Recipe:
-        """Return the same for other sources."""
-
-    def compute(self, *sources: Tensor) -> Tensor:
-        """Return its values, differentiable in the sources."""
-
-    def plus(self, term: Tensor) -> Recipe | None:
-        """Return the recipe of its sum with an ordinary tensor, None where that takes the values."""
-
-    def leaky_relu(self, slope: float) -> Recipe | None:
-        """Return the recipe of its leaky ReLU, None where that takes the values."""
-
-    def dropout(self, p: float) -> Recipe | None:
-        """Return the recipe of what dropout makes of it, None where that takes the values."""
-
-
-Description = tuple[Sequence[int], str]
-"""Shape and dtype of a tensor."""
-
-MakeOp = Callable[[Sequence[int], str, Sequence[bool], bool, "Tensor | None"], RegisteredOp]
-"""Makes an operation of ``(structure, recipe, needs, real, keeper)``: the numbers and the text that a program holds,
-which inputs need a gradient, whether it is going to compute (``forward``) or only to describe and derive, and the
-tensor that keeps the owner alive, which operations of its gradient must be given."""
 
 
 class Backend(ABC):

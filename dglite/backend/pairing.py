@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import DGLError
-from .base import Backend, DifferentiableOp, Recipe, Tensor
+from .base import Backend
 from .library import mixture
+from .protocols import DifferentiableOp, Recipe, Tensor
 
 __all__ = ["DISPATCH", "pair"]
 

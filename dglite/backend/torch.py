@@ -13,8 +13,9 @@ import torch
 from ..errors import DGLError
 from ..opspec import OPERATORS
 from . import torch_library, torch_memory
-from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, Watch, native
+from .base import Backend, native
 from .memory import LARGE
+from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
 from .torch_deferred import WaitingTensor, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
 
-from .base import Recipe, Watch
+from .protocols import Recipe, Watch
 
 __all__ = ["WaitingTensor", "can_wait", "values", "waiting_of"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .base import RESULT, MakeOp, RegisteredOp
+from .protocols import RESULT, MakeOp, RegisteredOp
 
 __all__ = ["OPS", "register"]
 
