@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .backend import Tensor, active, admit, require_one_library
+from .column import LazyColumn, Take
 from .errors import DGLError
 
 __all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
@@ -25,10 +26,6 @@ Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
 """``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""
 
 
-Take = Callable[[Tensor, np.ndarray], Tensor]
-"""``take(x, rows)`` returns the rows of a tensor."""
-
-
 class Scheme(NamedTuple):
     """Shape of one row of a column, and the column's dtype."""
 
@@ -38,67 +35,7 @@ class Scheme(NamedTuple):
 
 def zeros(shape: Sequence[int], dtype: Any, device: Any, id_range: slice) -> Tensor:
     """Initialise features with zeros."""
-    return active.full(shape, 0, _dtype_name(dtype), device)
-
-
-def _dtype_name(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
-
-
-class _Selection:
-    """Rows of a column that have not been gathered yet. Frames that share it share the gathered column.
-
-    Without a source ``take`` knows where they come from.
-    """
-
-    __slots__ = ("rows", "source", "take", "value")
-
-    def __init__(self, source: Tensor, rows: np.ndarray, take: Take | None = None) -> None:
-        self.source, self.rows, self.take = source, rows, take
-        self.value: Tensor | None = None
-
-    @property
-    def storage(self) -> Tensor:
-        """The tensor that rows are taken of."""
-        source = self.source if self.value is None else self.value
-        return source.storage if type(source) is _Selection else source
-
-    @property
-    def index(self) -> Tensor | None:
-        """The rows of :attr:`storage`, None once they are gathered."""
-        if self.value is not None:
-            return None
-        inner = self.source.index if type(self.source) is _Selection else None
-        rows = active.from_numpy(self.rows)
-        return rows if inner is None else active.take(inner, rows)
-
-    def gather(self, take: Take | None = None) -> Tensor:
-        source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
-        if value is None:
-            whole = source.gather() if type(source) is _Selection else source
-            value = self.value = (self.take or take or active.take)(whole, self.rows)
-            self.source = None
-        return value
-
-    def like(self) -> Tensor:
-        """Return a tensor with the column's dtype and trailing shape."""
-        source, value = self.source, self.value
-        if value is not None:
-            return value
-        if self.take is not None:
-            return self.gather()
-        return source.like() if type(source) is _Selection else source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Gathered first: a pickle of a sampled block must not hold the features of the graph that it came from.
-        return _gathered, (self.gather(),)
-
-
-def _gathered(value: Tensor) -> _Selection:
-    """Return a selection whose rows have been gathered."""
-    made = _Selection(None, np.empty(0, np.int64))
-    made.value = value
-    return made
+    return active.full(shape, 0, str(dtype).rpartition(".")[2], device)
 
 
 class Frame(MutableMapping[str, Tensor]):
@@ -131,7 +68,7 @@ class Frame(MutableMapping[str, Tensor]):
             column = self._columns[name]
         except KeyError:
             raise self._missing(name) from None
-        if type(column) is _Selection:
+        if type(column) is LazyColumn:
             value = column.gather()
             if self._columns.get(name) is column:  # else another thread has written to it meanwhile
                 self._columns[name] = value
@@ -141,13 +78,13 @@ class Frame(MutableMapping[str, Tensor]):
     def gathered(self, name: str, take: Take) -> Tensor:
         """Return a column; rows that are not gathered yet are taken by ``take``."""
         column = self._columns.get(name)
-        if type(column) is _Selection:
+        if type(column) is LazyColumn:
             column.gather(take)
         return self[name]
 
     def wait(self, name: str, rows: np.ndarray, take: Take) -> None:
         """Set a lazy column: ``take(None, rows)`` computes all its rows when it is first read."""
-        self._columns[name] = _Selection(None, rows, take)
+        self._columns[name] = LazyColumn(None, rows, take)
 
     def __setitem__(self, name: str, values: Tensor) -> None:
         self._columns[name] = self.checked(name, values)
@@ -200,14 +137,14 @@ class Frame(MutableMapping[str, Tensor]):
     def peek(self, name: str) -> Tensor | None:
         """Return a column, or None when there is none of this name."""
         column = self._columns.get(name)
-        return self[name] if type(column) is _Selection else column
+        return self[name] if type(column) is LazyColumn else column
 
     @property
     def schemes(self) -> dict[str, Scheme]:
         """The shape of a row and the dtype of each column; gathers nothing."""
         result = {}
         for name, column in self._columns.items():
-            like = column.like() if type(column) is _Selection else column
+            like = column.like() if type(column) is LazyColumn else column
             result[name] = Scheme(tuple(active.shape(like)[1:]), like.dtype)
         return result
 
@@ -259,7 +196,7 @@ class Frame(MutableMapping[str, Tensor]):
         """Yield what is like each column ``but`` one; not those of ids and types, which dglite makes."""
         for name, column in self._columns.items():
             if name not in (but, NID, NTYPE):
-                yield column.like() if type(column) is _Selection else column
+                yield column.like() if type(column) is LazyColumn else column
 
     def _check_library(self, name: str, values: Tensor) -> None:
         """Raise DGLError for a tensor of another library than the other columns are of."""
@@ -308,7 +245,7 @@ class Frame(MutableMapping[str, Tensor]):
     def take(self, rows: np.ndarray) -> Frame:
         """Return the frame of the given rows. A column is gathered when it is first read."""
         taken = self._empty_like(len(rows))
-        taken._columns = {name: _Selection(column, rows) for name, column in self._columns.items()}
+        taken._columns = {name: LazyColumn(column, rows) for name, column in self._columns.items()}
         return taken
 
     def copy(self) -> Frame:

@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 ONLY_READ_AS_FILES = {"progress"}
 NOT_USERS = {
     "backend",
+    "column",
     "config",
     "convert",
     "errors",

@@ -25,9 +25,10 @@ import torch
 from torch import nn
 
 import dglite
-from dglite import backend, dynamic, frame, io, locks, ops, sampling
+from dglite import backend, dynamic, io, locks, ops, sampling
 from dglite import function as fn
 from dglite import nn as gnn
+from dglite.column import LazyColumn
 from dglite.dynamic.batching.recording.signatures import shared, shared_signature
 from dglite.graph import DGLGraph
 from dglite.kernels.cpu.graph import convert
@@ -129,7 +130,7 @@ def test_edge_ids_that_wait_are_made_once() -> None:
         assert len(set(side_by_side([lambda stored=stored: stored.addresses] * THREADS))) == 1
 
 
-class GatheredMeanwhile(frame._Selection):
+class GatheredMeanwhile(LazyColumn):
     """Rows that another thread gathers right after this one has looked at their source."""
 
     @property
@@ -143,7 +144,7 @@ class GatheredMeanwhile(frame._Selection):
         self._kept = source
 
 
-@pytest.mark.parametrize("ask", [frame._Selection.gather, frame._Selection.like])
+@pytest.mark.parametrize("ask", [LazyColumn.gather, LazyColumn.like])
 def test_rows_may_be_gathered_while_another_thread_asks_for_them(ask: Callable[[Any], torch.Tensor]) -> None:
     rows = GatheredMeanwhile(torch.zeros(3), np.array([0]))
     assert ask(rows).tolist() in ([1], [0, 0, 0])
