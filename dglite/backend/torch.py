@@ -222,23 +222,6 @@ class TorchBackend(Backend):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
 
-    def product(
-        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool = False
-    ) -> torch.Tensor:
-        return torch_memory.product(x, weight, bias, relu)
-
-    def is_pooled(self, *tensors: torch.Tensor) -> bool:
-        return torch_memory.is_pooled(*tensors)
-
-    def relu_gradient(self, grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-        return torch_memory.relu_gradient(grad, result)
-
-    def add_product(self, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return torch_memory.add_product(total, x, weight)
-
-    def times(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch_memory.times(x, y)
-
     def swap_last(self, x: torch.Tensor) -> torch.Tensor:
         return x.transpose(-1, -2)
 
@@ -291,9 +274,6 @@ class TorchBackend(Backend):
                     return _record(op, *map(_unwrapped, inputs))
         return op.forward(*inputs)
 
-    def can_defer(self, x: torch.Tensor) -> bool:
-        return can_wait(x)
-
     def defer(self, recipe: Recipe) -> torch.Tensor:
         return WaitingTensor.make(recipe, recipe.sources[0].dtype)
 
@@ -337,6 +317,13 @@ class TorchBackend(Backend):
     # No call in between: every operation asks.
     compiling = staticmethod(torch.compiler.is_compiling)
     num_threads = staticmethod(torch.get_num_threads)
+    can_defer = staticmethod(can_wait)
+
+    product = staticmethod(torch_memory.product)
+    add_product = staticmethod(torch_memory.add_product)
+    times = staticmethod(torch_memory.times)
+    relu_gradient = staticmethod(torch_memory.relu_gradient)
+    is_pooled = staticmethod(torch_memory.is_pooled)
 
     def register(self, name: str, make: MakeOp) -> None:
         torch_library.register(name, make, _DTYPES)
