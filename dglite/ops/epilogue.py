@@ -21,7 +21,8 @@ from .biases import RELU, Activation, bias_gradient
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .products import product, product_forward, product_gradients
 from .repeated import keep, kept
-from .sparse import gradient, mean_scale, run_spmm, saved_slots, spmm
+from .run import run_spmm
+from .sparse import gradient, mean_scale, saved_slots, spmm
 from .traced import is_traced
 
 __all__ = ["After", "is_one_kernel", "spmm_epilogue", "spmm_then"]

@@ -17,7 +17,8 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
 from .operands import agreed, broadcast, check_operands, reads_edges
-from .sparse import gradient, mean_gradient, run_spmm, saved_slots, spmm
+from .run import run_spmm
+from .sparse import gradient, mean_gradient, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
 from .winners import winner_gradients
 

@@ -17,11 +17,11 @@ from ..backend import Tensor, active
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
-from . import fallback, ordered
+from . import fallback
 from .degrees import DEGREE_SCALES, degree_scale
-from .devices import HOST, device_of
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
-from .repeated import Scaling, remember, repeated
+from .repeated import repeated
+from .run import run_sddmm, run_spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
@@ -29,7 +29,6 @@ __all__ = [
     "gradient",
     "mean_gradient",
     "mean_scale",
-    "run_spmm",
     "saved_slots",
     "sddmm",
     "sddmm_unchecked",
@@ -123,63 +122,6 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
     return sums + where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
 
 
-def run_spmm(
-    bind: str,
-    adj: Adjacency,
-    what: tuple[Any, ...],
-    edges: bool,
-    lead: tuple[int, ...],
-    operands: Sequence[Tensor],
-    winners: Tensor | None,
-) -> Tensor:
-    """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
-
-    ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
-    """
-    result = repeated(adj, what, operands) if winners is None else None
-    if result is not None:
-        return result
-    dense, shapes, addresses = _dense(operands)
-    device = device_of(dense[0])
-    structure, index = device.structure(adj, edges)
-    dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
-    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
-    shape = (*lead, adj.num_dst, *kernel.layout.shape)
-    out, scaling = active.new_empty(dense[0], shape), None
-    if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
-        kernel, slot, factor = kernel.of_scaled_sources
-        scaling = Scaling(slot, factor, (adj.num_src, kernel.width))
-        dense.append(scaling(dense, addresses))
-    comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
-    if comes_again:
-        weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
-        if weights is not None:
-            structure = structure[:]
-            structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
-    panels, room = kernel.panels, 0
-    if panels is not None:
-        if adj.num_src > panels.most_sources:
-            room = panels.scratch(adj.num_src, structure, device.worker)
-        elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
-            kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
-    if room:
-        scratch = active.empty((room,), "uint8", active.device(out))
-        kernel.in_panels(
-            structure, adj.num_src, addresses, active.address(out), device.worker, kept, active.address(scratch)
-        )
-    else:
-        kernel(structure, addresses, active.address(out), device.worker, kept)
-        if device is HOST and winners is None and not comes_again:
-            remember(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
-    return out
-
-
-def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:
-    """Return the operands row after row, the shapes of their rows, and where they lie as long as they live."""
-    dense, addresses = active.dense(operands)
-    return dense, tuple([x.shape[1:] for x in dense]), addresses
-
-
 @registered
 class _Spmm(GraphOp):
     """One recorded g-SpMM. Of a maximum or minimum it keeps the CSC entry that won each element."""
@@ -268,23 +210,8 @@ def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) ->
     if fallback.lacks_kernels(operands[0]):
         return fallback.sddmm(adj, expr, operands, dot)
     if not active.requires_grad(*operands):
-        return _run_sddmm(adj, expr, operands, dot)
+        return run_sddmm(adj, expr, operands, dot)
     return active.apply(_Sddmm(adj, expr, dot, active.needs_grad(operands)), *operands)
-
-
-def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
-    dense, shapes, addresses = _dense(operands)
-    first = dense[0]
-    wide = broadcast(shapes) if dot else (1,)
-    if wide[-1] == 0:
-        return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
-    device = device_of(first)
-    structure, index = device.structure(adj)
-    kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
-    shape = kernel.layout.shape
-    out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
-    kernel(structure, addresses, active.address(out), device.worker)
-    return out
 
 
 @registered
@@ -313,7 +240,7 @@ class _Sddmm(GraphOp):
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return _run_sddmm(self.adj, self.expr, operands, self.dot)
+        return run_sddmm(self.adj, self.expr, operands, self.dot)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         operands = [*inputs[:-1], grad]

@@ -66,7 +66,7 @@ def test_operations_take_it_where_kernels_are_lacking(monkeypatch):
     how = core.Attention(core.Score.ADDITIVE, dropout=0.3, seed=5)
     want = core.attention(adj, how, x, (left, right))
     monkeypatch.setattr(fallback, "lacks_kernels", lambda tensor: True)
-    monkeypatch.setattr("dglite.ops.sparse.device_of", None)
+    monkeypatch.setattr("dglite.ops.run.device_of", None)
     torch.testing.assert_close(core.attention(adj, how, x, (left, right)), want)
 
 

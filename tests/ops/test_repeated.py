@@ -10,7 +10,7 @@ from dglite import ops
 from dglite.errors import DGLError
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.graph import panels
-from dglite.ops import core, epilogue, sparse
+from dglite.ops import core, epilogue, run
 from dglite.ops.repeated import MOST_KEPT
 from dglite.opspec import Reducer
 
@@ -106,7 +106,7 @@ def test_a_sum_of_scaled_sources_with_what_follows_is_chosen_once(
     """The copy of the sources, the kernel and its gradients belong to the call that is kept."""
     monkeypatch.setattr(panels.Panels, "multiplies_before", lambda way, *sizes: way.factor is not None)
     chosen = []
-    for module, name in ((epilogue, "_planned"), (sparse, "device_of")):
+    for module, name in ((epilogue, "_planned"), (run, "device_of")):
         choose = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, choose=choose: chosen.append(choose) or choose(*a))
     adj, expr = g.adjacency(), Operand(Side.U, 0) * Operand(Side.U, 1)

@@ -1,0 +1,89 @@
+"""Runs the kernels of g-SpMM and g-SDDMM on checked operands: no gradient is recorded here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..backend import Tensor, active
+from ..expr import Expr
+from ..structure.adjacency import Adjacency
+from . import ordered
+from .devices import HOST, device_of
+from .operands import broadcast
+from .repeated import Scaling, remember, repeated
+
+__all__ = ["run_sddmm", "run_spmm"]
+
+
+def run_spmm(
+    bind: str,
+    adj: Adjacency,
+    what: tuple[Any, ...],
+    edges: bool,
+    lead: tuple[int, ...],
+    operands: Sequence[Tensor],
+    winners: Tensor | None,
+) -> Tensor:
+    """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
+
+    ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
+    """
+    result = repeated(adj, what, operands) if winners is None else None
+    if result is not None:
+        return result
+    dense, shapes, addresses = _dense(operands)
+    device = device_of(dense[0])
+    structure, index = device.structure(adj, edges)
+    dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
+    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
+    shape = (*lead, adj.num_dst, *kernel.layout.shape)
+    out, scaling = active.new_empty(dense[0], shape), None
+    if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
+        kernel, slot, factor = kernel.of_scaled_sources
+        scaling = Scaling(slot, factor, (adj.num_src, kernel.width))
+        dense.append(scaling(dense, addresses))
+    comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
+    if comes_again:
+        weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
+        if weights is not None:
+            structure = structure[:]
+            structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
+    panels, room = kernel.panels, 0
+    if panels is not None:
+        if adj.num_src > panels.most_sources:
+            room = panels.scratch(adj.num_src, structure, device.worker)
+        elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
+            kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
+    if room:
+        scratch = active.empty((room,), "uint8", active.device(out))
+        kernel.in_panels(
+            structure, adj.num_src, addresses, active.address(out), device.worker, kept, active.address(scratch)
+        )
+    else:
+        kernel(structure, addresses, active.address(out), device.worker, kept)
+        if device is HOST and winners is None and not comes_again:
+            remember(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
+    return out
+
+
+def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
+    """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
+    dense, shapes, addresses = _dense(operands)
+    first = dense[0]
+    wide = broadcast(shapes) if dot else (1,)
+    if wide[-1] == 0:
+        return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
+    device = device_of(first)
+    structure, index = device.structure(adj)
+    kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
+    shape = kernel.layout.shape
+    out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
+    kernel(structure, addresses, active.address(out), device.worker)
+    return out
+
+
+def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:
+    """Return the operands row after row, the shapes of their rows, and where they lie as long as they live."""
+    dense, addresses = active.dense(operands)
+    return dense, tuple([x.shape[1:] for x in dense]), addresses
