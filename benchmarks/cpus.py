@@ -14,7 +14,7 @@ from spmm import OPERATIONS, ratios
 
 __all__ = ["cpus_table"]
 
-CPUS = {"": "AMD EPYC, Zen 5", "zen4": "AMD EPYC, Zen 4", "xeon": "Intel Xeon"}
+CPUS = {"": "AMD EPYC, Zen 5", "zen4": "AMD EPYC, Zen 4", "xeon": "Intel Xeon, Emerald Rapids"}
 """What the machines are called whose results are in these folders."""
 
 
