@@ -22,7 +22,7 @@ extensions = [
     "public_names",
     "result_plots",
 ]
-exclude_patterns = ["progress.md", "dgl_names.txt"]
+exclude_patterns = ["dgl_names.txt"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4

@@ -16,8 +16,8 @@ from .execution.differentiation import copy_rows, differentiate
 from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
 from .recording import recurrent
+from .recording.kinds import DTYPES, TensorKind
 from .recording.pointwise import same_session
-from .recording.signatures import DTYPES, TensorKind
 from .recording.tensor import LazyTensor, later
 from .report import remember
 from .session import Session, before_computing, current_session, end_session

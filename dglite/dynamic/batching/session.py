@@ -14,7 +14,8 @@ import torch
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
 from ...kernels.cpu.dynamic.program import active_nodes
-from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
+from .recording.kinds import DTYPES, TensorKind, kind_of
+from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
 __all__ = ["Given", "Session", "accept", "before_computing", "current_session", "end_session"]

@@ -21,7 +21,7 @@ from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import devices
 from ..batching.execution.matrices import Product
-from ..batching.recording.signatures import DTYPES
+from ..batching.recording.kinds import DTYPES
 from ..batching.session import Given, accept
 from .parcel import Parcel
 from .rules import Trained

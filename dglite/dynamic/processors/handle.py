@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from ...errors import DGLError
 from ...locks import new_lock
 from ..batching.api import checked_losses, run
-from ..batching.recording.signatures import DTYPES
+from ..batching.recording.kinds import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session, end_session
 from .gpu import gpu_of

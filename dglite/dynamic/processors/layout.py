@@ -16,8 +16,9 @@ from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
+from ..batching.recording.kinds import DTYPES, TensorKind
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of
+from ..batching.recording.signatures import Signature, operand, places_of
 from ..batching.session import Session
 from ..execution.script import Addresses, Filled, Script, Unsupported
 

@@ -12,7 +12,7 @@ from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
 from ...kernels.cpu.dynamic.kernels import CLEAR, TOTALS
 from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_script
-from ..batching.recording.signatures import DTYPES
+from ..batching.recording.kinds import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
 from .layout import StepLayout

@@ -18,8 +18,9 @@ from ...kernels.cpu.dynamic.kernels import CLEAR
 from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
 from ..batching.execution.matrices import Lookup, Product
+from ..batching.recording.kinds import DTYPES
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, operand
+from ..batching.recording.signatures import operand
 from .layout import StepLayout
 from .rules import Trained, UpdateRule
 

@@ -13,7 +13,8 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
-from ..recording.signatures import DTYPES, MOVED_AS, TensorKind, operand
+from ..recording.kinds import DTYPES, TensorKind
+from ..recording.signatures import MOVED_AS, operand
 from .products import GradientSums
 
 if TYPE_CHECKING:

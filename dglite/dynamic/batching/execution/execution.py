@@ -12,7 +12,8 @@ from torch import Tensor
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import run_steps
 from ...execution.memory import Arena
-from ..recording.signatures import DTYPES, places_of
+from ..recording.kinds import DTYPES
+from ..recording.signatures import places_of
 from .matrices import Product, Target, TorchCall
 from .placement import Placement
 from .products import GradientSums

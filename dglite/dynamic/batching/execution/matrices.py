@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...execution.products import multiply
-from ..recording.signatures import TensorKind
+from ..recording.kinds import TensorKind
 from .products import FewRows, GradientSums
 
 __all__ = ["CrossEntropy", "Lookup", "Product", "Target", "TorchCall"]

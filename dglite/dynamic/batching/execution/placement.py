@@ -9,7 +9,8 @@ import numpy as np
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic import batching, program
-from ..recording.signatures import ARGUMENT, DTYPES, Signature, TensorKind, shared, template_table
+from ..recording.kinds import DTYPES, TensorKind
+from ..recording.signatures import ARGUMENT, Signature, shared, template_table
 
 if TYPE_CHECKING:
     from ..session import Session

@@ -14,7 +14,7 @@ from ....kernels.cpu.dynamic.kernels import MOST_ROWS, SET, matrix_kernel
 from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
 from ...execution.products import add_rows
-from ..recording.signatures import DTYPES
+from ..recording.kinds import DTYPES
 
 __all__ = ["FewRows", "GradientSums"]
 

@@ -19,8 +19,9 @@ from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS
 from ..session import Session
 from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only
+from .kinds import TensorKind, kind_of
 from .pointwise import refs_of
-from .signatures import ARGUMENT, TensorKind, kind_of
+from .signatures import ARGUMENT
 from .tensor import LazyTensor, Untraceable, blank
 
 __all__ = ["Cell", "cell"]

@@ -19,8 +19,9 @@ from ....formulas import FORMULAS
 from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
+from .kinds import TensorKind, kind_of
 from .pointwise import refs_of
-from .signatures import Signature, TensorKind, kind_of, places_of
+from .signatures import Signature, places_of
 from .tensor import LazyTensor, Untraceable, later
 
 __all__ = ["Recorded", "made_by_rows", "made_operation", "only", "record_function"]

@@ -15,7 +15,8 @@ from ....expr import Expr
 from ....formulas import ALIASES, FORMULAS
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
-from .signatures import DTYPES, ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise
+from .kinds import DTYPES, TensorKind, kind_of
+from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise
 from .tensor import LazyTensor, blank, install, later
 
 __all__ = ["as_lazy", "refs_of", "same_session"]

@@ -13,8 +13,8 @@ from ...execution.sweep import VertexCall
 from ...options import current_options
 from ..execution.matrices import TorchCall
 from .generic import made_operation, only
+from .kinds import TensorKind, kind_of
 from .pointwise import as_lazy
-from .signatures import TensorKind, kind_of
 from .tensor import LazyTensor
 
 __all__ = ["ProgramCall", "record_program"]

@@ -15,8 +15,9 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
 from .generic import Recorded, made_operation, only
+from .kinds import TensorKind, kind_of, of_row
 from .pointwise import as_lazy
-from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, of_row, operand, pointwise, result
+from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, result
 from .structure import axis_of, linear
 from .tensor import LazyTensor, install, later
 

@@ -1,4 +1,4 @@
-"""What lazy tensors are like (kinds), and what recorded operations have in common (signatures).
+"""What recorded operations have in common (signatures).
 
 Operations of one signature can be done as one batch. What a batch does is either a list of element-wise steps, written
 as formulas here and compiled as kernels, or one operation on whole matrices (see :mod:`..execution.matrices`).
@@ -6,7 +6,6 @@ as formulas here and compiled as kernels, or one operation on whole matrices (se
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,21 +22,18 @@ from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import step_kernel
 from ....kernels.render.rows import StepSpec
 from ....locks import new_lock
+from .kinds import DTYPES, TensorKind
 
 if TYPE_CHECKING:
     from ..execution.matrices import Product, TorchCall
 
 __all__ = [
     "ARGUMENT",
-    "DTYPES",
     "MOVED_AS",
     "ColumnRun",
     "Pointwise",
     "Signature",
-    "TensorKind",
     "copies",
-    "kind_of",
-    "of_row",
     "on_matrices",
     "operand",
     "places_of",
@@ -49,45 +45,8 @@ __all__ = [
     "template_table",
 ]
 
-DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-"""The dtypes that element-wise kernels compute in."""
-
 _RESULT, _GRAD = 1000, 2000
 Template = list[int]
-
-
-class TensorKind:
-    """Shape and dtype of a lazy tensor; one object for each pair."""
-
-    __slots__ = ("dtype", "item", "nbytes", "numel", "shape")
-
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        self.shape, self.dtype = shape, dtype
-        self.numel, self.item = math.prod(shape), dtype.itemsize
-        self.nbytes = self.numel * self.item
-
-    def __repr__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
-
-
-_kinds: dict[tuple[tuple[int, ...], torch.dtype], TensorKind] = {}
-
-
-def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
-    """Return the kind."""
-    key = tuple(shape), dtype
-    kind = _kinds.get(key)
-    if kind is None:
-        kind = _kinds.setdefault(key, TensorKind(*key))  # threads must agree: kinds are compared by identity
-    return kind
-
-
-def of_row(kind: TensorKind, axes: int = 1) -> TensorKind:
-    """Return the kind without axes of length 1 in front, of which operations are the same; some last ``axes`` stay."""
-    shape = kind.shape
-    while len(shape) > axes and shape[:1] == (1,):
-        shape = shape[1:]
-    return kind if shape is kind.shape else kind_of(shape, kind.dtype)
 
 
 class ColumnRun(NamedTuple):

@@ -15,8 +15,9 @@ from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_of
 from ..execution.matrices import Lookup, Product
+from .kinds import DTYPES, TensorKind, kind_of, of_row
 from .pointwise import as_lazy, refs_of
-from .signatures import DTYPES, Signature, TensorKind, copies, kind_of, of_row
+from .signatures import Signature, copies
 from .tensor import LazyTensor, Untraceable, blank, install, later
 
 __all__ = ["axis_of", "linear"]

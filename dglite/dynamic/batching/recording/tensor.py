@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ....errors import DGLError
-from .signatures import TensorKind
+from .kinds import TensorKind
 
 __all__ = ["LazyTensor", "Untraceable", "blank", "install", "later"]
 
