@@ -109,8 +109,8 @@ def _in_numpy(dtype: str) -> bool:
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def first_bytes(path: Path, count: int = 8) -> bytes:
-    """Return how a file begins.
+def first_bytes(path: Path) -> bytes:
+    """Return the first 8 bytes of a file.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def first_bytes(path: Path, count: int = 8) -> bytes:
     """
     try:
         with open(path, "rb") as file:
-            return file.read(count)
+            return file.read(8)
     except FileNotFoundError:
         raise DGLError(f"File {path} does not exist.") from None
     except OSError as error:

@@ -206,7 +206,7 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
     x = given["x"]
     if how.score is Score.DOT:
         scores = sddmm_unchecked(adj, _MUL, (x, given["right"]), dot=True) * how.scale
-    elif how.score is Score.GATED:
+    elif how.score is Score.GATV2:
         both = leaky_relu(sddmm_unchecked(adj, _ADD, (x, given["right"])), how.slope)
         scores = active.sum(both * given["attn"], -1, keepdims=True)
     else:

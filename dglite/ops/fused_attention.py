@@ -20,7 +20,7 @@ __all__ = ["Attention", "FusedAttention"]
 
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),
-    Score.GATED: ("x", "right", "attn"),
+    Score.GATV2: ("x", "right", "attn"),
     Score.DOT: ("x", "right"),
 }
 _SIDES = ("left", "right", "left_grad", "right_grad")
@@ -124,7 +124,7 @@ class FusedAttention:
         shared |= self._parts(("grad", "edge_out_grad"), active.contiguous(grad), x)
         sides = {**named, **self.kept}
         results = self._side_gradients(x, sides["right"])
-        if how.score is Score.GATED:
+        if how.score is Score.GATV2:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
         # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
         at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & wanted

@@ -281,7 +281,7 @@ def gatv2_attention(
     >>> ops.gatv2_attention(g, feat, feat, torch.zeros(1, 1)).flatten()
     tensor([0., 1., 3.])
     """
-    how = core.Attention(core.Score.GATED, negative_slope, 1.0, dropout, seed)
+    how = core.Attention(core.Score.GATV2, negative_slope, 1.0, dropout, seed)
     return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
 
 

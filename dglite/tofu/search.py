@@ -19,10 +19,7 @@ from .coarsen import Coarse, OperatorGroup, TensorShape
 from .cost import LocalOperator, Way
 from .elimination import minimize
 
-__all__ = ["REPLICATED", "Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
-
-REPLICATED = None
-"""The placement of a tensor of which every group has all rows."""
+__all__ = ["Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
 
 SplitDim = int | None
 

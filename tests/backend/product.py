@@ -106,7 +106,7 @@ def _() -> dict[str, Any]:
     return with_gradients(out, x, left, right, weight)
 
 
-@case("dot and gated attention")
+@case("dot and GATv2 attention")
 def _() -> dict[str, Any]:
     x, y, attn = values(6, 2, 4), values(6, 2, 4, seed=1), values(2, 4, seed=2)
     out = ops.dot_attention(graph(), x, y, 0.5) + ops.gatv2_attention(graph(), x, y, attn)

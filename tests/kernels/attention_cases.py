@@ -19,7 +19,7 @@ def tensors(score: str, adj: Adjacency, heads: int, features: int, weighted: boo
     shapes = {
         "additive": [(adj.num_src, *wide), (adj.num_src, heads), (adj.num_dst, heads)],
         "projected": [(adj.num_src, *wide), wide, wide],
-        "gated": [(adj.num_src, *wide), (adj.num_dst, *wide), wide],
+        "gatv2": [(adj.num_src, *wide), (adj.num_dst, *wide), wide],
         "dot": [(adj.num_src, *wide), (adj.num_dst, *wide)],
     }[score]
     shapes += [{"edge": (adj.num_edges, heads), "feat": (adj.num_edges, 3)}[part] for part in parts]

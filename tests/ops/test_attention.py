@@ -24,7 +24,7 @@ from tests.kernels.attention_cases import tensors
 from tests.kernels.sparse_cases import Coo, assert_close, graph
 from tests.pairs import cases, turns
 
-SCORES = ["additive", "gated", "dot", "projected"]
+SCORES = ["additive", "gatv2", "dot", "projected"]
 EDGE_SCORES = ["additive+edge", "projected+edge", "additive+edge+feat", "projected+edge+feat"]
 SLOPE, SCALE, SEED = 0.2, 0.7, 11
 SHAPES = [(1, 7), (8, 8), (2, 70), *([(3, 5), (12, 2)] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
@@ -45,7 +45,7 @@ def small(square: bool = False) -> tuple[Adjacency, np.ndarray, np.ndarray]:
 def attention(score: str, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED) -> core.Attention:
     """Return how to attend."""
     score, *parts = score.split("+")
-    kind = {"additive": "ADDITIVE", "projected": "ADDITIVE", "gated": "GATED", "dot": "DOT"}[score]
+    kind = {"additive": "ADDITIVE", "projected": "ADDITIVE", "gatv2": "GATV2", "dot": "DOT"}[score]
     flags = {"projected": score == "projected", "edges": "edge" in parts, "edge_features": "feat" in parts}
     return core.Attention(core.Score[kind], slope, SCALE, dropout, seed, **flags)
 
@@ -75,7 +75,7 @@ def expected(score: str, src, dst, num_dst: int, xs, dropout: float = 0.0, slope
     of_edges = [others.pop(2) for _ in parts]
     if score == "dot":
         scores = SCALE * (x[src] * others[0][dst]).sum(-1)
-    elif score == "gated":
+    elif score == "gatv2":
         scores = (others[1] * reference.leaky_relu(x[src] + others[0][dst], slope)).sum(-1)
     else:
         sides = [(x * side).sum(-1) for side in others[:2]] if score == "projected" else others
@@ -183,7 +183,7 @@ def test_edge_features_narrow_and_wide(width):
 
 
 @pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 2.0])
-@pytest.mark.parametrize("score", ["additive", "gated"])
+@pytest.mark.parametrize("score", ["additive", "gatv2"])
 def test_any_slope(score, slope):
     adj, src, dst = small()
     xs = tensors(score, adj, 2, 3)
@@ -271,9 +271,9 @@ def test_more_heads_than_kernels_are_made_for_are_composed(score, monkeypatch):
 
 def test_several_axes_of_heads():
     adj, _, _ = small()
-    xs = tensors("gated", adj, 6, 3)
+    xs = tensors("gatv2", adj, 6, 3)
     wide = [x.reshape(*x.shape[:-2], 2, 3, 3) for x in xs]
-    torch.testing.assert_close(attend("gated", adj, wide).reshape(5, 6, 3), attend("gated", adj, xs))
+    torch.testing.assert_close(attend("gatv2", adj, wide).reshape(5, 6, 3), attend("gatv2", adj, xs))
     x, el, er = tensors("additive", adj, 6, 3)
     wide = [x.reshape(6, 2, 3, 3), el.reshape(6, 2, 3, 1), er.reshape(5, 2, 3, 1)]
     torch.testing.assert_close(attend("additive", adj, wide).reshape(5, 6, 3), attend("additive", adj, (x, el, er)))
@@ -369,8 +369,8 @@ def test_public_names_take_graphs():
     coo: Coo = graph("random")
     g = dglite.heterograph({("a", "to", "b"): (coo.src, coo.dst)}, {"a": coo.num_src, "b": coo.num_dst})
     adj = g.adjacency()
-    x, right, attn = tensors("gated", adj, 2, 3)
-    torch.testing.assert_close(ops.gatv2_attention(g, x, right, attn, SLOPE), attend("gated", adj, (x, right, attn)))
+    x, right, attn = tensors("gatv2", adj, 2, 3)
+    torch.testing.assert_close(ops.gatv2_attention(g, x, right, attn, SLOPE), attend("gatv2", adj, (x, right, attn)))
     torch.testing.assert_close(ops.dot_attention(g, x, right, SCALE), attend("dot", adj, (x, right)))
     x, el, er, ee = tensors("additive+edge", adj, 2, 3)
     torch.testing.assert_close(ops.gat_attention(g, el, er, x, ee=ee), attend("additive+edge", adj, (x, el, er, ee)))

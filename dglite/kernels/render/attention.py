@@ -180,14 +180,14 @@ def _normalised(spec: AttentionSpec, sloped: bool) -> list[str]:
 # -- gradients of scores that are products -----------------------------------------------------------------------------
 def _product_destination(spec: AttentionSpec) -> list[str]:
     """Return a row's share of what sources will read, and the gradients of its features and of ``attn``."""
-    gated = spec.score is Score.GATED
+    gatv2 = spec.score is Score.GATV2
     lines = operands(spec, "log_sum", "out", "grad", "state", "right_grad", "right_grad_stride")
-    lines += operand_words(["attn_grad"]) if gated else []
+    lines += operand_words(["attn_grad"]) if gatv2 else []
     lines += [
         f"grad_row, out_row = grad + row * {spec.width} * ITEM, out + row * {spec.width} * COMPUTE",
         "near, own = right + row * right_stride * ITEM, state + row * 2 * HEADS",
         "products, right_grad_row = own + HEADS, right_grad + row * right_grad_stride * COMPUTE",
-        *([f"attn_grad_row = attn_grad + row * {spec.width} * COMPUTE"] if gated else []),
+        *([f"attn_grad_row = attn_grad + row * {spec.width} * COMPUTE"] if gatv2 else []),
         *dots(spec, "{load:grad_row} * {get:out_row}", "products"),
         *per_head(
             spec,
@@ -202,7 +202,7 @@ def _product_destination(spec: AttentionSpec) -> list[str]:
     change = "get{w}(scores + at + {o}) * (get{w}(second + at + {o})" + dropped + weight + " - product{i})"
     tile += ["for j in range(start, stop):"]
     tile += block([*before, *per_head(spec, "put{w}(second + at + {o}, " + change + _scale(spec) + ")")])
-    if gated:
+    if gatv2:
         both = _both("x_row", "near")
         sums = {"sum": "{weight:second + at} * " + _steepness(both)}
         sums["leaky"] = sums["sum"] + " * " + both
@@ -215,7 +215,7 @@ def _product_destination(spec: AttentionSpec) -> list[str]:
 
 def _product_source(spec: AttentionSpec) -> list[str]:
     """Return the gradient of a row's features, and of the weights of its edges."""
-    gated = spec.score is Score.GATED
+    gatv2 = spec.score is Score.GATV2
     lines = operands(spec, "grad", "state", "x_grad", "x_grad_stride")
     lines += operand_words(["weight_grad"]) if spec.weight_gradient else []
     lines += ["own_x, x_grad_row = x + row * x_stride * ITEM, x_grad + row * x_grad_stride * COMPUTE"]
@@ -245,7 +245,7 @@ def _product_source(spec: AttentionSpec) -> list[str]:
     ]
     tile += ["for j in range(start, stop):", *block(weights)]
     sums, stores = {"sum": "{weight:scores + at} * {load:grad_row}"}, {"x_grad_row": "sum{n}"}
-    if gated:
+    if gatv2:
         sums["steep"] = "{weight:second + at} * " + _steepness(_both("right_row", "own_x"))
         stores = {"x_grad_row": "sum{n} + {load:attn} * steep{n}"}
     else:

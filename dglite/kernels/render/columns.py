@@ -229,7 +229,7 @@ def operands(spec: AttentionSpec, *names: str) -> list[str]:
         wanted += ["left", "left_stride"]
     wanted += ["edge"] if spec.edges else []
     wanted += ["edge_feat"] if spec.edge_features else []
-    if spec.score is Score.GATED:
+    if spec.score is Score.GATV2:
         wanted += ["attn"]
     wanted += ["score_scale"] if spec.score is Score.DOT else ["slope"]
     wanted += ["weight"] if spec.weighted else []

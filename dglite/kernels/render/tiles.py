@@ -22,7 +22,7 @@ class Score(Enum):
     """How the score of an edge u -> v for one head is made of the two nodes' features."""
 
     ADDITIVE = "leaky_relu(left[u] + right[v])"
-    GATED = "sum of attn * leaky_relu(x[u] + right[v])"
+    GATV2 = "sum of attn * leaky_relu(x[u] + right[v])"
     DOT = "scale * sum of x[u] * right[v]"
 
     @property
@@ -117,7 +117,7 @@ WORDS = {
     )
 }
 """Position of each argument. Strides count elements from row to row; ``NUMBERS`` are doubles."""
-STATE = {Score.ADDITIVE: 3, Score.GATED: 2, Score.DOT: 2}
+STATE = {Score.ADDITIVE: 3, Score.GATV2: 2, Score.DOT: 2}
 """What a source needs to know of a destination, for each head: log of the sum, grad . out, and the additive score."""
 
 

@@ -114,7 +114,7 @@ class GATv2Conv(InEdgesRequired):
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
-        how = Attention(Score.GATED, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
+        how = Attention(Score.GATV2, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
         operands = destination, self.attn[0].expand(source.shape[1:])
         result, weights = functional.attention(adjacency, how, source, operands, get_attention=get_attention)
         if self.res_fc is not None:

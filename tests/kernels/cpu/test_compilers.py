@@ -44,7 +44,7 @@ def on_graphs() -> dict[str, torch.Tensor]:
     found |= {"softmax": weights, "of softmax": torch.autograd.grad(weights.square().sum(), scores)[0]}
     # Not by layers: a product of torch's may have other bits in other memory.
     wide, narrow = (x.view(20, 3, -1) for x in (operands(18, torch.float32)[1], scores.detach()))
-    for score, given in ((core.Score.ADDITIVE, (narrow, narrow * 2)), (core.Score.GATED, (wide * 2, wide[0]))):
+    for score, given in ((core.Score.ADDITIVE, (narrow, narrow * 2)), (core.Score.GATV2, (wide * 2, wide[0]))):
         x = wide.clone().requires_grad_()
         out = core.attention(adj, core.Attention(score), x, given)
         found |= {f"{score}": out, f"of {score}": torch.autograd.grad(out.square().sum(), x)[0]}

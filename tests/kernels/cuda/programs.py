@@ -80,8 +80,8 @@ def programs() -> list[CudaProgram]:
             ),
             (8, 4, 2, 1),
         ),
-        (specify(Score.GATED, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags), (2, 32, 1, 3)),
-        (specify(Score.GATED, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
+        (specify(Score.GATV2, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags), (2, 32, 1, 3)),
+        (specify(Score.GATV2, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
         (
             specify(Score.DOT, Phase.SOURCE, "float32", "int32", 1, 7, weight_gradient=True, **all_flags),
             (1, 8, 4, 1),

@@ -22,7 +22,7 @@ from tests.pairs import cases
 pytestmark = needs_compiler
 SEED = 2**63 + 11
 ATTENTION = cases(
-    ["additive", "projected", "gated", "dot"],
+    ["additive", "projected", "gatv2", "dot"],
     ["float32", "float64", "bfloat16"],
     [(1, 7), (8, 8), (2, 160)],
     [0.0, 0.4],
@@ -54,7 +54,7 @@ def attend(score: str, dtype: str, shape: tuple[int, int], dropout: float, weigh
     """Return the result, the gradients of all inputs, and the result where no gradient is wanted."""
     adj = star()
     xs = rounded(tensors(score, adj, *shape, weighted), dtype, dtype)
-    kind = {"gated": "GATED", "dot": "DOT"}.get(score, "ADDITIVE")
+    kind = {"gatv2": "GATV2", "dot": "DOT"}.get(score, "ADDITIVE")
     how = core.Attention(core.Score[kind], 0.2, 0.3, dropout, SEED, projected=score == "projected")
     count = len(how.operands)
 
@@ -74,7 +74,7 @@ def attend_by_torch(score: str, dtype: str, shape: tuple[int, int], dropout: flo
     x, first = xs[0], xs[1]
     if score == "dot":
         scores = 0.3 * (x[src] * first[dst]).sum(-1)
-    elif score == "gated":
+    elif score == "gatv2":
         scores = (xs[2] * leaky_relu(x[src] + first[dst], 0.2)).sum(-1)
     else:
         left, right = ((x * side).sum(-1) for side in xs[1:3]) if score == "projected" else xs[1:3]

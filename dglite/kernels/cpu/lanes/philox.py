@@ -15,12 +15,10 @@ from numba.extending import intrinsic
 
 from .vec import BYTES, I32, I64, LANES
 
-__all__ = ["ENTRIES", "WORDS", "multiplier_drawer"]
+__all__ = ["ENTRIES", "multiplier_drawer"]
 
 ENTRIES = 8
 """Entries that are drawn for at once, one in each lane."""
-WORDS = 4
-"""Words of a draw, for as many heads."""
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -8,7 +8,7 @@
 
 namespace dg {
 
-enum ScoreKind { ADDITIVE, GATED, DOT };
+enum ScoreKind { ADDITIVE, GATV2, DOT };
 
 template <class item, class index> struct AttentionArguments {
     using compute = compute_t<item>;

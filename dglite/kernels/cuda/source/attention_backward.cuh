@@ -87,7 +87,7 @@ __device__ inline void ATTENTION::product_destination() const {
     const long long at = work.row * width() + head * is.features;
     Values near, attn, grad, x;
     read(is.right + work.row * is.right_stride + head * is.features, near, !empty());
-    if (KIND == GATED) read(is.attn + head * is.features, attn);
+    if (KIND == GATV2) read(is.attn + head * is.features, attn);
     read(is.grad + at, grad, !empty());
     read(is.out + at, x, !empty());
     const compute product = dot(grad, x);
@@ -122,7 +122,7 @@ __device__ inline void ATTENTION::product_destination() const {
         }
     }
     gather(sum);
-    if (KIND == GATED) {
+    if (KIND == GATV2) {
         gather(leaky);
         times(sum, attn);
     }
@@ -133,7 +133,7 @@ __device__ inline void ATTENTION::product_destination() const {
     }
     if (!writes()) return;
     write(whole() ? is.right_grad + work.row * is.right_grad_stride + head * is.features : share(), sum);
-    if (KIND == GATED) write(whole() ? is.attn_grad + at : share() + is.features, leaky);
+    if (KIND == GATV2) write(whole() ? is.attn_grad + at : share() + is.features, leaky);
 }
 
 ATTENTION_PARAMETERS
@@ -148,7 +148,7 @@ ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::product_source() const {
     Values own_x, attn, sum, steeper;
     read(is.x + work.row * is.x_stride + head * is.features, own_x, !empty());
-    if (KIND == GATED) read(is.attn + head * is.features, attn);
+    if (KIND == GATV2) read(is.attn + head * is.features, attn);
     clear(sum);
     clear(steeper);
     for (long long start = work.first; any(start < work.last); start += L) {
@@ -187,7 +187,7 @@ __device__ inline void ATTENTION::product_source() const {
             }
         }
     }
-    if (KIND == GATED) {
+    if (KIND == GATV2) {
         times(steeper, attn);
         add(sum, compute(1), steeper);
     }
@@ -208,12 +208,12 @@ __device__ inline void ATTENTION::merge_backward(const AttentionArguments<item, 
         const compute* share = is.partial + (chunk * is.heads + head) * is.partial_stride;
         sum += share[k];
         if (SOURCE && KIND == ADDITIVE) other += share[is.features];
-        if (!SOURCE && KIND == GATED) other += share[is.features + k];
+        if (!SOURCE && KIND == GATV2) other += share[is.features + k];
     }
     const long long column = head * is.features + k;
     if (!SOURCE) {
         is.right_grad[row * is.right_grad_stride + column] = sum;
-        if (KIND == GATED) is.attn_grad[row * width + column] = other;
+        if (KIND == GATV2) is.attn_grad[row * width + column] = other;
         return;
     }
     if (KIND == ADDITIVE && PROJECTED) {

@@ -60,7 +60,7 @@ ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::product_entries(Sums& sums) const {
     Values near, attn;
     read(is.right + work.row * is.right_stride + head * is.features, near, !empty());
-    if (KIND == GATED) read(is.attn + head * is.features, attn);
+    if (KIND == GATV2) read(is.attn + head * is.features, attn);
     for (long long start = work.first; any(start < work.last); start += L) {
         const Entry mine = entry(start);
         const compute factor = mine.kept * mine.weight;
