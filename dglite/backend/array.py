@@ -192,14 +192,14 @@ class ArrayBackend(Backend):
     def can_defer(self, x: Tensor) -> bool:
         return False
 
-    def waits(self, *xs: Tensor) -> bool:
+    def any_deferred(self, *xs: Tensor) -> bool:
         return False
 
     def recipe_of(self, x: Tensor) -> None:
         return None
 
     def pass_by(self, x: Tensor) -> None:
-        """Do nothing: no tensor waits."""
+        """Do nothing: no tensor is deferred."""
 
     def watched(self, x: Tensor, watch: Any) -> Tensor:
         return x

@@ -319,14 +319,14 @@ class Backend(ABC):
 
     @abstractmethod
     def can_defer(self, x: Tensor) -> bool:
-        """Whether a tensor that is computed from ``x`` may wait until something reads it."""
+        """Whether a tensor that is computed from ``x`` may be deferred until something reads it."""
 
     @abstractmethod
     def defer(self, recipe: Recipe) -> Tensor:
         """Return the recipe's tensor, computed when something reads it. Nobody else may write to its sources."""
 
     @abstractmethod
-    def waits(self, *xs: Tensor) -> bool:
+    def any_deferred(self, *xs: Tensor) -> bool:
         """Whether one of ``xs`` may be a tensor that has not been read: see :meth:`recipe_of`."""
 
     @abstractmethod

@@ -18,7 +18,7 @@ from ..formulas import ALIASES, FORMULAS, Formula
 from ..opspec import COMPARISONS
 from .autograd import Tensor, apply, as_array, not_torchs
 
-__all__ = ["agreed", "astype", "attach", "dtype_of", "functions", "method", "overridable"]
+__all__ = ["astype", "attach", "dtype_of", "functions", "method", "overridable", "promoted"]
 
 _Extremum = namedtuple("_Extremum", "values indices")
 _F32 = np.dtype(np.float32)
@@ -111,7 +111,7 @@ attach("__abs__", functions["abs"])
 attach("__pos__", lambda self: self)
 
 
-def agreed(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
+def promoted(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
     """Return operands such that NumPy computes in the dtype that torch would choose.
 
     Integers take the width of the floats that they meet, float32 where there are none but floats are asked for; a
@@ -142,7 +142,7 @@ def _binary(name: str) -> Callable[[Any, Any], Tensor]:
 
     def call(x: Any, y: Any) -> Tensor:
         if type(x) is not Tensor or type(y) is not Tensor or x.data.dtype != y.data.dtype or division:
-            x, y = agreed(x, y, division)
+            x, y = promoted(x, y, division)
         return apply(name, x, y)
 
     call.__name__ = name
@@ -202,7 +202,7 @@ def _where(x: Tensor, condition: Any, other: Any) -> Tensor:
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """Return x where the condition holds, y elsewhere."""
-    x, y = (Tensor(x), Tensor(y)) if not (isinstance(x, Tensor) or isinstance(y, Tensor)) else agreed(x, y)
+    x, y = (Tensor(x), Tensor(y)) if not (isinstance(x, Tensor) or isinstance(y, Tensor)) else promoted(x, y)
     return apply("where", _plain(condition), x, y)
 
 

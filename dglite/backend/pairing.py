@@ -38,7 +38,7 @@ _BY_TENSORS = (
     "times",
     "sparse_coo",
     "requires_grad",
-    "waits",
+    "any_deferred",
 )
 """Several arguments are tensors."""
 _BY_SEQUENCE = ("concat", "stack", "dense", "needs_grad")

@@ -10,7 +10,7 @@ import numpy as np
 
 from .autograd import Tensor, apply, as_array
 from .library import not_torchs
-from .operations import agreed, attach, method
+from .operations import attach, method, promoted
 
 __all__ = ["permute", "reshape", "split", "squeeze", "unsqueeze"]
 
@@ -24,7 +24,7 @@ def matmul(x: Any, y: Any) -> Any:
         return NotImplemented
     left, right = (v if isinstance(v, Tensor) else Tensor(v) for v in (x, y))
     wide = unsqueeze(left, 0) if left.ndim == 1 else left, unsqueeze(right, 1) if right.ndim == 1 else right
-    result = apply("matmul", *agreed(*wide))
+    result = apply("matmul", *promoted(*wide))
     result = squeeze(result, -1) if right.ndim == 1 else result
     return squeeze(result, -1 if right.ndim == 1 else -2) if left.ndim == 1 else result
 

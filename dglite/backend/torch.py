@@ -16,7 +16,7 @@ from . import torch_library, torch_memory
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
-from .torch_deferred import WaitingTensor, can_wait, values, waiting_of
+from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
 
 __all__ = ["TorchBackend"]
 
@@ -267,7 +267,7 @@ class TorchBackend(Backend):
         if torch.is_grad_enabled():
             for x in inputs:
                 if x.requires_grad:
-                    if WaitingTensor in map(type, inputs):
+                    if DeferredTensor in map(type, inputs):
                         inputs = values(inputs)
                     if _transformed() or torch.compiler.is_compiling():
                         return _Recorded.apply(op, *inputs)
@@ -275,19 +275,19 @@ class TorchBackend(Backend):
         return op.forward(*inputs)
 
     def defer(self, recipe: Recipe) -> torch.Tensor:
-        return WaitingTensor.make(recipe, recipe.sources[0].dtype)
+        return DeferredTensor.make(recipe, recipe.sources[0].dtype)
 
-    def waits(self, *xs: torch.Tensor) -> bool:
-        return WaitingTensor in map(type, xs)
+    def any_deferred(self, *xs: torch.Tensor) -> bool:
+        return DeferredTensor in map(type, xs)
 
     def recipe_of(self, x: torch.Tensor) -> Recipe | None:
-        waiting = waiting_of(x)
-        return waiting.recipe if waiting is not None and waiting.usable() else None
+        deferred = deferred_of(x)
+        return deferred.recipe if deferred is not None and deferred.usable() else None
 
     def pass_by(self, x: torch.Tensor) -> None:
-        waiting = waiting_of(x)
-        if waiting is not None:
-            waiting.taken = True
+        deferred = deferred_of(x)
+        if deferred is not None:
+            deferred.taken = True
 
     def watched(self, x: torch.Tensor, watch: Watch) -> torch.Tensor:
         if x.requires_grad and not torch.compiler.is_compiling():
@@ -317,7 +317,7 @@ class TorchBackend(Backend):
     # No call in between: every operation asks.
     compiling = staticmethod(torch.compiler.is_compiling)
     num_threads = staticmethod(torch.get_num_threads)
-    can_defer = staticmethod(can_wait)
+    can_defer = staticmethod(can_defer)
 
     product = staticmethod(torch_memory.product)
     add_product = staticmethod(torch_memory.add_product)

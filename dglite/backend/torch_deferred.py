@@ -1,4 +1,4 @@
-"""Lazy torch tensors: their values are computed when something reads them."""
+"""Deferred torch tensors: their values are computed when something reads them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from torch.utils.hooks import RemovableHandle
 
 from .protocols import Recipe, Watch
 
-__all__ = ["WaitingTensor", "can_wait", "values", "waiting_of"]
+__all__ = ["DeferredTensor", "can_defer", "deferred_of", "values"]
 
 _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-"""What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing waits before."""
+"""What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing is deferred before."""
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _Deferred:
     """What a tensor is as long as nothing has read it.
 
     ``hooks`` are those for saved tensors under which it was made. ``taken`` says that something has been made of the
@@ -50,21 +50,21 @@ class _Waiting:
         return self.computed is None and _is_plain() and _same(self.hooks, _top())
 
 
-class WaitingTensor(torch.Tensor):
+class DeferredTensor(torch.Tensor):
     """A tensor that knows how it is computed, and what a few functions make of that; to all others it gives its values.
 
     It has shape, dtype, device and a gradient, but no memory until something reads it. It becomes an ordinary tensor
     then, the same object: changes in place, hooks and gradients are torch's own from there on.
     """
 
-    waiting: _Waiting
+    deferred: _Deferred
 
     @staticmethod
-    def make(recipe: Recipe, dtype: torch.dtype) -> WaitingTensor:
+    def make(recipe: Recipe, dtype: torch.dtype) -> DeferredTensor:
         """Return the tensor of a recipe. Made where gradients are not taken it never has one."""
         if any(x.requires_grad for x in recipe.sources):
             if torch.is_grad_enabled():
-                linked: WaitingTensor = _Link.apply(recipe, dtype, *recipe.sources)
+                linked: DeferredTensor = _Link.apply(recipe, dtype, *recipe.sources)
                 return linked
             recipe = recipe.on([x.detach() for x in recipe.sources])
         return _wrapper(recipe, dtype)
@@ -72,26 +72,26 @@ class WaitingTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _SUMS and len(args) == 2 and not kwargs and waiting_of(args[0]) is None:
+        if func in _SUMS and len(args) == 2 and not kwargs and deferred_of(args[0]) is None:
             args = args[::-1]  # scores may come second
-        waiting = waiting_of(args[0]) if args else None
-        if waiting is not None:
-            if func in _FACTS and waiting.computed is None:
+        deferred = deferred_of(args[0]) if args else None
+        if deferred is not None:
+            if func in _FACTS and deferred.computed is None:
                 with torch._C.DisableTorchFunctionSubclass():
                     return func(*args, **kwargs)
             change = _CHANGES.get(func)
-            recipe = change(waiting.recipe, *args[1:], **kwargs) if change is not None and waiting.usable() else None
-            if recipe is waiting.recipe:
+            recipe = change(deferred.recipe, *args[1:], **kwargs) if change is not None and deferred.usable() else None
+            if recipe is deferred.recipe:
                 return args[0]
             if recipe is not None:
-                waiting.taken = True
-                return WaitingTensor.make(recipe, args[0].dtype)
+                deferred.taken = True
+                return DeferredTensor.make(recipe, args[0].dtype)
         if func in _WATCHES:
             asked = args[1] if func is torch.autograd.grad else args[:1]
             if any(map(_passed_by, asked)):
                 return _watch(func, args, kwargs)
         result = func(*values(args), **values(kwargs))
-        return result if waiting is None else _settled(args[0], result)
+        return result if deferred is None else _settled(args[0], result)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -101,20 +101,21 @@ class WaitingTensor(torch.Tensor):
         return func(*values(args), **values(kwargs or {}))
 
 
-def can_wait(x: torch.Tensor) -> bool:
-    """Whether a tensor that is computed from ``x`` may wait: it is an ordinary one, and nothing looks on."""
+def can_defer(x: torch.Tensor) -> bool:
+    """Whether a tensor that is computed from ``x`` may be deferred: it is an ordinary one, and nothing looks on."""
     return _hooks is not None and type(x) in _ORDINARY and _is_plain()
 
 
-def waiting_of(x: Any) -> _Waiting | None:
+def deferred_of(x: Any) -> _Deferred | None:
     """Return what is known of a tensor that has not become an ordinary one: None of most."""
-    return x.__dict__.get("waiting") if type(x) is WaitingTensor else None  # None, too, once another thread has read it
+    # None, too, once another thread has read it.
+    return x.__dict__.get("deferred") if type(x) is DeferredTensor else None
 
 
 def values(x: Any) -> Any:
     """Return ``x``, an argument or a collection of them, with ordinary tensors in place of deferred ones."""
     kind = type(x)
-    if kind is WaitingTensor:
+    if kind is DeferredTensor:
         return _read(x)
     if kind is tuple or kind is list:
         return kind([values(one) for one in x])
@@ -126,45 +127,45 @@ def values(x: Any) -> Any:
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
-def _read(x: WaitingTensor) -> torch.Tensor:
+def _read(x: DeferredTensor) -> torch.Tensor:
     """Return the ordinary tensor that ``x`` is or stands for, which has the gradient of what it is computed from."""
-    waiting = waiting_of(x)
-    if waiting is None:
+    deferred = deferred_of(x)
+    if deferred is None:
         return x
-    with waiting.lock:
-        if waiting_of(x) is None:
+    with deferred.lock:
+        if deferred_of(x) is None:
             return x
-        computed = waiting.computed
+        computed = deferred.computed
         if computed is None:
-            with _as_when_made(waiting.hooks):
-                computed = waiting.recipe.compute(*waiting.recipe.sources)
+            with _as_when_made(deferred.hooks):
+                computed = deferred.recipe.compute(*deferred.recipe.sources)
         elif _changed(x):
             with torch.enable_grad():
                 computed = _Through.apply(x, computed)
-        if not waiting.taken and _become(x, computed):
+        if not deferred.taken and _become(x, computed):
             return x
-        waiting.computed = computed
+        deferred.computed = computed
         return computed
 
 
-def _settled(x: WaitingTensor, result: Any) -> Any:
+def _settled(x: DeferredTensor, result: Any) -> Any:
     """Return what a function has given for ``x``, which becomes an ordinary tensor if it was changed in place."""
-    waiting = waiting_of(x)
-    if waiting is None or waiting.computed is None or torch.compiler.is_compiling():
+    deferred = deferred_of(x)
+    if deferred is None or deferred.computed is None or torch.compiler.is_compiling():
         return result
-    computed = waiting.computed
+    computed = deferred.computed
     if result is computed or computed._version:
         _become(x, computed)
     return x if result is computed else result
 
 
-def _changed(x: WaitingTensor) -> bool:
+def _changed(x: DeferredTensor) -> bool:
     """Whether a user's ``torch.autograd.Function`` has declared that it changed ``x`` in place."""
     with torch._C.DisableTorchFunctionSubclass():
         return not x.is_inference() and x._version > 0  # an inference tensor has no version
 
 
-def _become(x: WaitingTensor, computed: torch.Tensor) -> bool:
+def _become(x: DeferredTensor, computed: torch.Tensor) -> bool:
     """Make an ordinary tensor of ``x``; return whether it could be done, which it cannot while autograd holds ``x``."""
     if torch.compiler.is_compiling():  # its compiler reads this, too
         return False
@@ -172,8 +173,8 @@ def _become(x: WaitingTensor, computed: torch.Tensor) -> bool:
         if x._use_count() > 1 or computed._use_count() > 1:  # type: ignore[attr-defined]
             return False
         torch._C._swap_tensor_impl(x, computed)  # first: from here on whatever another thread does with x is right
-    x.__class__, computed.__class__ = torch.Tensor, WaitingTensor  # type: ignore[assignment]
-    del x.waiting
+    x.__class__, computed.__class__ = torch.Tensor, DeferredTensor  # type: ignore[assignment]
+    del x.deferred
     return True
 
 
@@ -223,11 +224,11 @@ def _as_when_made(hooks: Any) -> Iterator[None]:
                 autograd._push_saved_tensors_default_hooks(*top)
 
 
-def _wrapper(recipe: Recipe, dtype: torch.dtype) -> WaitingTensor:
-    made: WaitingTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        WaitingTensor, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
+def _wrapper(recipe: Recipe, dtype: torch.dtype) -> DeferredTensor:
+    made: DeferredTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        DeferredTensor, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
     )
-    made.waiting = _Waiting(recipe, _top())
+    made.deferred = _Deferred(recipe, _top())
     return made
 
 
@@ -258,7 +259,7 @@ class _Through(torch.autograd.Function):
     """Gives values the history of the deferred tensor that they are those of."""
 
     @staticmethod
-    def forward(ctx: Any, x: WaitingTensor, computed: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: DeferredTensor, computed: torch.Tensor) -> torch.Tensor:
         return computed.detach()
 
     @staticmethod
@@ -320,9 +321,9 @@ def _watch(func: Any, args: Any, kwargs: Any) -> Any:
     if func is torch.autograd.grad:
         return _grad(*args, **kwargs)
     x, *others = args
-    waiting, computed = waiting_of(x), _watchable(x)
-    assert waiting is not None
-    watch = waiting.recipe.watch
+    deferred, computed = deferred_of(x), _watchable(x)
+    assert deferred is not None
+    watch = deferred.recipe.watch
     if not computed.requires_grad:
         return func(computed, *others, **kwargs)  # raises
     if func is torch.Tensor.retain_grad:
@@ -338,11 +339,11 @@ def _grad(
     seen: dict[int, list[torch.Tensor]] = {}
     handles, sources = [], []
     for place, x in enumerate(inputs):
-        waiting = _passed_by(x)
-        if waiting is not None and _watchable(x).requires_grad:
+        deferred = _passed_by(x)
+        if deferred is not None and _watchable(x).requires_grad:
             seen[place] = []
-            handles.append(_hooked(waiting.recipe.watch, seen[place].append))
-            sources += [source for source in waiting.recipe.sources if source.requires_grad]
+            handles.append(_hooked(deferred.recipe.watch, seen[place].append))
+            sources += [source for source in deferred.recipe.sources if source.requires_grad]
     others = [values(x) for place, x in enumerate(inputs) if place not in seen]
     try:
         found = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(how)))
@@ -362,19 +363,19 @@ def _grad(
     return tuple(results)
 
 
-def _passed_by(x: Any) -> _Waiting | None:
+def _passed_by(x: Any) -> _Deferred | None:
     """Return what is known of a tensor of whose recipe something has been made, None of others."""
-    waiting = waiting_of(x)
-    return waiting if waiting is not None and waiting.taken else None
+    deferred = deferred_of(x)
+    return deferred if deferred is not None and deferred.taken else None
 
 
-def _watchable(x: WaitingTensor) -> torch.Tensor:
+def _watchable(x: DeferredTensor) -> torch.Tensor:
     """Return the values of a tensor that has been passed by; the watch's hooks see the gradient of these, too."""
-    computed, waiting = _read(x), waiting_of(x)
-    assert waiting is not None
-    if not waiting.watched and computed.requires_grad:
-        waiting.watched = True
-        computed.register_hook(waiting.recipe.watch.hooked)
+    computed, deferred = _read(x), deferred_of(x)
+    assert deferred is not None
+    if not deferred.watched and computed.requires_grad:
+        deferred.watched = True
+        computed.register_hook(deferred.recipe.watch.hooked)
     return computed
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from .memory import LARGE, pool, with_room
-from .torch_deferred import WaitingTensor
+from .torch_deferred import DeferredTensor
 
 __all__ = ["PLAIN", "add_product", "empty", "is_pooled", "product", "relu_gradient", "times"]
 
-PLAIN = (torch.Tensor, torch.nn.Parameter, WaitingTensor)
+PLAIN = (torch.Tensor, torch.nn.Parameter, DeferredTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
 _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
     **{

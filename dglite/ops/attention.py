@@ -21,7 +21,7 @@ from ..structure.adjacency import Adjacency
 from . import fallback
 from .devices import device_of
 from .fused_attention import Attention, FusedAttention
-from .operands import agreed, check_tensor
+from .operands import check_tensor, to_common_dtype
 from .softmax import edge_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import is_traced
@@ -183,7 +183,7 @@ def _checked(
                 f"got edge weights of shape {tuple(active.shape(edge_weight))}; expected one number per edge"
             )
         tensors.append(edge_weight)
-    return list(agreed(tensors))
+    return list(to_common_dtype(tensors))
 
 
 def _flat(how: Attention, inputs: Sequence[Tensor], heads: int, features: int) -> list[Tensor]:
@@ -229,10 +229,10 @@ def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
     weights = edge_softmax(adj, scores)
     if how.dropout and is_traced(adj):
         return active.dropout(weights, how.dropout)
-    return dropped(adj, how, weights) if how.dropout else weights
+    return apply_dropout(adj, how, weights) if how.dropout else weights
 
 
-def dropped(adj: Adjacency, how: Attention, weights: Tensor) -> Tensor:
+def apply_dropout(adj: Adjacency, how: Attention, weights: Tensor) -> Tensor:
     """Return weights, (num_edges, heads, 1), after dropout by the seed."""
     return weights * _multipliers(adj, how, weights)
 

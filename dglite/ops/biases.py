@@ -57,7 +57,7 @@ def _formulas(activation: Activation | None, has_bias: bool) -> tuple[Expr, Expr
 
 
 class _Biased:
-    """One recorded call. It keeps its operands."""
+    """The autograd function. It saves its operands."""
 
     def __init__(self, activation: Activation | None, has_bias: bool) -> None:
         self.value, self.slope = _formulas(activation, has_bias)

@@ -8,7 +8,7 @@ from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import RowIndex, segment_reduce, take_rows
-from .scores import attends, edge_scores, edge_softmax, scores_wait
+from .scores import can_defer_scores, edge_scores, edge_softmax, is_fused_attention
 from .several import spmm_several
 from .sparse import sddmm, spmm
 from .traced import reversed_of
@@ -21,19 +21,19 @@ __all__ = [
     "Groups",
     "RowIndex",
     "Score",
-    "attends",
     "attention",
     "attention_weights",
     "attention_with_edges",
+    "can_defer_scores",
     "degree_scale",
     "edge_scores",
     "edge_softmax",
     "group_rows",
     "grouped_mm",
+    "is_fused_attention",
     "is_one_kernel",
     "require_in_edges",
     "reversed_of",
-    "scores_wait",
     "sddmm",
     "segment_reduce",
     "slope_of",

@@ -18,9 +18,9 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
 from .biases import RELU, Activation, bias_gradient
+from .call_cache import lookup, store
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .products import product, product_forward, product_gradients
-from .repeated import keep, kept
 from .run import run_spmm
 from .sparse import gradient, mean_scale, saved_slots, spmm
 from .traced import is_traced
@@ -51,7 +51,7 @@ def spmm_epilogue(
     relu
         Whether negative elements become 0.
 
-    It is one kernel of a sum or mean on a CPU for features of one axis, where nothing waits and no compiler traces;
+    It is one kernel of a sum or mean on a CPU for features of one axis, where no operand is deferred and no compiler traces;
     elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
     """
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
@@ -60,11 +60,11 @@ def spmm_epilogue(
         return spmm(adj, expr, reducer, _projected(operands, weight))
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
-    known: _Plan | None = None if signature is None else kept(adj, key)
+    known: _Plan | None = None if signature is None else lookup(adj, key)
     follows = bias is not None, residual is not None, relu
     plan = known or _planned(adj, expr, reducer, operands, weight, more, follows)
     if plan is None:
-        return _by_steps(adj, expr, reducer, _projected(operands, weight), more, relu)
+        return _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
     if plan.of_product:
         operands = (operands[0], weight, *operands[1:], *more)
     else:
@@ -74,7 +74,7 @@ def spmm_epilogue(
         checked = check_operands(adj, plan.every, rows)
         operands = operands if plan.of_product else checked
         if signature is not None:
-            keep(adj, key, plan)
+            store(adj, key, plan)
     return active.apply((_SpmmOfProduct if plan.of_product else _SpmmThen)(adj, plan), *operands)
 
 
@@ -83,7 +83,7 @@ def _projected(operands: Sequence[Tensor], weight: Tensor | None) -> Sequence[Te
     return operands if weight is None else (product(operands[0], weight), *operands[1:])
 
 
-def _by_steps(
+def _unfused(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], relu: bool
 ) -> Tensor:
     result = spmm(adj, expr, reducer, operands)
@@ -119,7 +119,7 @@ def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[T
 
 def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
     """Whether a kernel reduces ``operands`` and does what follows with ``more``: see :func:`spmm_epilogue`."""
-    if reducer not in _SUMS or is_traced(adj) or active.waits(*operands) or not active.on_cpu(operands[0]):
+    if reducer not in _SUMS or is_traced(adj) or active.any_deferred(*operands) or not active.on_cpu(operands[0]):
         return False
     if fallback.lacks_kernels(operands[0]) or not _agree((operands[0], *more)):
         return False
@@ -230,7 +230,7 @@ _plan = lru_cache(maxsize=1024)(_Plan)
 
 
 class _SpmmThen:
-    """One recorded call. Of an activation it keeps the result, which tells its gradient."""
+    """The autograd function. Of an activation it saves the result, which tells its gradient."""
 
     def __init__(self, adj: Adjacency, plan: _Plan) -> None:
         self.adj, self.plan, self.saved = adj, plan, plan.saved

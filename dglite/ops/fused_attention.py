@@ -66,7 +66,7 @@ class Attention:
 
 
 class FusedAttention:
-    """One recorded attention. Its inputs are the tensors of ``how.operands``, then edge weights where there are any.
+    """The autograd function of attention. Its inputs are the tensors of ``how.operands``, then edge weights if any.
 
     The result is that of nodes, (num_dst, heads, d). With ``how.edge_features`` that of edges, (num_dst, heads, of the
     edge), follows it in one tensor of one axis: what is recorded has one result.
@@ -207,7 +207,9 @@ class FusedAttention:
         _, heads, features = active.shape(inputs[0])
         flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named, "edges": how.edges}
         of_edge = active.shape(named["edge_feat"])[1] if how.edge_features else 0
-        spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags)
+        spec = compiled.attention_spec(
+            how.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags
+        )
         paired = _SIDES if how.projected else ()
         arguments: dict[str, int | float] = {"slope": float(how.slope), "score_scale": float(how.scale)}
         for name, tensor in {**named, **others}.items():
@@ -215,7 +217,7 @@ class FusedAttention:
             arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
         if how.seed is not None:
             arguments |= compiled.dropout_words(how.dropout, how.seed)
-        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.worker)
+        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.worker)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:

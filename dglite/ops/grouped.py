@@ -15,7 +15,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.ids import integer_array
-from .operands import agreed
+from .operands import to_common_dtype
 from .rows import take_rows
 
 __all__ = ["Groups", "gather_mm", "group_rows", "grouped_mm", "segment_mm"]
@@ -77,7 +77,7 @@ def grouped_mm(groups: Groups, x: Tensor, matrices: Tensor) -> Tensor:
     Tensor
         ``(num_rows, \\*batch, out)``. Differentiable any number of times in both.
     """
-    x, matrices = agreed((x, matrices))
+    x, matrices = to_common_dtype((x, matrices))
     if groups.order is not None:
         x = take_rows(x, groups.order, permutation=True)
     result = active.apply(_SortedMM(groups.offsets), x, matrices)

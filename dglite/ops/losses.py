@@ -50,10 +50,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     """
     _check(logits, labels, nodes)
     if active.compiling() or not (active.on_cpu(logits) and active.dtype(logits) in ("float32", "float64")):
-        return _by_steps(logits, labels, nodes)
+        return _unfused(logits, labels, nodes)
     chosen = _labels_of(active.to_numpy(labels), None if nodes is None else active.to_numpy(nodes))
     if chosen is None:
-        return _by_steps(logits, labels, nodes)
+        return _unfused(logits, labels, nodes)
     return active.apply(_CrossEntropy(chosen, active.requires_grad(logits)), logits)
 
 
@@ -85,14 +85,14 @@ def _labels_of(labels: np.ndarray, nodes: np.ndarray | None) -> np.ndarray | Non
     return np.where(counted, labels, IGNORED) if np.count_nonzero(counted) == len(nodes) else None
 
 
-def _by_steps(logits: Tensor, labels: Tensor, nodes: Tensor | None) -> Tensor:
+def _unfused(logits: Tensor, labels: Tensor, nodes: Tensor | None) -> Tensor:
     if nodes is not None:
         logits, labels = logits[nodes], labels[nodes]
     return framework.nn.functional.cross_entropy(logits, active.astype(labels, "int64"))
 
 
 class _CrossEntropy:
-    """One recorded call. It keeps the gradient of a loss whose own is 1."""
+    """The autograd function. It saves the gradient of a loss whose own is 1."""
 
     saved = (0,)
 

@@ -21,7 +21,6 @@ from .traced import Reference
 __all__ = [
     "FLOATS",
     "adjacency_of",
-    "agreed",
     "broadcast",
     "check_operands",
     "check_tensor",
@@ -29,6 +28,7 @@ __all__ = [
     "reads_edges",
     "sum_to",
     "tensor_operand",
+    "to_common_dtype",
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -68,7 +68,7 @@ def evaluated(expr: Expr, values: Sequence[Tensor | None]) -> Tensor:
 def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return the operands as kernels take them, of one dtype; :class:`DGLError` unless they fit ``adj`` and each other.
 
-    Operands of several dtypes are brought to one inside autocast alone, see :func:`agreed`.
+    Operands of several dtypes are brought to one inside autocast alone, see :func:`to_common_dtype`.
     """
     if active.guest is not None:
         require_one_library(operands)
@@ -81,7 +81,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
             first = found
             continue
         if found[1] != first[1]:
-            operands = agreed(operands)
+            operands = to_common_dtype(operands)
         if found[2] != first[2]:
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
     if len(shapes) > 1:
@@ -91,7 +91,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
     return operands
 
 
-def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
+def to_common_dtype(operands: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return operands of one dtype.
 
     Inside autocast, operands that differ are cast to autocast's dtype, as those of a matrix product are, since kernels

@@ -105,7 +105,7 @@ def _is_ours(sizes: Sequence[int], dtype: str) -> bool:
 
 
 class _Product:
-    """One recorded call. Of ReLU it keeps the result, which is 0 where the gradient is."""
+    """The autograd function of a product. Of ReLU it saves the result, which is 0 where the gradient is."""
 
     def __init__(self, needs: Sequence[bool], relu: bool) -> None:
         self.relu = relu

@@ -9,9 +9,9 @@ from ..backend import Tensor, active
 from ..expr import Expr
 from ..structure.adjacency import Adjacency
 from . import ordered
+from .call_cache import Scaling, cache_kernel, run_cached
 from .devices import HOST, device_of
 from .operands import broadcast
-from .repeated import Scaling, remember, repeated
 
 __all__ = ["run_sddmm", "run_spmm"]
 
@@ -29,7 +29,7 @@ def run_spmm(
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    result = repeated(adj, what, operands) if winners is None else None
+    result = run_cached(adj, what, operands) if winners is None else None
     if result is not None:
         return result
     dense, shapes, addresses = _dense(operands)
@@ -63,7 +63,7 @@ def run_spmm(
     else:
         kernel(structure, addresses, active.address(out), device.worker, kept)
         if device is HOST and winners is None and not comes_again:
-            remember(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
+            cache_kernel(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Attention written step by step, with lazy edge scores: scores, softmax, dropout, and a weighted sum at the end.
+"""Attention written step by step, with deferred edge scores: scores, softmax, dropout, and a weighted sum at the end.
 
 ``edge_scores`` and ``edge_softmax`` give tensors that are computed when something reads them. Where nothing but
 :func:`.sparse.spmm` does, which asks them for the sum, the steps have become attention in one kernel, and nothing of
@@ -18,11 +18,11 @@ from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import softmax, sparse
-from .attention import MOST_HEADS, Attention, Score, attention, dropped, leaky_relu
+from .attention import MOST_HEADS, Attention, Score, apply_dropout, attention, leaky_relu
 from .operands import FLOATS
 from .traced import is_traced
 
-__all__ = ["attends", "edge_scores", "edge_softmax", "scores_wait"]
+__all__ = ["can_defer_scores", "edge_scores", "edge_softmax", "is_fused_attention"]
 
 WORTH_DEFERRING = 1 << 14
 """Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
@@ -112,7 +112,7 @@ class EdgeAttention:
         if not self.normalised:
             return leaky_relu(values, self.how.slope)
         flat = active.reshape(values, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
-        made = dropped(self.adj, self.how, flat) if before.normalised else softmax.edge_softmax(self.adj, flat)
+        made = apply_dropout(self.adj, self.how, flat) if before.normalised else softmax.edge_softmax(self.adj, flat)
         return active.reshape(made, self.shape)
 
     def composed(self, adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
@@ -135,7 +135,7 @@ def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> 
     ``terms`` are left, (num_src, *heads, 1) or (num_src, *heads), right, the same for destinations, and perhaps a term
     of the edge, the same for edges. Raises ``DGLError`` as ``sddmm`` does.
     """
-    if is_traced(adj) or not scores_wait(adj, terms):
+    if is_traced(adj) or not can_defer_scores(adj, terms):
         return _computed(adj, terms, slope)
     # Copies, a number for each node and head: whatever the user does to the columns in place, the scores are those of
     # now, and so is what attention keeps for its gradient.
@@ -144,8 +144,8 @@ def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> 
     return active.defer(EdgeAttention(adj, sources, Attention(Score.ADDITIVE, slope, edges=len(terms) == 3)))
 
 
-def scores_wait(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
-    """Whether :func:`edge_scores` waits: the kernel takes these, one number for each head, and there are enough."""
+def can_defer_scores(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
+    """Whether :func:`edge_scores` defers them: the kernel takes them, one number for each head, and there are many."""
     if not all(map(active.is_tensor, terms)):
         return False
     left, right, *edge = terms
@@ -192,7 +192,7 @@ def _three(slope: float) -> Expr:
 
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
-    """Return what :func:`.softmax.edge_softmax` does; of scores that has not been read, weights that wait, too."""
+    """Return what :func:`.softmax.edge_softmax` does; of scores that has not been read, deferred weights, too."""
     recipe = active.recipe_of(logits)
     if isinstance(recipe, EdgeAttention) and recipe.adj is adj:
         weights = recipe.softmax()
@@ -202,7 +202,7 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     return softmax.edge_softmax(adj, logits)
 
 
-def attends(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> bool:
+def is_fused_attention(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> bool:
     """Whether :func:`.sparse.spmm` would do attention in one kernel."""
     if reducer is not Reducer.SUM or len(operands) != 2:
         return False

@@ -16,7 +16,7 @@ from ..expr import Expr, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
-from .operands import agreed, broadcast, check_operands, reads_edges
+from .operands import broadcast, check_operands, reads_edges, to_common_dtype
 from .run import run_spmm
 from .sparse import gradient, mean_gradient, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
@@ -61,7 +61,7 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
         return [x for i in cut for x in spmm_several(adj, parts[i : i + MOST_AT_ONCE], operands)]
     if is_traced(adj):
         needed = active.requires_grad(*operands)
-        return [active.copy(x) for x in traced("spmm_several", adj, _recipe(parts, needed), agreed(operands))]
+        return [active.copy(x) for x in traced("spmm_several", adj, _recipe(parts, needed), to_common_dtype(operands))]
     operands = check_operands(adj, _together(parts), operands)
     if fallback.lacks_kernels(operands[0]):
         feat = _feat(operands)
@@ -94,7 +94,7 @@ def _run(adj: Adjacency, parts: Parts, operands: Sequence[Tensor], winners: Tens
 
 @registered
 class _SpmmSeveral(GraphOp):
-    """One recorded pass. It keeps the winning CSC entries, (number of max and min reductions, num_dst, *feat)."""
+    """The autograd function. It saves the winning CSC entries, (number of max and min reductions, num_dst, *feat)."""
 
     name = "spmm_several"
 

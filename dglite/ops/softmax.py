@@ -68,7 +68,7 @@ class _PerEdge(GraphOp):
 
 @registered
 class _EdgeSoftmax(_PerEdge):
-    """One recorded edge softmax. Its gradient reads the result, not the logits."""
+    """The autograd function of edge softmax. Its gradient reads the result, not the logits."""
 
     name = "edge_softmax"
     saved = (RESULT,)

@@ -18,9 +18,9 @@ from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
+from .call_cache import run_cached
 from .degrees import DEGREE_SCALES, degree_scale
-from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
-from .repeated import repeated
+from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_operand, to_common_dtype
 from .run import run_sddmm, run_spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
@@ -65,7 +65,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         dtypes are cast to autocast's.
     """
     traces = is_traced(adj)
-    result = None if traces else repeated(adj, (expr, reducer), operands)
+    result = None if traces else run_cached(adj, (expr, reducer), operands)
     if result is not None:
         return result
     operands = tuple([tensor_operand(x) for x in operands])
@@ -74,7 +74,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     if traces:
         return _trace_spmm(adj, expr, reducer, operands)
     operands = check_operands(adj, expr, operands)
-    if reducer is Reducer.SUM and len(operands) == 2 and active.waits(*operands):
+    if reducer is Reducer.SUM and len(operands) == 2 and active.any_deferred(*operands):
         fused = _attention(adj, expr, operands)
         if fused is not None:
             return fused
@@ -85,13 +85,13 @@ def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Seque
     """Return what :func:`spmm` does, of operands that fit."""
     if is_traced(adj):
         return _trace_spmm(adj, expr, reducer, operands)
-    result = repeated(adj, (expr, reducer), operands)
+    result = run_cached(adj, (expr, reducer), operands)
     return _spmm(adj, expr, reducer, operands) if result is None else result
 
 
 def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     needed = reducer.selects and active.requires_grad(*operands)
-    return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
+    return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", to_common_dtype(operands))
 
 
 def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
@@ -124,7 +124,7 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
 
 @registered
 class _Spmm(GraphOp):
-    """One recorded g-SpMM. Of a maximum or minimum it keeps the CSC entry that won each element."""
+    """The autograd function of g-SpMM. Of a max or min it saves the CSC entry that won each element."""
 
     name = "spmm"
 
@@ -203,7 +203,7 @@ def sddmm_unchecked(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot:
 
 
 def _trace_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
-    return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
+    return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", to_common_dtype(operands))
 
 
 def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
@@ -216,7 +216,7 @@ def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) ->
 
 @registered
 class _Sddmm(GraphOp):
-    """One recorded g-SDDMM."""
+    """The autograd function of g-SDDMM."""
 
     name = "sddmm"
 

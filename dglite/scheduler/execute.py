@@ -35,9 +35,9 @@ from .plan import (
     ReduceOnce,
     RunEdgeUDF,
     Source,
+    StoredMessages,
     TakeColumn,
     UserFunction,
-    Waiting,
     Write,
 )
 from .relation import Lent, Relation, Table, gather
@@ -109,8 +109,8 @@ def missing_field(name: str, known: Any) -> DGLError:
     return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {fields}")
 
 
-def _waiting(step: Waiting, relation: Relation, run: Run) -> Table:
-    return relation.waiting
+def _stored_messages(step: StoredMessages, relation: Relation, run: Run) -> Table:
+    return relation.stored
 
 
 def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
@@ -249,7 +249,7 @@ _CROSS_REDUCERS: dict[Any, Callable[[list[Tensor]], Tensor]] = {
 }
 
 _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
-    Waiting: _waiting,
+    StoredMessages: _stored_messages,
     CopyColumn: _copy_column,
     EdgeCompute: _edge_compute,
     EdgeScores: _edge_scores,

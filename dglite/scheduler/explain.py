@@ -230,7 +230,9 @@ class _Accountant:
         """Whether an operand is the weights of an attention that have not been computed yet."""
         columns = [self.relation.column(x.side, x.name) for x in step.operands if isinstance(x, ColumnRead)]
         adjacency = self.relation.adjacency
-        return len(columns) == len(step.operands) and core.attends(adjacency, step.expr, step.reducer, columns)
+        return len(columns) == len(step.operands) and core.is_fused_attention(
+            adjacency, step.expr, step.reducer, columns
+        )
 
     def _copy_column(self, step: CopyColumn, reason: str) -> Line:
         kind = self._kind(step.column)
@@ -244,7 +246,7 @@ class _Accountant:
 
     def _edge_scores(self, step: EdgeScores, reason: str) -> Line:
         terms = [self.relation.column(column.side, column.name) for column in step.terms]
-        if not core.scores_wait(self.relation.adjacency, terms):
+        if not core.can_defer_scores(self.relation.adjacency, terms):
             expr = reduce(add, (Operand(column.side, i) for i, column in enumerate(step.terms)))
             computed = EdgeCompute(step.out, step.relation, expr, step.terms, False, step.out_field)
             return self._edge_compute(computed, "not the scores of an attention, or few: computed at once")

@@ -70,7 +70,7 @@ class Sent:
     def describe_on(self, relation: Relation) -> MessageSignature:
         """Make ``relation``, whose edges all carry this, read it; return the message to lower, None where computed."""
         if self.functions is None:
-            relation.waiting = self._rows(relation.edge_rows)
+            relation.stored = self._rows(relation.edge_rows)
         else:
             relation.src, relation.edges, relation.dst = self.src, self.edges, self.dst
         return self.functions
@@ -101,7 +101,7 @@ def _last_positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class Inbox:
-    """The waiting messages of one edge type.
+    """The stored messages of one edge type.
 
     A message sent over all edges is kept as it is. Only when sends are partial is there a table ``slots`` that says for
     every edge which of ``sends`` waits on it, -1 for none; ``counts`` are how many edges each still has.
@@ -126,7 +126,7 @@ class Inbox:
         self._counts.append(len(edges))
 
     def incoming(self, relation: Relation, nodes: np.ndarray | None) -> tuple[Relation, MessageSignature]:
-        """Return the relation of the waiting messages into ``nodes`` (distinct ids; None for all), and what they are.
+        """Return the relation of the stored messages into ``nodes`` (distinct ids; None for all), and what they are.
 
         Nodes for which nothing waits stay in the relation, without edges. Nothing is consumed.
         """
@@ -150,7 +150,7 @@ class Inbox:
             sent = self._sends[present[0]]
             assert sent is not None
             return part, sent.describe_on(part)
-        part.waiting = self._collected(relation, part.edge_rows, owners, present)
+        part.stored = self._collected(relation, part.edge_rows, owners, present)
         return part, None
 
     def consume(self, relation: Relation) -> None:

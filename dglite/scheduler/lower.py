@@ -13,7 +13,18 @@ from ..errors import DGLError
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
-from .plan import Apply, CrossReduce, GroupEdges, Instruction, Message, Plan, Reduce, UserFunction, Waiting, Write
+from .plan import (
+    Apply,
+    CrossReduce,
+    GroupEdges,
+    Instruction,
+    Message,
+    Plan,
+    Reduce,
+    StoredMessages,
+    UserFunction,
+    Write,
+)
 
 __all__ = [
     "CROSS_REDUCERS",
@@ -32,7 +43,7 @@ __all__ = [
 ]
 
 MessageSignature = tuple[MessageFunction, ...] | UserFunction | None
-"""Built-in messages, a user's function, or None where the messages are waiting already."""
+"""Built-in messages, a user's function, or None where the messages are stored already."""
 ReduceSignature = tuple[ReduceFunction, ...] | UserFunction
 
 CROSS_REDUCERS = ("sum", "min", "max", "mean", "stack")
@@ -95,7 +106,7 @@ class _Builder:
 
     def messages(self, message: MessageSignature, relation: int) -> tuple[int, ...]:
         if message is None:
-            return (self.add(Waiting, relation),)
+            return (self.add(StoredMessages, relation),)
         functions = (message,) if isinstance(message, UserFunction) else message
         return tuple([self.add(Message, relation, function) for function in functions])
 

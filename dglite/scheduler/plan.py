@@ -35,9 +35,9 @@ __all__ = [
     "ReduceOnce",
     "RunEdgeUDF",
     "Source",
+    "StoredMessages",
     "TakeColumn",
     "UserFunction",
-    "Waiting",
     "Write",
     "spell",
     "verify",
@@ -143,7 +143,7 @@ class Reduce(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Instruction):
+class StoredMessages(Instruction):
     """Take the messages that ``send`` has left on the edges."""
 
 

@@ -81,7 +81,7 @@ class Relation:
     ``adjacency`` holds the active edges, numbered from 0, from all source nodes to the receiving nodes, numbered from 0
     too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
     ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
-    write. ``waiting`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
+    write. ``stored`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
     recorded function brought along, which messages read by number.
     """
 
@@ -96,7 +96,7 @@ class Relation:
         "node_rows",
         "nodes",
         "src",
-        "waiting",
+        "stored",
     )
 
     def __init__(
@@ -120,7 +120,7 @@ class Relation:
         self.device = device
         self.edge_rows = edge_rows
         self.node_rows = node_rows
-        self.waiting: Table = {}
+        self.stored: Table = {}
         self.captured: Sequence[Tensor] = ()
 
     def has_column(self, side: Side, name: str) -> bool:

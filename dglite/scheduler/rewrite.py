@@ -15,7 +15,7 @@ from ..config import debug_level
 from ..expr import Operand, Side
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
-from .attend import leaky_sum
+from .attention import find_score
 from .plan import (
     Apply,
     ApplyAfter,
@@ -156,7 +156,7 @@ def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCo
 def _is_score(function: Any) -> bool:
     return (
         _is_elementwise(function)
-        and leaky_sum(function.expr) is not None
+        and find_score(function.expr) is not None
         and all(isinstance(name, str) for _, name in function.fields)
     )
 
@@ -164,7 +164,7 @@ def _is_score(function: Any) -> bool:
 def _score_later(step: Message, makers: Mapping[int, Instruction]) -> EdgeScores:
     function = step.function
     assert isinstance(function, MessageFunction)
-    found = leaky_sum(function.expr)
+    found = find_score(function.expr)
     assert found is not None  # the pattern has seen it
     columns = _columns(function)
     edge = None if found.edge is None else columns[found.edge]

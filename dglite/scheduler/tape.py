@@ -29,7 +29,7 @@ from ..recorder import (
 )
 from ..structure.adjacency import Adjacency
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
-from .attend import find_attention
+from .attention import find_attention
 from .learned import note_builtins
 from .plan import ColumnRead, spell
 from .relation import Relation, Table, gather, has_kernels
@@ -221,12 +221,12 @@ class RelationTape(Mailbox):
 
     def _attention(self, column: EdgeColumn) -> Tensor | None:
         """Return the reduction if it is that of an attention in one kernel, else None."""
-        seen = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
-        if seen is None:
+        found = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
+        if found is None:
             return None
-        left, right, edge, slope = seen.ends
+        left, right, edge, slope = found.score
         slots = (left, right) if edge is None else (left, right, edge)
-        x, *terms = (self.tensors[slot] for slot in (seen.x, *slots))
+        x, *terms = (self.tensors[slot] for slot in (found.x, *slots))
         feat = tuple(backend.shape(x)[1:])
         if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None

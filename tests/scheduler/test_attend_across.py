@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import dglite
 import dglite.function as fn
 from dglite.backend import active
-from dglite.backend.torch_deferred import WaitingTensor
+from dglite.backend.torch_deferred import DeferredTensor
 from dglite.nn.functional import edge_softmax
 from dglite.ops import attention as fused
 from dglite.ops import scores
@@ -87,7 +87,7 @@ def test_steps_are_one_kernel(runs, feat, slope):
     torch.testing.assert_close(result, by_hand(g, columns, slope))
     agree(gradients(result, columns), gradients(by_hand(g, columns, slope), columns))
     assert [how.slope for how in runs] == [slope]
-    assert type(g.edata["a"]) is WaitingTensor and active.recipe_of(g.edata["a"]) is not None
+    assert type(g.edata["a"]) is DeferredTensor and active.recipe_of(g.edata["a"]) is not None
 
 
 def test_a_recorded_function_may_give_the_scores(runs):
@@ -117,7 +117,7 @@ def test_a_term_of_the_edge_is_added_inside(runs, plus, feat):
         g.apply_edges(fn.u_add_v("el", "er", "e"))
         e = g.edata["e"] if wait else g.edata["e"].clone()
         e = PLUS[plus](e, columns["w"])
-        assert (type(e) is WaitingTensor) == wait
+        assert (type(e) is DeferredTensor) == wait
         g.edata["a"] = F.dropout(edge_softmax(g, F.leaky_relu(e, 0.2)), 0.0)
         g.update_all(fn.u_mul_e("ft", "a", "m"), fn.sum("m", "out"))
         result = g.ndata["out"]
@@ -246,7 +246,7 @@ def test_whatever_reads_a_step_gets_values(always, reader):
         g, columns = graph_with((2, 3))
         g.apply_edges(fn.u_add_v("el", "er", "e"))
         e = g.edata["e"]
-        assert type(e) is WaitingTensor
+        assert type(e) is DeferredTensor
         if not wait:
             e = e.clone()
         result = read(e)
@@ -323,7 +323,7 @@ def test_facts_cost_no_values_and_copies_are_ordinary(always):
         8,
         8,
     )
-    assert isinstance(e, torch.Tensor) and type(e) is WaitingTensor
+    assert isinstance(e, torch.Tensor) and type(e) is DeferredTensor
     with torch.no_grad():
         plain = e.detach()
         for copied in (copy.deepcopy(plain), pickle.loads(pickle.dumps(plain))):
@@ -348,4 +348,4 @@ def test_nothing_of_edges_and_heads_is_alive(runs):
     g, _ = graph_with((2, 3), torch.float32)
     loss = in_steps(g, dropout=0.3).square().sum()
     loss.backward()
-    assert type(g.edata["a"]) is WaitingTensor and g.edata["a"].waiting.computed is None and len(runs) == 1
+    assert type(g.edata["a"]) is DeferredTensor and g.edata["a"].deferred.computed is None and len(runs) == 1

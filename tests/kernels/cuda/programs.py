@@ -45,7 +45,7 @@ def programs() -> list[CudaProgram]:
     """Return the programs."""
     product = expression("u_mul_e")
     heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))
-    specify = attention.specify
+    attention_spec = attention.attention_spec
     made = [
         wide_sum(),
         bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
@@ -69,10 +69,13 @@ def programs() -> list[CudaProgram]:
     ]
     all_flags = {"dropout": True, "weighted": True}
     for spec, team in [
-        (specify(Score.ADDITIVE, Phase.FORWARD, "float32", "int32", 8, 32, training=True, **all_flags), (4, 8, 2, 1)),
-        (specify(Score.ADDITIVE, Phase.DESTINATION, "float16", "int32", 8, 32), (8, 4, 1, 1)),
         (
-            specify(
+            attention_spec(Score.ADDITIVE, Phase.FORWARD, "float32", "int32", 8, 32, training=True, **all_flags),
+            (4, 8, 2, 1),
+        ),
+        (attention_spec(Score.ADDITIVE, Phase.DESTINATION, "float16", "int32", 8, 32), (8, 4, 1, 1)),
+        (
+            attention_spec(
                 *(Score.ADDITIVE, Phase.SOURCE, "bfloat16", "int64", 8, 32),
                 weight_gradient=True,
                 projected=True,
@@ -80,10 +83,13 @@ def programs() -> list[CudaProgram]:
             ),
             (8, 4, 2, 1),
         ),
-        (specify(Score.GATV2, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags), (2, 32, 1, 3)),
-        (specify(Score.GATV2, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
         (
-            specify(Score.DOT, Phase.SOURCE, "float32", "int32", 1, 7, weight_gradient=True, **all_flags),
+            attention_spec(Score.GATV2, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags),
+            (2, 32, 1, 3),
+        ),
+        (attention_spec(Score.GATV2, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
+        (
+            attention_spec(Score.DOT, Phase.SOURCE, "float32", "int32", 1, 7, weight_gradient=True, **all_flags),
             (1, 8, 4, 1),
         ),
     ]:

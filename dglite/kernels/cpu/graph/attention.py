@@ -14,12 +14,12 @@ from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
 
-__all__ = ["attend", "dropout_multipliers", "dropout_words", "specify"]
+__all__ = ["attention_spec", "dropout_multipliers", "dropout_words", "run_attention"]
 
 Structure = tuple[int, int, int, int, int]
 
 
-def specify(
+def attention_spec(
     score: Score,
     phase: Phase,
     dtype: str,
@@ -36,7 +36,9 @@ def specify(
     )
 
 
-def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int) -> None:
+def run_attention(
+    spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int
+) -> None:
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
     mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
     words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]

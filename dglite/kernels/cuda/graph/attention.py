@@ -13,7 +13,7 @@ from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, mak
 from .sparse import WARP, widest_vector
 from .structure import Structure
 
-__all__ = ["attend", "attention_program", "dropout_multipliers", "dropout_words", "specify"]
+__all__ = ["attention_program", "attention_spec", "dropout_multipliers", "dropout_words", "run_attention"]
 
 PARTS = ("common", "rows", "philox", "softmax", "attention", "attention_forward", "attention_backward")
 WORDS = {
@@ -33,7 +33,7 @@ _VECTORS = ("x", "right", "grad", "attn", "attn_right")
 """Given tensors that are read as vectors."""
 
 
-def specify(
+def attention_spec(
     score: Score,
     phase: Phase,
     dtype: str,
@@ -47,7 +47,9 @@ def specify(
     return AttentionSpec(score, phase, dtype, index, heads, features, 1, 1, **flags)
 
 
-def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], runner: Runner) -> None:
+def run_attention(
+    spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], runner: Runner
+) -> None:
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
     given = {**arguments, "heads": spec.heads, "features": spec.features}
     program, lanes = specialised(spec, [int(given.get(name, 0)) for name in _VECTORS], structure.mean)

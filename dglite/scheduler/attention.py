@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from ..expr import Call, Constant, Expr, Operand, Side
 
-__all__ = ["Ends", "Seen", "find_attention", "leaky_sum"]
+__all__ = ["ScoreTerms", "WeightedSum", "find_attention", "find_score"]
 
 
-class Ends(NamedTuple):
+class ScoreTerms(NamedTuple):
     """The slots of the terms of a score, None where the edge has no term, and the slope of its leaky ReLU."""
 
     left: int
@@ -23,14 +23,14 @@ class Ends(NamedTuple):
     slope: float
 
 
-class Seen(NamedTuple):
+class WeightedSum(NamedTuple):
     """The slot of the feature that an attention adds up, and its score."""
 
     x: int
-    ends: Ends
+    score: ScoreTerms
 
 
-def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> Seen | None:
+def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> WeightedSum | None:
     """Return the attention whose sum over messages is that of ``expr``, None where it is something else.
 
     ``scores`` gives what was normalised by a softmax into each operand that is one.
@@ -39,12 +39,12 @@ def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> Seen | None:
         return None
     for weight, x in (expr.args, reversed(expr.args)):
         if isinstance(weight, Operand) and weight.slot in scores and isinstance(x, Operand) and x.side is Side.U:
-            ends = leaky_sum(scores[weight.slot])
-            return None if ends is None else Seen(x.slot, ends)
+            score = find_score(scores[weight.slot])
+            return None if score is None else WeightedSum(x.slot, score)
     return None
 
 
-def leaky_sum(score: Expr) -> Ends | None:
+def find_score(score: Expr) -> ScoreTerms | None:
     """Return the terms and the slope where ``score`` is leaky_relu(left + right), or that with a term of the edge."""
     slope = 1.0
     if isinstance(score, Call) and score.op.name == "where":
@@ -60,7 +60,7 @@ def leaky_sum(score: Expr) -> Ends | None:
     ends = {operand.side: operand.slot for operand in terms if isinstance(operand, Operand)}
     if len(ends) != len(terms) or not ends.keys() >= {Side.U, Side.V} or ends.keys() - {Side.U, Side.V, Side.E}:
         return None
-    return Ends(ends[Side.U], ends[Side.V], ends.get(Side.E), slope)
+    return ScoreTerms(ends[Side.U], ends[Side.V], ends.get(Side.E), slope)
 
 
 def _terms(expr: Expr) -> list[Expr]:

@@ -11,7 +11,7 @@ from dglite.errors import DGLError
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.graph import panels
 from dglite.ops import core, epilogue, run
-from dglite.ops.repeated import MOST_KEPT
+from dglite.ops.call_cache import MAX_CALLS
 from dglite.opspec import Reducer
 
 pytestmark = pytest.mark.usefixtures("one_library")
@@ -83,10 +83,10 @@ def test_a_changed_graph_is_another_structure(g: dglite.DGLGraph) -> None:
 
 
 def test_few_calls_are_kept(g: dglite.DGLGraph) -> None:
-    for width in range(1, 2 * MOST_KEPT):
+    for width in range(1, 2 * MAX_CALLS):
         x = torch.randn(5, width)
         torch.testing.assert_close(ops.copy_u_sum(g, x), expected(g, x, torch.ones(6, 1)))
-    assert len(g.adjacency().cache["calls"]) <= MOST_KEPT
+    assert len(g.adjacency().cache["calls"]) <= MAX_CALLS
 
 
 def test_a_graph_that_was_used_can_be_copied_and_pickled(g: dglite.DGLGraph) -> None:

@@ -1,7 +1,7 @@
-"""g-SpMM once more: a call that differs from an earlier one in nothing but addresses goes straight to its kernel.
+"""A cache of g-SpMM calls: one that differs from an earlier one in nothing but addresses goes straight to its kernel.
 
 Checks and the choice of a kernel take twice as long as the rest of a small call. Both depend on the relation and on the
-operands' shapes and dtypes alone, so what they have found is kept with the relation.
+operands' shapes and dtypes alone, so what they have found is cached with the relation.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
 from .biases import scaled_rows
 
-__all__ = ["Scaling", "keep", "kept", "remember", "repeated"]
+__all__ = ["Scaling", "cache_kernel", "lookup", "run_cached", "store"]
 
-MOST_KEPT = 64
-"""Calls that are kept with a relation; layers need a few each."""
+MAX_CALLS = 64
+"""Calls that are cached for a relation; layers need a few each."""
 Run = Callable[[Sequence[int], int], None]
 """What runs a kernel, given the addresses of the operands and of the result."""
 
@@ -35,27 +35,27 @@ class Scaling(NamedTuple):
         return copy
 
 
-def kept(adj: Adjacency, key: Any) -> Any:
-    """Return what :func:`keep` keeps with a relation under ``key``, None where there is nothing."""
+def lookup(adj: Adjacency, key: Any) -> Any:
+    """Return what :func:`store` has cached for a relation under ``key``, None where there is nothing."""
     calls = adj.cache.get("calls")
     return None if calls is None else calls.get(key)
 
 
-def keep(adj: Adjacency, key: Any, value: Any) -> None:
-    """Keep with a relation what was found about a call of which ``key`` tells all that it depends on."""
+def store(adj: Adjacency, key: Any, value: Any) -> None:
+    """Cache for a relation what was found about a call; ``key`` tells all that it depends on."""
     calls = adj.cache.setdefault("calls", {})
-    if len(calls) >= MOST_KEPT:
+    if len(calls) >= MAX_CALLS:
         calls.clear()
     calls[key] = value
 
 
-def repeated(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the reduction ``what`` where such a call was kept; None where not, or a gradient is to be recorded."""
+def run_cached(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
+    """Return the reduction ``what`` where such a call was cached; None where not, or a gradient is to be recorded."""
     plain = active.plain(operands) if "calls" in adj.cache else None
     if plain is None:
         return None
     signature, addresses = plain
-    found: tuple[Run, tuple[int, ...], Scaling | None] | None = kept(adj, (what, signature))
+    found: tuple[Run, tuple[int, ...], Scaling | None] | None = lookup(adj, (what, signature))
     if found is None:
         return None
     run, shape, scaling = found
@@ -66,7 +66,7 @@ def repeated(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) 
     return out
 
 
-def remember(
+def cache_kernel(
     adj: Adjacency,
     what: tuple[Any, ...],
     operands: Sequence[Tensor],
@@ -74,10 +74,10 @@ def remember(
     shape: tuple[int, ...],
     scaling: Scaling | None,
 ) -> None:
-    """Keep a reduction whose kernel was chosen by the relation, shapes and dtypes alone.
+    """Cache a reduction whose kernel was chosen by the relation, shapes and dtypes alone.
 
     ``run`` runs it, ``shape`` is that of the result, ``scaling`` what is done before.
     """
     plain = active.plain(operands)
     if plain is not None:
-        keep(adj, (what, plain[0]), (run, shape, scaling))
+        store(adj, (what, plain[0]), (run, shape, scaling))

@@ -445,7 +445,7 @@ def test_a_read_tensor_is_an_ordinary_one_with_what_was_written_on_it(monkeypatc
     e.layer = "scores"
     assert type(e) is not torch.Tensor
     e.exp()
-    assert type(e) is torch.Tensor and e.layer == "scores" and not hasattr(e, "waiting")
+    assert type(e) is torch.Tensor and e.layer == "scores" and not hasattr(e, "deferred")
 
 
 @pytest.mark.parametrize("wait", [True, False])
