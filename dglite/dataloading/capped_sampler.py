@@ -15,13 +15,13 @@ from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import seed_sets
 from ..structure.ids import count_of
 from .base import Names
-from .subgraph_samplers import OfHops
+from .subgraph_samplers import HopSampler
 
 __all__ = ["CapSampler", "CappedNeighborSampler"]
 
 
 @final
-class CappedNeighborSampler(OfHops):
+class CappedNeighborSampler(HopSampler):
     """Samples the subgraph of the seed nodes and at most ``fixed_k`` neighbours drawn from them in each hop.
 
     In each hop, neighbours are drawn from the nodes of the hop before; ``fixed_k`` of all that were reached, or all if

@@ -188,11 +188,19 @@ class SAINTSampler(SubgraphSampler):
         return nodes[nodes >= 0]
 
 
-class OfHops(SubgraphSampler):
-    """What samplers share that go from seed nodes to neighbours, hop after hop: arguments of NeighborSampler."""
+class HopSampler(SubgraphSampler):
+    """Base of subgraph samplers that go from seed nodes to neighbours, hop after hop; arguments of NeighborSampler."""
 
-    def __init__(self, fanouts: Sequence[Any], replace: bool, prob: str | None, *prefetched: Any) -> None:
-        super().__init__(*prefetched)
+    def __init__(
+        self,
+        fanouts: Sequence[Any],
+        replace: bool = False,
+        prob: str | None = None,
+        prefetch_node_feats: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
         self.fanouts, self.replace, self.prob = listed_fanouts(fanouts, "hop"), replace, prob
 
     def check(self, g: DGLGraph, indices: Any) -> None:
@@ -213,7 +221,7 @@ class OfHops(SubgraphSampler):
 
 
 @final
-class ShaDowKHopSampler(OfHops):
+class ShaDowKHopSampler(HopSampler):
     """Samples the subgraph of the seed nodes and the neighbours drawn from them, hop after hop (ShaDow-GNN).
 
     Parameters
@@ -228,17 +236,6 @@ class ShaDowKHopSampler(OfHops):
     DGLError
         As :class:`NeighborSampler`.
     """
-
-    def __init__(
-        self,
-        fanouts: Sequence[Any],
-        replace: bool = False,
-        prob: str | None = None,
-        prefetch_node_feats: Names = None,
-        prefetch_edge_feats: Names = None,
-        output_device: Any = None,
-    ) -> None:
-        super().__init__(fanouts, replace, prob, prefetch_node_feats, prefetch_edge_feats, output_device)
 
     def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
         """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
