@@ -74,7 +74,7 @@ def test_gradients_of_any_order() -> None:
 
 
 def test_it_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "_by_steps", lambda *given: pytest.fail("by steps"))
+    monkeypatch.setattr(losses, "_unfused", lambda *given: pytest.fail("by steps"))
     labels = case(50, 7)[1]
     strided = torch.randn(7, 50).t().requires_grad_()
     cross_entropy(strided, labels, torch.ones(50, dtype=torch.bool)).backward()
