@@ -67,7 +67,7 @@ class SpmmSpec(KernelSpec):
     """
 
     reducer: Reducer
-    winners: bool = False
+    argmax: bool = False
     more: tuple[tuple[Expr, Reducer], ...] = ()
     epilogue: Expr | None = None
     prefetch: Prefetch = Prefetch.ALL
@@ -83,7 +83,7 @@ class SpmmSpec(KernelSpec):
 
     @property
     def num_selecting(self) -> int:
-        """How many of the reductions have winners."""
+        """How many of the reductions have an argmax."""
         return sum(reducer.selects for _, reducer in self.parts)
 
 

@@ -51,8 +51,8 @@ def spmm_epilogue(
     relu
         Whether negative elements become 0.
 
-    It is one kernel of a sum or mean on a CPU for features of one axis, where no operand is deferred and no compiler traces;
-    elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
+    It is one kernel of a sum or mean on a CPU for features of one axis, where no operand is deferred and no compiler
+    traces; elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
     """
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]

@@ -23,20 +23,20 @@ def run_spmm(
     edges: bool,
     lead: tuple[int, ...],
     operands: Sequence[Tensor],
-    winners: Tensor | None,
+    argmax: Tensor | None,
 ) -> Tensor:
     """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    result = run_cached(adj, what, operands) if winners is None else None
+    result = run_cached(adj, what, operands) if argmax is None else None
     if result is not None:
         return result
     dense, shapes, addresses = _dense(operands)
     device = device_of(dense[0])
     structure, index = device.structure(adj, edges)
-    dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
-    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
+    dtype, kept = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
+    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, argmax is not None)
     shape = (*lead, adj.num_dst, *kernel.layout.shape)
     out, scaling = active.new_empty(dense[0], shape), None
     if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
@@ -62,7 +62,7 @@ def run_spmm(
         )
     else:
         kernel(structure, addresses, active.address(out), device.worker, kept)
-        if device is HOST and winners is None and not comes_again:
+        if device is HOST and argmax is None and not comes_again:
             cache_kernel(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
     return out
 

@@ -1,7 +1,7 @@
 """Several reductions of the same messages in one pass over the edges.
 
 Their gradient is one pass, too: sums and means of functions of the same operands are together one g-SpMM on the
-reversed structure, of the sum of what each contributes. Maxima and minima have their winners, see :mod:`.winners`.
+reversed structure, of the sum of what each contributes. Maxima and minima go by their argmax, see :mod:`.argmax`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..expr import Expr, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
+from .argmax import argmax_gradients
 from .operands import broadcast, check_operands, reads_edges, to_common_dtype
 from .run import run_spmm
 from .sparse import gradient, mean_gradient, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
-from .winners import winner_gradients
 
 __all__ = ["MOST_AT_ONCE", "Parts", "spmm_several"]
 
@@ -86,10 +86,10 @@ def _recipe(parts: Parts, keep: bool) -> str:
     return f"{int(keep)};" + ";".join(f"{reducer.value} {postfix(expr)}" for expr, reducer in parts)
 
 
-def _run(adj: Adjacency, parts: Parts, operands: Sequence[Tensor], winners: Tensor | None) -> Tensor:
+def _run(adj: Adjacency, parts: Parts, operands: Sequence[Tensor], argmax: Tensor | None) -> Tensor:
     """Return (parts, num_dst, *feat)."""
     edges = reads_edges(_together(parts))
-    return run_spmm("bind_several", adj, (parts,), edges, (len(parts),), operands, winners)
+    return run_spmm("bind_several", adj, (parts,), edges, (len(parts),), operands, argmax)
 
 
 @registered
@@ -141,7 +141,7 @@ class _SpmmSeveral(GraphOp):
                 if needed:
                     grads[slot] = gradient(self.adj, exprs, slot, operands, self.shapes[slot], Side.V)
         kept: Any = self.kept if chosen else ()
-        for (expr, own), winners in zip(chosen, kept, strict=True):
-            more = winner_gradients(self.adj, expr, winners, given, self.shapes, own, needs)
+        for (expr, own), argmax in zip(chosen, kept, strict=True):
+            more = argmax_gradients(self.adj, expr, argmax, given, self.shapes, own, needs)
             grads = [x if y is None else y if x is None else x + y for x, y in zip(grads, more, strict=True)]
         return grads

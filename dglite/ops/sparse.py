@@ -18,12 +18,12 @@ from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
+from .argmax import argmax_gradients
 from .call_cache import run_cached
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_operand, to_common_dtype
 from .run import run_sddmm, run_spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
-from .winners import winner_gradients
 
 __all__ = [
     "gradient",
@@ -124,7 +124,7 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
 
 @registered
 class _Spmm(GraphOp):
-    """The autograd function of g-SpMM. Of a max or min it saves the CSC entry that won each element."""
+    """The autograd function of g-SpMM. Of a max or min it saves the argmax, a CSC entry for each element."""
 
     name = "spmm"
 
@@ -147,8 +147,8 @@ class _Spmm(GraphOp):
         adj = self.adj
         check_operands(adj, self.expr, operands)
         shape = (adj.num_dst, *broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands)))
-        winners = shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
-        return (shape, active.dtype(operands[0])), winners if self.keeps else None
+        argmax = shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
+        return (shape, active.dtype(operands[0])), argmax if self.keeps else None
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
@@ -161,7 +161,7 @@ class _Spmm(GraphOp):
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
-            return winner_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
+            return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
         if self.reducer is Reducer.MEAN:
             grad = mean_gradient(self.adj, grad)
         operands = [*inputs[:-1], grad]

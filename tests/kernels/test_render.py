@@ -45,9 +45,9 @@ def test_one_accumulator_per_piece_in_a_single_pass():
 
 
 @pytest.mark.parametrize("reducer", [Reducer.MAX, Reducer.MIN])
-def test_winners_are_tracked_only_when_asked_for(reducer):
-    assert "winner" not in spmm_source(spec(((64,), (64,)), reducer)).replace("out, winners):", "")
-    assert "winner0 = select(differs(" in spmm_source(spec(((64,), (64,)), reducer, winners=True))
+def test_argmax_is_tracked_only_when_asked_for(reducer):
+    assert "argmax" not in spmm_source(spec(((64,), (64,)), reducer)).replace("out, argmax):", "")
+    assert "argmax0 = select(differs(" in spmm_source(spec(((64,), (64,)), reducer, argmax=True))
 
 
 def test_indices_are_asked_for_ahead_where_rows_of_several_lines_are_near():

@@ -16,7 +16,7 @@ from dglite import ops
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Constant, Expr, Operand, Side
-from dglite.ops import core, degrees, several, softmax, sparse, winners
+from dglite.ops import argmax, core, degrees, several, softmax, sparse
 from dglite.ops.operands import broadcast
 from dglite.ops.traced import GraphOp, Reference, expression_of, postfix
 from dglite.opspec import Reducer
@@ -59,7 +59,7 @@ def test_shapes_broadcast_as_numpy_has_it() -> None:
 Make = Callable[[Adjacency], tuple[GraphOp, tuple[torch.Tensor, ...]]]
 
 
-def _winner_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
+def _argmax_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
     """Return features of the sources and the entries that win their maximum."""
     x = _random(6, 3)
     op = sparse._Spmm(adj, U0, Reducer.MAX, (True,))
@@ -69,11 +69,11 @@ def _winner_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _gather(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
-    return winners._Gather(winners._Place(adj, Side.U), 1), _winner_place(adj)
+    return argmax._Gather(argmax._Place(adj, Side.U), 1), _argmax_place(adj)
 
 
 def _scatter(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
-    return winners._Scatter(winners._Place(adj, Side.E)), (_random(5, 3), _winner_place(adj)[1])
+    return argmax._Scatter(argmax._Place(adj, Side.E)), (_random(5, 3), _argmax_place(adj)[1])
 
 
 SEVERAL = tuple((expr, reducer) for expr in (U0 * E1, U0 + E1) for reducer in (Reducer.MEAN, Reducer.MAX, Reducer.SUM))

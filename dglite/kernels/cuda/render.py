@@ -60,37 +60,37 @@ def all_operands(exprs: Sequence[Expr]) -> tuple[Operand, ...]:
     return tuple(sorted(found, key=lambda operand: operand.slot))
 
 
-def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], winners: bool) -> CudaProgram:
+def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], argmax: bool) -> CudaProgram:
     """Return the kernels ``rows``, over whole rows and chunks, and ``merge``, which puts chunks together.
 
-    There is a reducer for each of the expressions; with ``winners``, max and min store theirs.
+    There is a reducer for each of the expressions; with ``argmax``, max and min store theirs.
     """
     what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in zip(spec.exprs, reducers, strict=True))
     body = f"""
 // g-SpMM: {what} ({spec.dtype}, {spec.index} ids)
 namespace dg {{ namespace NAME {{
 {message_text(spec)}
-{_reductions(reducers, winners)}
+{_reductions(reducers, argmax)}
 using compute = compute_t<item>;
 extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
-    item* __restrict__ out, index* __restrict__ winners, compute* __restrict__ partial,
-    index* __restrict__ partial_winners, long long width, {_parameters(spec)}) {{
+    item* __restrict__ out, index* __restrict__ argmax, compute* __restrict__ partial,
+    index* __restrict__ partial_argmax, long long width, {_parameters(spec)}) {{
     {_ROWS}
-    spmm<Message, Reductions>({_message(spec)}, rows, out, winners, partial, partial_winners, width);
+    spmm<Message, Reductions>({_message(spec)}, rows, out, argmax, partial, partial_argmax, width);
 }}
 extern "C" __global__ void __launch_bounds__(BLOCK) NAME_merge(const index* indptr, const index* long_rows,
-    const index* long_chunks, long long num_long, item* out, index* winners, const compute* partial,
-    const index* partial_winners, long long width, long long num_rows, long long num_chunks) {{
-    spmm_merge<item, index, Reductions>(indptr, long_rows, long_chunks, num_long, out, winners, partial,
-                                        partial_winners, width, num_rows, num_chunks);
+    const index* long_chunks, long long num_long, item* out, index* argmax, const compute* partial,
+    const index* partial_argmax, long long width, long long num_rows, long long num_chunks) {{
+    spmm_merge<item, index, Reductions>(indptr, long_rows, long_chunks, num_long, out, argmax, partial,
+                                        partial_argmax, width, num_rows, num_chunks);
 }}
 }} }}
 """
     return make_program("spmm", PARTS, body, ("rows", "merge"))
 
 
-def _reductions(reducers: Sequence[Reducer], winners: bool) -> str:
-    """Return the struct ``Reductions``: how many there are, how each reduces, and how many before it have winners."""
+def _reductions(reducers: Sequence[Reducer], argmax: bool) -> str:
+    """Return the struct ``Reductions``: how many there are, how each reduces, and how many before it have an argmax."""
 
     def chosen(values: Sequence[object]) -> str:
         return "".join(f"part == {i} ? {value} : " for i, value in enumerate(values[:-1])) + str(values[-1])
@@ -98,7 +98,7 @@ def _reductions(reducers: Sequence[Reducer], winners: bool) -> str:
     before = [sum(reducer.selects for reducer in reducers[:i]) for i in range(len(reducers))]
     return f"""struct Reductions {{
     static constexpr int COUNT = {len(reducers)};
-    static constexpr bool WINNERS = {"true" if winners else "false"};
+    static constexpr bool ARGMAX = {"true" if argmax else "false"};
     __device__ static constexpr Reduction how(int part) {{ return {chosen([one.name for one in reducers])}; }}
     __device__ static constexpr int before(int part) {{ return {chosen(before)}; }}
 }};"""

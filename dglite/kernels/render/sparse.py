@@ -49,7 +49,7 @@ def spmm_source(spec: SpmmSpec) -> str:
     row = _bounds(spec) + scale + _apart(spec) + _finished(spec) + _in_groups(spec, passes) + _next_row(spec)
     return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
-def kernel(args, row, stop, begin, end, out, winners):
+def kernel(args, row, stop, begin, end, out, argmax):
 {_read_operands(spec)}    indptr, pitch = word(args, 0), word(args, {PITCH})
     for row in range(row, stop):
 {indent(row, 4)}'''
@@ -69,7 +69,7 @@ def _bounds(spec: SpmmSpec) -> str:
 
 
 def _next_row(spec: SpmmSpec) -> str:
-    return "    out = out + pitch * ITEM\n" + ("    winners = winners + pitch * INDEX\n" if spec.winners else "")
+    return "    out = out + pitch * ITEM\n" + ("    argmax = argmax + pitch * INDEX\n" if spec.argmax else "")
 
 
 def _finished(spec: SpmmSpec) -> str:
@@ -98,7 +98,7 @@ def _apart(spec: SpmmSpec) -> str:
 def _header(spec: KernelSpec) -> str:
     """Return the imports and the loaders for every width in use."""
     widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
-    winners = isinstance(spec, SpmmSpec) and spec.winners
+    argmax = isinstance(spec, SpmmSpec) and spec.argmax
     lines = [
         "from dglite.kernels.cpu.lanes import simd",
         "",
@@ -115,7 +115,7 @@ def _header(spec: KernelSpec) -> str:
         lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
         if spec.repeat and spec.repeat <= width:
             lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
-        if winners:
+        if argmax:
             lines.append(f'ids{width} = simd.splat("{spec.index}", {width})')
             lines.append(f'store_ids{width} = simd.storer("{spec.index}", {width})')
     return "\n".join([*lines, "", ""])
@@ -168,8 +168,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     for total, _, reducer, width in _totals(spec, pieces):
         identity = "0.0" if reducer.identity == 0 else f'float("{reducer.identity}")'
         lines.append(f"total{total} = splat{width}({identity})")
-        if spec.winners and reducer.selects:
-            lines.append(f"winner{total} = ids{width}(first)")
+        if spec.argmax and reducer.selects:
+            lines.append(f"argmax{total} = ids{width}(first)")
     if spec.epilogue:
         lines.append("if first < 0:")
         lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
@@ -199,12 +199,12 @@ def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value
     if not reducer.selects:
         return [f"total{total} = total{total} + {value}"]
     larger = "maximum" if reducer is Reducer.MAX else "minimum"
-    if not spec.winners:
+    if not spec.argmax:
         return [f"total{total} = {larger}(splat{width}({value}), total{total})"]
     # By what has changed: the next entry waits for a maximum, which takes a fraction of the time of a comparison.
     return [
         f"before, total{total} = total{total}, {larger}(splat{width}({value}), total{total})",
-        f"winner{total} = select(differs(total{total}, before), ids{width}(j), winner{total})",
+        f"argmax{total} = select(differs(total{total}, before), ids{width}(j), argmax{total})",
     ]
 
 
@@ -226,11 +226,11 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         if not reducer.selects:
             continue
         empty.append(f"    total{total} = splat{width}(0.0)")
-        if spec.winners:
+        if spec.argmax:
             selecting += [] if part in selecting else [part]
-            empty.append(f"    winner{total} = ids{width}(-1)")
+            empty.append(f"    argmax{total} = ids{width}(-1)")
             where = f"{_later(selecting.index(part))}{at}"
-            stores.append(f"store_ids{width}(winners + ({where}) * INDEX, winner{total})")
+            stores.append(f"store_ids{width}(argmax + ({where}) * INDEX, argmax{total})")
     lines = ["if first == last:", *empty] if empty else []
     # a row without entries stays 0, whatever its factor is
     lines += ["if first < last:", *scaled] if scaled else []
@@ -298,7 +298,7 @@ def sddmm_source(spec: SddmmSpec) -> str:
     )
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
-def kernel(args, row, first, last, out, winners):
+def kernel(args, row, first, last, out, argmax):
 {_read_operands(spec)}    {distance_line(entries_ahead(spec))}
     for j in range(first, last):
 {indent(body + grouped, 8)}'''

@@ -124,13 +124,13 @@ def spmm(call: OperatorCall) -> SplitRule:
             total = Sum(over(["e"], message))
             return total if reducer == "sum" else ElementWise(reducer)(total)
 
-        def winners(v: Any, *f: Any) -> Expression:
-            return ElementWise("winners")(result(v, *f))
+        def argmax(v: Any, *f: Any) -> Expression:
+            return ElementWise("argmax")(result(v, *f))
 
-        kept = over(["v", *feat], winners) if 0 not in call.outputs[1] else NOTHING
+        kept = over(["v", *feat], argmax) if 0 not in call.outputs[1] else NOTHING
         return over(["v", *feat], result), kept
 
-    # the winners are numbers of entries, which are others in a part
+    # the argmax are numbers of entries, which are others in a part
     keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
     description = describe(element, index_names(len(call.inputs), "x"))
     extents = {"v": call["structure"][3], "e": call["structure"][4]}

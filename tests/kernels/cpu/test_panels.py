@@ -45,7 +45,7 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "WORK_PER_CALL", 5000)
 
 
-def in_panels(coo, index, dtype, bound, values, threads, winners=0, order=True):
+def in_panels(coo, index, dtype, bound, values, threads, argmax=0, order=True):
     """Return the result of a bound kernel, made in panels, as float64, and the operands as they were rounded."""
     tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
     indptr, indices, edge_ids = coo.csc(index)
@@ -56,7 +56,7 @@ def in_panels(coo, index, dtype, bound, values, threads, winners=0, order=True):
     size = threads * way.bytes_of_thread(coo.num_src) + len(way.of_edges) * len(coo.src) * out.itemsize
     scratch = torch.full((size + 64,), 77, dtype=torch.uint8)
     addresses = [tensor.data_ptr() for tensor in tensors]
-    bound.in_panels(words, coo.num_src, addresses, out.data_ptr(), threads, winners, scratch.data_ptr())
+    bound.in_panels(words, coo.num_src, addresses, out.data_ptr(), threads, argmax, scratch.data_ptr())
     assert (scratch[size:] == 77).all(), "wrote behind its memory"
     return out.double().numpy(), [tensor.double().numpy() for tensor in tensors]
 
@@ -75,17 +75,17 @@ def test_panels_equal_the_oracle(op, reducer, dtype, index, width, kind, threads
 
 
 @pytest.mark.parametrize("index", IDS)
-def test_winners_lie_in_the_columns_of_their_panel(index):
+def test_argmax_lies_in_the_columns_of_their_panel(index):
     coo, expr = graph("star"), expression("copy_u")
     values = [np.round(operands(expr, coo, ((100,),))[0])]  # many ties
-    bound = bind_spmm(expr, Reducer.MAX, "float32", index, ((100,),), winners=True)
-    winners = np.full((coo.num_dst, 100), -9, index)
-    in_panels(coo, index, "float32", bound, values, 2, winners.ctypes.data)
+    bound = bind_spmm(expr, Reducer.MAX, "float32", index, ((100,),), argmax=True)
+    argmax = np.full((coo.num_dst, 100), -9, index)
+    in_panels(coo, index, "float32", bound, values, 2, argmax.ctypes.data)
     indptr, indices, _ = coo.csc(index)
     for node in range(coo.num_dst):
         messages = values[0][indices[indptr[node] : indptr[node + 1]]]
         best = indptr[node] + messages.argmax(0) if len(messages) else -1
-        assert (winners[node] == best).all()
+        assert (argmax[node] == best).all()
 
 
 def test_weights_in_the_order_of_entries_are_read_where_they_lie():

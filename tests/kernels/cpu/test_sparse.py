@@ -89,20 +89,20 @@ def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, threads):
 @pytest.mark.parametrize("reducer", ["max", "min"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", ["random", "star"])
-def test_winners_are_the_first_entries_with_the_extreme_value(kind, threads, reducer, index):
+def test_argmax_is_the_first_entries_with_the_extreme_value(kind, threads, reducer, index):
     coo, expr = graph(kind), expression("copy_u")
     values = [np.round(operands(expr, coo, ((20,),))[0])]  # many ties
-    bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((20,),), winners=True)
-    winners = np.full((coo.num_dst, 20), -9, index)
-    got, _ = run(coo, index, "float32", values, bound, (coo.num_dst, 20), threads, winners=winners.ctypes.data)
+    bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((20,),), argmax=True)
+    argmax = np.full((coo.num_dst, 20), -9, index)
+    got, _ = run(coo, index, "float32", values, bound, (coo.num_dst, 20), threads, argmax=argmax.ctypes.data)
     indptr, indices, _ = coo.csc(index)
     for node in range(coo.num_dst):
         messages = values[0][indices[indptr[node] : indptr[node + 1]]]
         if not len(messages):
-            assert (winners[node] == -1).all()
+            assert (argmax[node] == -1).all()
             continue
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
-        assert (winners[node] == indptr[node] + best).all()
+        assert (argmax[node] == indptr[node] + best).all()
         assert (got[node] == messages[best, np.arange(20)]).all()
 
 
@@ -125,24 +125,24 @@ def several(op: str, names: list[str]):
     cases(list(SEVERAL), ["copy_u", "u_add_e", "u_mul_v"], DTYPES, IDS, list(SHAPES), GRAPHS, [1, 2]),
 )
 def test_several_reductions_in_one_pass_equal_one_each(names, op, dtype, index, shape, kind, threads):
-    """Against the oracle; and the winners are those of a kernel for each, with rows cut between tasks too."""
+    """Against the oracle; and the argmax are those of a kernel for each, with rows cut between tasks too."""
     coo, expr, parts = graph(kind), expression(op), several(op, SEVERAL[names])
     values = operands(expr, coo, SHAPES[shape])
     shapes = tuple(value.shape[1:] for value in values)
-    bound = bind_several(parts, dtype, index, shapes, winners=True)
+    bound = bind_several(parts, dtype, index, shapes, argmax=True)
     feat = bound.layout.shape
     selecting = [part for part in parts if part[1].selects]
-    winners = np.full((len(selecting), coo.num_dst, *feat), -9, index)
+    argmax = np.full((len(selecting), coo.num_dst, *feat), -9, index)
     got, rounded = run(
-        coo, index, dtype, values, bound, (len(parts), coo.num_dst, *feat), threads, winners=winners.ctypes.data
+        coo, index, dtype, values, bound, (len(parts), coo.num_dst, *feat), threads, argmax=argmax.ctypes.data
     )
     for found, (part, reducer) in zip(got, parts, strict=True):
         want = reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded)
         assert_close(found, np.broadcast_to(want, found.shape), dtype)
-    for found, (part, reducer) in zip(winners, selecting, strict=True):
+    for found, (part, reducer) in zip(argmax, selecting, strict=True):
         alone = np.full((coo.num_dst, *feat), -9, index)
-        single = bind_spmm(part, reducer, dtype, index, shapes, winners=True)
-        run(coo, index, dtype, values, single, (coo.num_dst, *feat), 1, winners=alone.ctypes.data)
+        single = bind_spmm(part, reducer, dtype, index, shapes, argmax=True)
+        run(coo, index, dtype, values, single, (coo.num_dst, *feat), 1, argmax=alone.ctypes.data)
         np.testing.assert_array_equal(found, alone)
 
 

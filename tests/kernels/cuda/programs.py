@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.dynamic import persistent
-from dglite.kernels.cuda.graph import attention, convert, winners
+from dglite.kernels.cuda.graph import argmax, attention, convert
 from dglite.kernels.cuda.graph.softmax import softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
@@ -63,7 +63,7 @@ def programs() -> list[CudaProgram]:
         convert._program("int32"),
         convert._scan_program("int32"),
         sample._program("int64"),
-        winners._program("bfloat16", "int32"),
+        argmax._program("bfloat16", "int32"),
         attention._dropout_program("float32"),
         processors(),
     ]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dglite.kernels.cpu.sample import sample as cpu
+from dglite.kernels.cuda.graph.argmax import gather, scatter
 from dglite.kernels.cuda.graph.convert import TILE, compress, running_sums, sort_by_key
 from dglite.kernels.cuda.graph.structure import Structure
-from dglite.kernels.cuda.graph.winners import gather, scatter
 from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
@@ -89,18 +89,18 @@ def test_numbers_follow_the_first_appearance(count, index):
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("width", [1, 5])
-def test_gather_and_scatter_by_winner(width, index):
+def test_gather_and_scatter_by_argmax(width, index):
     rng = np.random.default_rng(5)
     lookup = rng.integers(0, 6, 20).astype(index)
-    winners = rng.integers(-1, 20, (9, width)).astype(index)
+    argmax = rng.integers(-1, 20, (9, width)).astype(index)
     x, from_rows, out, sums = rng.random((6, width)), rng.random((9, width)), np.zeros((9, width)), np.ones((6, width))
-    shape = winners.shape
-    addresses = winners.ctypes.data, lookup.ctypes.data
+    shape = argmax.shape
+    addresses = argmax.ctypes.data, lookup.ctypes.data
     gather("float64", index, shape, *addresses, x.ctypes.data, out.ctypes.data, GPU, 7)
     columns = np.broadcast_to(np.arange(width), shape)
-    np.testing.assert_array_equal(out, np.where(winners < 0, 7.0, x[lookup[winners], columns]))
+    np.testing.assert_array_equal(out, np.where(argmax < 0, 7.0, x[lookup[argmax], columns]))
     want = np.ones((6, width))
-    won = winners >= 0
-    np.add.at(want, (lookup[winners][won], columns[won]), from_rows[won])
+    won = argmax >= 0
+    np.add.at(want, (lookup[argmax][won], columns[won]), from_rows[won])
     scatter("float64", index, shape, *addresses, from_rows.ctypes.data, sums.ctypes.data, GPU, 6)
     np.testing.assert_allclose(sums, want)

@@ -93,21 +93,21 @@ def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, limit):
 @pytest.mark.parametrize("reducer", ["max", "min"])
 @pytest.mark.parametrize("limit", list(LIMITS))
 @pytest.mark.parametrize(("kind", "width"), [("random", 20), ("star", 20), ("star", 1)])
-def test_winners_are_the_first_entries_with_the_extreme_value(kind, width, limit, reducer, index):
+def test_argmax_is_the_first_entries_with_the_extreme_value(kind, width, limit, reducer, index):
     coo, expr = graph(kind), expression("copy_u")
     values = [np.round(operands(expr, coo, ((width,),))[0])]  # many ties
-    bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((width,),), winners=True)
-    winners = np.full((coo.num_dst, width), -9, index)
+    bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((width,),), argmax=True)
+    argmax = np.full((coo.num_dst, width), -9, index)
     out_shape = coo.num_dst, width
-    got, _ = run(coo, index, "float32", values, bound, out_shape, limit, winners=winners.ctypes.data)
+    got, _ = run(coo, index, "float32", values, bound, out_shape, limit, argmax=argmax.ctypes.data)
     indptr, indices, _ = coo.csc(index)
     for node in range(coo.num_dst):
         messages = values[0][indices[indptr[node] : indptr[node + 1]]]
         if not len(messages):
-            assert (winners[node] == -1).all()
+            assert (argmax[node] == -1).all()
             continue
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
-        assert (winners[node] == indptr[node] + best).all()
+        assert (argmax[node] == indptr[node] + best).all()
         assert (got[node] == messages[best, np.arange(width)]).all()
 
 
@@ -116,17 +116,17 @@ def test_several_reductions_are_the_same_as_one_each(limit):
     coo, message = graph("star"), expression("copy_u")
     values = operands(message, coo, ((20,),))
     parts = ((message, Reducer.MAX), (message * message, Reducer.MEAN), (message, Reducer.MIN))
-    bound = bind_several(parts, "float32", "int32", ((20,),), winners=True)
-    winners, alone = np.full((2, coo.num_dst, 20), -9, "int32"), np.full((2, coo.num_dst, 20), -8, "int32")
+    bound = bind_several(parts, "float32", "int32", ((20,),), argmax=True)
+    argmax, alone = np.full((2, coo.num_dst, 20), -9, "int32"), np.full((2, coo.num_dst, 20), -8, "int32")
     shape = 3, coo.num_dst, 20
-    got, _ = run(coo, "int32", "float32", values, bound, shape, limit, winners=winners.ctypes.data)
+    got, _ = run(coo, "int32", "float32", values, bound, shape, limit, argmax=argmax.ctypes.data)
     for i, (expr, reducer) in enumerate(parts):
         assert_close(got[i], reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, values), "float32")
         if reducer.selects:
-            single = bind_spmm(expr, reducer, "float32", "int32", ((20,),), winners=True)
+            single = bind_spmm(expr, reducer, "float32", "int32", ((20,),), argmax=True)
             into = alone[i // 2].ctypes.data
-            run(coo, "int32", "float32", values, single, shape[1:], limit, winners=into)
-    np.testing.assert_array_equal(winners, alone)
+            run(coo, "int32", "float32", values, single, shape[1:], limit, argmax=into)
+    np.testing.assert_array_equal(argmax, alone)
 
 
 @pytest.mark.parametrize("limit", list(LIMITS))

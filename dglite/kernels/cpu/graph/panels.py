@@ -35,7 +35,7 @@ COLUMNS_PER_ENTRY = 2
 """Columns that are multiplied and copied in the time that a factor costs an entry."""
 SHARES = 8
 """Shares of rows that a panel is split into, for threads that have finished their own panels."""
-_EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
+_EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _ARGMAX, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
 """Places of words; see ``driver.py``."""
 _WORDS = 64
 """Words that a kernel's arguments take at most."""
@@ -110,9 +110,9 @@ def panels(args, task, num_tasks):
                     else:
                         high = middle
             out = word(common, {out}) + (row * width + start) * ITEM
-            winners = word(common, {winners}) + (row * width + start) * INDEX
+            argmax = word(common, {argmax}) + (row * width + start) * INDEX
             kernel = last if panel + 1 == num_panels else whole
-            call_rows(kernel, mine, row, after, 0, num_entries, out, winners)
+            call_rows(kernel, mine, row, after, 0, num_entries, out, argmax)
             share = add_to_word(counters + 8 * panel, 1)
 '''
 
@@ -143,7 +143,7 @@ def near_cache() -> Cache:
 
 @cache
 def _address(dtype: str, index: str) -> int:
-    places = {"inner": _INNER, "out": _OUT, "winners": _WINNERS, "line": LINE, "room": 8 * _WORDS}
+    places = {"inner": _INNER, "out": _OUT, "argmax": _ARGMAX, "line": LINE, "room": 8 * _WORDS}
     id_item = 4 if index == "int32" else 8
     dtypes = {"dtype": dtype, "compute": compute_dtype(dtype), "index": index}
     text = _SOURCE.format(item=ITEM_BYTES[dtype], id_item=id_item, **dtypes, **places)

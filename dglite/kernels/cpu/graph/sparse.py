@@ -28,7 +28,7 @@ Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
-_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
+_OUT, _ARGMAX, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 """Places of words; see ``driver.py``."""
 
 
@@ -72,7 +72,7 @@ class SpmmKernel(_Bound):
         reducers = (reducer for _, reducer in spec.parts)
         mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
         super().__init__(reduce_driver.address, lambda: _spmm_address(spec), spec, layout, mode)
-        index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
+        index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.argmax else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
         weights = [x.slot for x in spec.operands if x.side is Side.E]
         self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
@@ -123,22 +123,22 @@ class SpmmKernel(_Bound):
         operands: Sequence[int],
         out: int,
         threads: int,
-        winners: int,
+        argmax: int,
         scratch: int,
     ) -> None:
         """Run by ``panels``, in memory at the address ``scratch``."""
         assert self.panels is not None
         words = self.words(structure, operands, out)
-        words[_WINNERS] = winners
+        words[_ARGMAX] = argmax
         self.panels.run(words, num_sources, scratch, threads)
 
-    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
-        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, argmax: int = 0) -> None:
+        """Run. ``argmax`` (num_rows, width) receives the entry that each element came from, -1 in rows without entries.
 
         Of several reductions it is (number of max and min reductions, num_rows, width).
         """
         words = self.words(structure, operands, out)
-        words[_WINNERS] = winners
+        words[_ARGMAX] = argmax
         work = (structure[4] + structure[3]) * self.width
         if work < PARALLEL_FROM:
             launch_at(self.driver, words.buffer_info()[0])
@@ -164,37 +164,35 @@ class SddmmKernel(_Bound):
 
 
 @cache
-def bind_spmm(
-    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
-) -> SpmmKernel:
+def bind_spmm(expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, argmax: bool = False) -> SpmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
-    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
+    return bind_several(((expr, reducer),), dtype, index, shapes, argmax)
 
 
 @cache
 def bind_epilogue(
-    expr: Expr, reducer: Reducer, epilogue: Expr, dtype: str, index: str, shapes: Shapes, winners: bool = False
+    expr: Expr, reducer: Reducer, epilogue: Expr, dtype: str, index: str, shapes: Shapes, argmax: bool = False
 ) -> SpmmKernel:
     """Return the kernel whose sum or mean goes through ``epilogue``, see :class:`~..spec.SpmmSpec`."""
     assert not reducer.selects
-    return _bound(((expr, reducer),), epilogue, dtype, index, shapes, winners)
+    return _bound(((expr, reducer),), epilogue, dtype, index, shapes, argmax)
 
 
 @cache
-def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, argmax: bool = False) -> SpmmKernel:
     """Return the kernel that makes several reductions in one pass over the entries.
 
     Accumulators share the registers with each other and with the winning entries: of two, blocks are half as long.
     """
-    return _bound(parts, None, dtype, index, shapes, winners)
+    return _bound(parts, None, dtype, index, shapes, argmax)
 
 
-def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: Shapes, winners: bool) -> SpmmKernel:
-    selecting = sum(reducer.selects for _, reducer in parts) if winners else 0
+def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: Shapes, argmax: bool) -> SpmmKernel:
+    selecting = sum(reducer.selects for _, reducer in parts) if argmax else 0
     lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
     layout = broadcast_layout(shapes, lanes)
     (expr, reducer), *more = parts
-    how = {"dtype": dtype, "index": index, "winners": winners, **spec_of(layout, lanes)}
+    how = {"dtype": dtype, "index": index, "argmax": argmax, **spec_of(layout, lanes)}
     spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
     return SpmmKernel(spec, layout)
 

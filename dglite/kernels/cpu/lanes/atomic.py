@@ -93,7 +93,7 @@ def call_int(typingctx: Any, function: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def call_rows(
-    typingctx: Any, address: Any, args: Any, row: Any, stop: Any, begin: Any, end: Any, out: Any, winners: Any
+    typingctx: Any, address: Any, args: Any, row: Any, stop: Any, begin: Any, end: Any, out: Any, argmax: Any
 ) -> Any:
     """Call the g-SpMM kernel at an address for the rows from ``row`` to ``stop``, see ``render/sparse.py``."""
 

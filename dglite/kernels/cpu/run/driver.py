@@ -4,9 +4,9 @@ Work is split by entries, not by rows, so a power-law graph balances: each task 
 by such a boundary is finished by the later task in a row of its own (the carry), merged when all tasks are done.
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
-7 the kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
+7 the kernel, 8 out, 9 argmax, 10 carry (for each task the row it carries, then what it found, then its argmax),
 11 mode, 12 elements from a row of ``out`` to the next. A kernel of several reductions writes (reductions, num_rows,
-width) to ``out`` and to ``winners``, for max and min reductions only; in the carry a task's rows of all
+width) to ``out`` and to ``argmax``, for max and min reductions only; in the carry a task's rows of all
 reductions lie side by side. A kernel with an epilogue is called once more for each row that tasks shared, when that is
 merged. Then (address, row stride, group table) for every operand.
 """
@@ -46,7 +46,7 @@ def mode_word(dtype: str, index: str, *reducers: Reducer, epilogue: bool = False
 
 
 @intrinsic
-def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, last: Any, out: Any, winners: Any) -> Any:
+def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, last: Any, out: Any, argmax: Any) -> Any:
     """Call a kernel of one row."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
@@ -117,7 +117,7 @@ def _num_selecting(mode: int) -> int:
 
 @njit(error_model="numpy")
 def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: int, ids: int, late_ids: int) -> None:
-    """Combine what a later task found for a row with ``ours``; ``ids`` are our winners, 0 where they are not kept."""
+    """Combine what a later task found for a row with ``ours``; ``ids`` are our argmax, 0 where they are not kept."""
     dtype, wide = mode % 4, mode // 4 % 2
     for k in range(width):
         early_value, late_value = _load(dtype, ours + k * item), _load(dtype, late + k * item)
@@ -136,7 +136,7 @@ def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: in
 @njit(error_model="numpy")
 def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
     """Combine what later tasks found with the rows that earlier tasks began, in the order of the entries."""
-    num_rows, out, winners, carry, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 10), word(args, 11)
+    num_rows, out, argmax, carry, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 10), word(args, 11)
     wide, parts, selecting = mode // 4 % 2, mode // 8 % 32, _num_selecting(mode)
     row_bytes, id_bytes = width * item, width * (8 if wide else 4)
     found = carry + 8 * num_tasks
@@ -148,7 +148,7 @@ def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
         for part in range(parts):
             merge = _merge_of(mode, part)
             ours, late = out + (part * num_rows + row) * row_bytes, found + (task * parts + part) * row_bytes
-            ids = winners + (chosen * num_rows + row) * id_bytes if winners != 0 else 0
+            ids = argmax + (chosen * num_rows + row) * id_bytes if argmax != 0 else 0
             _merge_row(mode, merge, width, item, ours, late, ids, found_ids + (task * selecting + chosen) * id_bytes)
             chosen += merge != ADD
 
@@ -168,7 +168,7 @@ def _finish(args: int, num_tasks: int, width: int, item: int) -> None:
 def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    out, winners, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
+    out, argmax, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
     width, dtype, wide, parts = word(args, 5) * word(args, 6), mode % 4, mode // 4 % 2, mode // 8 % 32
     item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
     id_bytes = 8 if wide else 4
@@ -189,7 +189,7 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
             late_ids = late + num_tasks * parts * width * item + task * _num_selecting(mode) * width * id_bytes
             call_rows(kernel, args, row - 1, row, begin, end, late + task * parts * width * item, late_ids)
     stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
-    call_rows(kernel, args, row, stop, begin, end, out + row * width * item, winners + row * width * id_bytes)
+    call_rows(kernel, args, row, stop, begin, end, out + row * width * item, argmax + row * width * id_bytes)
 
 
 @cfunc(SIGNATURE, error_model="numpy")

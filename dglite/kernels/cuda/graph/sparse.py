@@ -113,20 +113,20 @@ class CudaSpmmKernel(_BoundProgram):
     panels, weights = None, -1
     """Columns are taken together: a GPU's threads share one cache. Weights are read where they lie."""
 
-    def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
+    def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, argmax: bool) -> None:
         super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
-        self.reducers, self.winners = tuple(reducer for _, reducer in parts), winners
+        self.reducers, self.argmax = tuple(reducer for _, reducer in parts), argmax
         self.num_selecting = sum(reducer.selects for reducer in self.reducers)
 
     def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
         """Return the kernels for operands and a result at these addresses, and rows of ``mean`` entries."""
         spec = self.specify(operands, out, mean)
-        return spec, _spmm_program(spec, self.reducers, self.winners)
+        return spec, _spmm_program(spec, self.reducers, self.argmax)
 
     def __call__(
-        self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, winners: int = 0
+        self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, argmax: int = 0
     ) -> None:
-        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+        """Run. ``argmax`` (num_rows, width) receives the entry that each element came from, -1 in rows without entries.
 
         Of several reductions it is (number of max and min reductions, num_rows, width).
         """
@@ -137,9 +137,9 @@ class CudaSpmmKernel(_BoundProgram):
         elements = structure.num_chunks * width
         partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
         partial = runner.empty(partial_bytes) if elements else None
-        partial_winners = runner.empty(elements * self.num_selecting * 8) if elements and self.winners else None
-        found = [0 if memory is None else memory.address for memory in (partial, partial_winners)]
-        words = [*structure.words, out, winners, *found, width, *self.operand_words(runner, operands)]
+        partial_argmax = runner.empty(elements * self.num_selecting * 8) if elements and self.argmax else None
+        found = [0 if memory is None else memory.address for memory in (partial, partial_argmax)]
+        words = [*structure.words, out, argmax, *found, width, *self.operand_words(runner, operands)]
         runner.launch(program, "rows", self.grid(spec, structure), words)
         if elements:
             words = [
@@ -147,7 +147,7 @@ class CudaSpmmKernel(_BoundProgram):
                 *structure.addresses[2:],
                 structure.num_long,
                 out,
-                winners,
+                argmax,
                 *found,
                 width,
                 structure.num_rows,
@@ -179,16 +179,16 @@ class CudaSddmmKernel(_BoundProgram):
 
 @cache
 def bind_spmm(
-    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
+    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, argmax: bool = False
 ) -> CudaSpmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
-    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
+    return bind_several(((expr, reducer),), dtype, index, shapes, argmax)
 
 
 @cache
-def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> CudaSpmmKernel:
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, argmax: bool = False) -> CudaSpmmKernel:
     """Return the kernel that makes several reductions of operands with feature ``shapes`` in one pass."""
-    return CudaSpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
+    return CudaSpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), argmax)
 
 
 @cache

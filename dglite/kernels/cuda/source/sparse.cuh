@@ -25,12 +25,12 @@ template <class C> __device__ inline bool better(Reduction how, C value, C best)
 
 // Take over another lane's or chunk's result; among equals the earlier entry wins.
 template <class C, class index>
-__device__ inline void combine(Reduction how, C& total, index& winner, C other, index other_winner) {
+__device__ inline void combine(Reduction how, C& total, index& entry, C other, index other_entry) {
     if (!selects(how)) {
         total += other;
-    } else if (better(how, other, total) || (!better(how, total, other) && other_winner < winner)) {
+    } else if (better(how, other, total) || (!better(how, total, other) && other_entry < entry)) {
         total = other;
-        winner = other_winner;
+        entry = other_entry;
     }
 }
 
@@ -76,19 +76,19 @@ template <class M> struct Lane {
     }
 };
 
-// Make the reductions R of the message's parts in one pass: R::COUNT, R::how(part), R::WINNERS, and R::before(part), how
-// many parts before it have winners. Results and winners of a part lie behind those of the part before.
+// Make the reductions R of the message's parts in one pass: R::COUNT, R::how(part), R::ARGMAX, and R::before(part), how
+// many parts before it have an argmax. Results and argmax of a part lie behind those of the part before.
 template <class M, class R>
 __device__ inline void spmm(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
-                            typename M::index* winners, compute_t<typename M::item>* partial,
-                            typename M::index* partial_winners, long long width) {
+                            typename M::index* argmax, compute_t<typename M::item>* partial,
+                            typename M::index* partial_argmax, long long width) {
     using index = typename M::index;
     using compute = compute_t<typename M::item>;
     constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS, P = R::COUNT;
     Lane<M> lane(message, rows, width);
     const Work<index>& work = lane.work;
     compute total[P][V][VEC];
-    index winner[P][V][VEC];
+    index entry[P][V][VEC];
 #pragma unroll
     for (int p = 0; p < P; ++p)
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
                 total[p][v][i] = identity<compute>(R::how(p));
-                winner[p][v][i] = work.first;
+                entry[p][v][i] = work.first;
             }
     for (long long j = work.first + lane.team.entry; j < work.last; j += S * M::AHEAD) {
         lane.template fetch<false>(j);
@@ -115,7 +115,7 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
                             total[p][v][i] += value[p][i];
                         } else if (better(R::how(p), value[p][i], total[p][v][i])) {
                             total[p][v][i] = value[p][i];
-                            winner[p][v][i] = index(j + a * S);
+                            entry[p][v][i] = index(j + a * S);
                         }
                     }
             }
@@ -130,8 +130,8 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     const compute other = across(total[p][v][i], distance);
-                    const index other_winner = selects(R::how(p)) ? across(winner[p][v][i], distance) : index(0);
-                    combine(R::how(p), total[p][v][i], winner[p][v][i], other, other_winner);
+                    const index other_entry = selects(R::how(p)) ? across(entry[p][v][i], distance) : index(0);
+                    combine(R::how(p), total[p][v][i], entry[p][v][i], other, other_entry);
                 }
     if (!work.exists || lane.team.entry != 0) return;
     const bool empty = work.first == work.last, whole = work.chunk < 0;
@@ -148,8 +148,8 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
             for (int i = 0; i < VEC; ++i) {
                 if (R::how(p) == MEAN) total[p][v][i] *= inverse;
                 if (empty) total[p][v][i] = compute(0);
-                if (R::WINNERS && selects(R::how(p)))
-                    (whole ? winners : partial_winners)[chosen + i] = empty ? index(-1) : winner[p][v][i];
+                if (R::ARGMAX && selects(R::how(p)))
+                    (whole ? argmax : partial_argmax)[chosen + i] = empty ? index(-1) : entry[p][v][i];
             }
             if (whole) store<VEC>(out + at, total[p][v]);
             else store<VEC>(partial + at, total[p][v]);
@@ -159,8 +159,8 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
 // Put together what the chunks of the long rows found. One thread for each element.
 template <class item, class index, class R>
 __device__ inline void spmm_merge(const index* indptr, const index* long_rows, const index* long_chunks,
-                                  long long num_long, item* out, index* winners, const compute_t<item>* partial,
-                                  const index* partial_winners, long long width, long long num_rows,
+                                  long long num_long, item* out, index* argmax, const compute_t<item>* partial,
+                                  const index* partial_argmax, long long width, long long num_rows,
                                   long long num_chunks) {
     using compute = compute_t<item>;
     const long long element = (long long)blockIdx.x * BLOCK + threadIdx.x;
@@ -169,16 +169,16 @@ __device__ inline void spmm_merge(const index* indptr, const index* long_rows, c
     const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
 #pragma unroll
     for (int p = 0; p < R::COUNT; ++p) {
-        const bool kept = R::WINNERS && selects(R::how(p));
+        const bool kept = R::ARGMAX && selects(R::how(p));
         const compute* found = partial + p * num_chunks * width + column;
-        const index* chosen = partial_winners + R::before(p) * num_chunks * width + column;
+        const index* chosen = partial_argmax + R::before(p) * num_chunks * width + column;
         compute total = found[first * width];
-        index winner = kept ? chosen[first * width] : index(0);
+        index entry = kept ? chosen[first * width] : index(0);
         for (long long chunk = first + 1; chunk < last; ++chunk)
-            combine(R::how(p), total, winner, found[chunk * width], kept ? chosen[chunk * width] : index(0));
+            combine(R::how(p), total, entry, found[chunk * width], kept ? chosen[chunk * width] : index(0));
         if (R::how(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
         out[(p * num_rows + row) * width + column] = narrow<item>(total);
-        if (kept) winners[(R::before(p) * num_rows + row) * width + column] = winner;
+        if (kept) argmax[(R::before(p) * num_rows + row) * width + column] = entry;
     }
 }
 

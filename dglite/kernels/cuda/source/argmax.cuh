@@ -1,30 +1,30 @@
-// Gather and scatter column k of the row that won element (i, k): the gradients of maximum and minimum.
+// Gather and scatter column k of the row of element (i, k): the gradients of maximum and minimum.
 //
 // A scatter may hit one place from many rows. Each element is first given its place as a key; equal places are then
 // neighbours after a stable sort, and one thread adds up each run in its order: no atomics, the same result every time.
 
 namespace dg {
 
-template <class index> __device__ inline long long row_of(const index* lookup, index winner) {
-    return lookup ? (long long)lookup[winner] : (long long)winner;
+template <class index> __device__ inline long long row_of(const index* lookup, index entry) {
+    return lookup ? (long long)lookup[entry] : (long long)entry;
 }
 
 template <class item, class index>
-__device__ inline void gather_winners(const index* winners, const index* lookup, const item* from, item* out,
+__device__ inline void gather_argmax(const index* argmax, const index* lookup, const item* from, item* out,
                                       long long count, long long width, double fill) {
     const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
     if (i >= count) return;
-    const index winner = winners[i];
-    out[i] = winner < 0 ? narrow<item>(compute_t<item>(fill)) : from[row_of(lookup, winner) * width + i % width];
+    const index entry = argmax[i];
+    out[i] = entry < 0 ? narrow<item>(compute_t<item>(fill)) : from[row_of(lookup, entry) * width + i % width];
 }
 
-// Element (i, k) adds to place row * width + k; without a winner to none, which sorts last.
+// Element (i, k) adds to place row * width + k; with -1 to none, which sorts last.
 template <class index>
-__device__ inline void winner_places(const index* winners, const index* lookup, long long* places, long long count,
+__device__ inline void argmax_places(const index* argmax, const index* lookup, long long* places, long long count,
                                      long long width, long long none) {
     const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
     if (i >= count) return;
-    places[i] = winners[i] < 0 ? none : row_of(lookup, winners[i]) * width + i % width;
+    places[i] = argmax[i] < 0 ? none : row_of(lookup, argmax[i]) * width + i % width;
 }
 
 template <class item>

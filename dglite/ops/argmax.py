@@ -1,8 +1,8 @@
-"""The gradient of max and min: it goes to the winning edge of each element.
+"""The gradient of max and min: each element's goes to the edge that its value came from.
 
-At the winners the reduction is an ordinary element-wise expression: the operands' values there are gathered, the
-expression's derivative is computed on them, and the products are scattered back. Gather and scatter are each other's
-gradient, so derivatives of any order exist.
+These edges are the *argmax*, of a minimum too. On them the reduction is an ordinary element-wise expression: the
+operands' values are gathered, the expression's derivative is computed on them, and the products are scattered back.
+Gather and scatter are each other's gradient, so derivatives of any order exist.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .devices import KernelDevice, device_of
 from .operands import evaluated, sum_to
 from .traced import GraphOp, Reference, registered, run
 
-__all__ = ["winner_gradients"]
+__all__ = ["argmax_gradients"]
 
 
-def winner_gradients(
+def argmax_gradients(
     adj: Adjacency | Reference,
     expr: Expr,
-    winners: Tensor,
+    argmax: Tensor,
     inputs: Sequence[Tensor | None],
     shapes: Sequence[tuple[int, ...]],
     grad: Tensor,
@@ -35,28 +35,28 @@ def winner_gradients(
 ) -> list[Tensor | None]:
     """Return d(loss)/d(operand) for the needed operands of a max or min reduction.
 
-    ``winners`` (num_dst, *feat) holds the CSC entry that won each element, -1 in rows without entries; ``inputs`` the
+    ``argmax`` (num_dst, *feat) holds the CSC entry that gave each element, -1 in rows without entries; ``inputs`` the
     saved operands, None where not saved.
     """
-    feat = tuple(active.shape(winners)[1:])
+    feat = tuple(active.shape(argmax)[1:])
     places = {operand.side: _Place(adj, operand.side) for operand in operands_of(expr)}
     values: list[Tensor | None] = [None] * len(needs)
     for operand in operands_of(expr):
         x = inputs[operand.slot]
-        values[operand.slot] = None if x is None else _at_winners(x, winners, places[operand.side], feat)
+        values[operand.slot] = None if x is None else _at_argmax(x, argmax, places[operand.side], feat)
     grads: list[Tensor | None] = [None] * len(needs)
     for operand in operands_of(expr):
         if not needs[operand.slot]:
             continue
         inner = derivative(expr, operand)
         product = grad if inner == Constant(1.0) else evaluated(inner, values) * grad
-        back = run(_Scatter(places[operand.side]), product, winners)
+        back = run(_Scatter(places[operand.side]), product, argmax)
         grads[operand.slot] = sum_to(back, shapes[operand.slot])
     return grads
 
 
 class _Place:
-    """Where the operands of one side are read by the winners: ``num_rows`` rows, looked up by entry."""
+    """Where the operands of one side are read by the argmax: ``num_rows`` rows, looked up by entry."""
 
     def __init__(self, adj: Any, side: Side) -> None:
         self.adj, self.side = adj, side
@@ -77,66 +77,66 @@ class _Place:
         return 0 if self.lookup is None else device.array(self.adj, f"lookup {self.side.value}", self.lookup)
 
 
-def _at_winners(x: Tensor, winners: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
+def _at_argmax(x: Tensor, argmax: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
     """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
-    return run(_Gather(place, fill=1), active.broadcast_to(x, feat), winners)
+    return run(_Gather(place, fill=1), active.broadcast_to(x, feat), argmax)
 
 
-class _AtWinners(GraphOp):
-    """An operation on a tensor and the winners, an integer tensor (num_dst, *feat)."""
+class _AtArgmax(GraphOp):
+    """An operation on a tensor and the argmax, an integer tensor (num_dst, *feat)."""
 
     def __init__(self, place: _Place, fill: int = 0) -> None:
         self.adj, self.place, self.fill = place.adj, place, fill
         self.saved = (1,)
 
     @classmethod
-    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _AtWinners:
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _AtArgmax:
         side, fill = recipe.split()
         return cls(_Place(adj, Side(side)), int(fill))
 
     def recipe(self) -> str:
         return f"{self.place.side.value} {self.fill}"
 
-    def _run(self, kernel: str, x: Tensor, winners: Tensor, out: Tensor, last: int) -> Tensor:
-        device, winners, x = device_of(x), active.contiguous(winners), active.contiguous(x)
-        rows, *feat = active.shape(winners)
-        getattr(device.kernels("graph.winners"), kernel)(
-            *(active.dtype(x), active.dtype(winners), (rows, math.prod(feat)), active.address(winners)),
+    def _run(self, kernel: str, x: Tensor, argmax: Tensor, out: Tensor, last: int) -> Tensor:
+        device, argmax, x = device_of(x), active.contiguous(argmax), active.contiguous(x)
+        rows, *feat = active.shape(argmax)
+        getattr(device.kernels("graph.argmax"), kernel)(
+            *(active.dtype(x), active.dtype(argmax), (rows, math.prod(feat)), active.address(argmax)),
             *(self.place.address(device), active.address(x), active.address(out), device.worker, last),
         )
         return out
 
 
 @registered
-class _Gather(_AtWinners):
-    """``out[i, k] = x[row of winners[i, k], k]``, ``fill`` where there is no winner."""
+class _Gather(_AtArgmax):
+    """``out[i, k] = x[row of argmax[i, k], k]``, ``fill`` where that is -1."""
 
-    name = "gather_winners"
+    name = "gather_argmax"
 
-    def describe(self, x: Tensor, winners: Tensor) -> tuple[tuple[Sequence[int], str], None]:
-        return (active.shape(winners), active.dtype(x)), None
+    def describe(self, x: Tensor, argmax: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return (active.shape(argmax), active.dtype(x)), None
 
-    def forward(self, x: Tensor, winners: Tensor) -> Tensor:
-        out = active.new_empty(x, active.shape(winners))
-        return self._run("gather", x, winners, out, self.fill)
+    def forward(self, x: Tensor, argmax: Tensor) -> Tensor:
+        out = active.new_empty(x, active.shape(argmax))
+        return self._run("gather", x, argmax, out, self.fill)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Scatter(self.place), grad, inputs[1]), None]
 
 
 @registered
-class _Scatter(_AtWinners):
-    """``out[row of winners[i, k], k] += x[i, k]``, where there is a winner."""
+class _Scatter(_AtArgmax):
+    """``out[row of argmax[i, k], k] += x[i, k]``, where that is not -1."""
 
-    name = "scatter_winners"
+    name = "scatter_argmax"
 
-    def describe(self, x: Tensor, winners: Tensor) -> tuple[tuple[Sequence[int], str], None]:
-        return ((self.place.num_rows, *active.shape(winners)[1:]), active.dtype(x)), None
+    def describe(self, x: Tensor, argmax: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return ((self.place.num_rows, *active.shape(argmax)[1:]), active.dtype(x)), None
 
-    def forward(self, x: Tensor, winners: Tensor) -> Tensor:
-        shape = (self.place.num_rows, *active.shape(winners)[1:])
+    def forward(self, x: Tensor, argmax: Tensor) -> Tensor:
+        shape = (self.place.num_rows, *active.shape(argmax)[1:])
         out = active.full(shape, 0.0, active.dtype(x), active.device(x))
-        return self._run("scatter", x, winners, out, self.place.num_rows)
+        return self._run("scatter", x, argmax, out, self.place.num_rows)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Gather(self.place), grad, inputs[1]), None]

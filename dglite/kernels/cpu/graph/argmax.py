@@ -1,6 +1,6 @@
 """Gather and scatter with a row index for every element, for the gradients of max and min.
 
-``winners[i, k]`` is an entry of the structure, -1 for none; ``lookup`` gives the row of an entry, without one the entry
+``argmax[i, k]`` is an entry of the structure, -1 for none; ``lookup`` gives the row of an entry, without one the entry
 is the row. Columns are dealt to tasks in runs of whole cache lines, so that a scatter needs no atomics and its result
 does not depend on the number of threads. Narrow columns run on one thread: scattering into a copy per thread and adding
 these up was no faster. Targets of more than a core's cache are asked for some elements ahead, which makes a scatter up
@@ -23,7 +23,7 @@ LINE = 64
 AHEAD = 128
 """Elements between a prefetch and its use by one thread; by several half as many, as two may share a core."""
 
-_SOURCE = '''"""Gather and scatter column k of the row that won element (i, k) ({dtype}, {index} ids)."""
+_SOURCE = '''"""Gather and scatter column k of the row of element (i, k) ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
 
 ITEM = {item}
@@ -33,23 +33,23 @@ load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
 def gather(args, task, num_tasks):
-    winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    argmax, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
     fill, lookup = word(args, 5), word(args, 6)
     if task < 0:
         return
     for i in range(num_rows):
         for k in range(width * task // num_tasks, width * (task + 1) // num_tasks):
             at = i * width + k
-            winner = index(winners, at)
-            if winner >= 0:
-                row = edge_index(lookup, winner)
+            entry = index(argmax, at)
+            if entry >= 0:
+                row = edge_index(lookup, entry)
                 store(out + at * ITEM, load(source + (row * width + k) * ITEM))
             else:
                 store(out + at * ITEM, fill)
 
 
 def scatter(args, task, num_tasks):
-    winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    argmax, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
     lookup, ahead = word(args, 6), word(args, 7)
     if task < 0:
         return
@@ -58,12 +58,12 @@ def scatter(args, task, num_tasks):
         for k in range(first, last):
             at = i * width + k
             if i + ahead < num_rows:
-                soon = index(winners, at + ahead * width)
+                soon = index(argmax, at + ahead * width)
                 if soon >= 0:
                     prefetch(out + (edge_index(lookup, soon) * width + k) * ITEM)
-            winner = index(winners, at)
-            if winner >= 0:
-                row = edge_index(lookup, winner)
+            entry = index(argmax, at)
+            if entry >= 0:
+                row = edge_index(lookup, entry)
                 to = out + (row * width + k) * ITEM
                 store(to, load(to) + load(source + at * ITEM))
 '''
@@ -71,7 +71,7 @@ def scatter(args, task, num_tasks):
 
 @cache
 def _addresses(dtype: str, index: str) -> tuple[int, int]:
-    found = compile_kernels("winners", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+    found = compile_kernels("argmax", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
     return found["gather"], found["scatter"]
 
 
@@ -79,24 +79,24 @@ Shape = tuple[int, int]
 
 
 def gather(
-    dtype: str, index: str, shape: Shape, winners: int, lookup: int, x: int, out: int, threads: int, fill: int
+    dtype: str, index: str, shape: Shape, argmax: int, lookup: int, x: int, out: int, threads: int, fill: int
 ) -> None:
-    """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
+    """Set ``out[i, k]`` to ``x[row of argmax[i, k], k]``, to ``fill`` where that is -1."""
     tasks = _num_tasks(dtype, shape, threads)
-    launch(_addresses(dtype, index)[0], [winners, *shape, x, out, fill, lookup], tasks, tasks)
+    launch(_addresses(dtype, index)[0], [argmax, *shape, x, out, fill, lookup], tasks, tasks)
 
 
 def scatter(
-    dtype: str, index: str, shape: Shape, winners: int, lookup: int, x: int, out: int, threads: int, num_rows: int
+    dtype: str, index: str, shape: Shape, argmax: int, lookup: int, x: int, out: int, threads: int, num_rows: int
 ) -> None:
-    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, (num_rows, width), except where there is no winner."""
+    """Add ``x[i, k]`` to ``out[row of argmax[i, k], k]``, (num_rows, width), except where that is -1."""
     if not num_rows:
         return
     tasks = _num_tasks(dtype, shape, threads)
     columns = max(shape[1] // tasks, 1)
     near = num_rows * columns * ITEM_BYTES[dtype] <= 2 * cache_level(2)[0]
     ahead = shape[0] if near else max(AHEAD // min(tasks, 2) // columns, 1)
-    launch(_addresses(dtype, index)[1], [winners, *shape, x, out, 0, lookup, ahead], tasks, tasks)
+    launch(_addresses(dtype, index)[1], [argmax, *shape, x, out, 0, lookup, ahead], tasks, tasks)
 
 
 def _num_tasks(dtype: str, shape: Shape, threads: int) -> int:

@@ -14,16 +14,16 @@ def gather(
     dtype: str,
     index: str,
     shape: tuple[int, int],
-    winners: int,
+    argmax: int,
     lookup: int,
     x: int,
     out: int,
     runner: Runner,
     fill: int = 0,
 ) -> None:
-    """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
+    """Set ``out[i, k]`` to ``x[row of argmax[i, k], k]``, to ``fill`` where that is -1."""
     count, width = shape[0] * shape[1], shape[1]
-    words = [winners, lookup, x, out, count, width, float(fill)]
+    words = [argmax, lookup, x, out, count, width, float(fill)]
     runner.launch(_program(dtype, index), "gather", (blocks_for(count), 1), words)
 
 
@@ -31,35 +31,35 @@ def scatter(
     dtype: str,
     index: str,
     shape: tuple[int, int],
-    winners: int,
+    argmax: int,
     lookup: int,
     x: int,
     out: int,
     runner: Runner,
     num_rows: int,
 ) -> None:
-    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, (num_rows, width), except where there is no winner."""
+    """Add ``x[i, k]`` to ``out[row of argmax[i, k], k]``, (num_rows, width), except where that is -1."""
     (count, width), program = (shape[0] * shape[1], shape[1]), _program(dtype, index)
     if not count:
         return
     none, places = num_rows * width, runner.empty(8 * count)
     grid = blocks_for(count), 1
-    runner.launch(program, "places", grid, [winners, lookup, places.address, count, width, none])
+    runner.launch(program, "places", grid, [argmax, lookup, places.address, count, width, none])
     places, elements = sort_by_key(runner, "int64", places.address, count, none + 1)
     runner.launch(program, "add", grid, [places.address, elements.address, x, out, count, none])
 
 
 @cache
 def _program(dtype: str, index: str) -> CudaProgram:
-    winners = "const index* winners, const index* lookup"
+    argmax = "const index* argmax, const index* lookup"
     kernels = {
         "gather": (
-            f"{winners}, const item* from, item* out, long long count, long long width, double fill",
-            "gather_winners(winners, lookup, from, out, count, width, fill)",
+            f"{argmax}, const item* from, item* out, long long count, long long width, double fill",
+            "gather_argmax(argmax, lookup, from, out, count, width, fill)",
         ),
         "places": (
-            f"{winners}, long long* places, long long count, long long width, long long none",
-            "winner_places(winners, lookup, places, count, width, none)",
+            f"{argmax}, long long* places, long long count, long long width, long long none",
+            "argmax_places(argmax, lookup, places, count, width, none)",
         ),
         "add": (
             "const long long* places, const long long* elements, const item* from, item* out, long long count, "
@@ -68,4 +68,4 @@ def _program(dtype: str, index: str) -> CudaProgram:
         ),
     }
     types = f"using item = {CPP_TYPES[dtype]};\nusing index = {CPP_TYPES[index]};\n"
-    return simple_program("winners", ("common", "winners"), types, kernels)
+    return simple_program("argmax", ("common", "argmax"), types, kernels)
