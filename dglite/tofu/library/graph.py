@@ -130,7 +130,7 @@ def spmm(call: OperatorCall) -> SplitRule:
         kept = over(["v", *feat], argmax) if 0 not in call.outputs[1] else NOTHING
         return over(["v", *feat], result), kept
 
-    # the argmax are numbers of entries, which are others in a part
+    # the argmax is numbers of entries, which are others in a part
     keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
     description = describe(element, index_names(len(call.inputs), "x"))
     extents = {"v": call["structure"][3], "e": call["structure"][4]}
