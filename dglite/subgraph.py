@@ -185,7 +185,7 @@ def khop_in_subgraph(
     Returns
     -------
     DGLGraph or (DGLGraph, Tensor or dict)
-        With ``relabel_nodes``, also the new ids of ``nodes``, by type if they were given so.
+        With ``relabel_nodes``, also the new ids of ``nodes``, int64 as torch indexes by, by type if they were given so.
 
     Raises
     ------
@@ -225,7 +225,8 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
     )
     if not relabel_nodes:
         return made
-    new_ids = [made._ids_tensor((np.cumsum(mask) - 1)[ids]) for mask, ids in zip(reached, seeds, strict=True)]
+    numbers = [np.cumsum(mask, dtype=np.int64) - 1 for mask in reached]
+    new_ids = [made._tensor(of[ids]) for of, ids in zip(numbers, seeds, strict=True)]
     if isinstance(nodes, Mapping):
         return made, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
     return made, new_ids[0]

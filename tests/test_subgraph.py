@@ -135,6 +135,12 @@ def test_several_types_are_cut_type_by_type() -> None:
         g.edge_subgraph([0])
 
 
+@pytest.mark.parametrize("khop", [dglite.khop_in_subgraph, dglite.khop_out_subgraph])
+def test_new_ids_of_khop_seeds_are_int64_as_in_dgl(khop: Any) -> None:
+    part, inverse = khop(dglite.graph(([0, 1], [1, 2])).int(), [2, 1], 1)
+    assert str(part.idtype) == "torch.int32" and str(inverse.dtype) == "torch.int64"
+
+
 def test_parts_by_type_share_features() -> None:
     g = hetero()
     part = g.node_type_subgraph(["user"])
