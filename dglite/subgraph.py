@@ -126,9 +126,10 @@ def edge_subgraph(
         relabel_nodes = not preserve_nodes
     _refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):
-        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype).copy() for etype, ids in edges.items()}
+        by_type = {graph.etype_id(etype): ids for etype, ids in edges.items()}
     else:
-        given = {graph.etype_id(): graph.edge_ids_of(edges).copy()}
+        by_type = {graph.etype_id(): edges}
+    given = {index: graph.edge_ids_of(ids, index, pairs=False).copy() for index, ids in by_type.items()}
     chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
     return _of_edges(graph, chosen, relabel_nodes, store_ids, output_device)
 

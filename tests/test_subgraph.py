@@ -60,7 +60,8 @@ def test_node_subgraph_has_all_edges_between_its_nodes(g: DGLGraph, data: st.Dat
 @given(featured(), st.data(), st.booleans())
 def test_edge_subgraph_has_the_edges_given(g: DGLGraph, data: st.DataObject, relabel: bool) -> None:
     edges = data.draw(st.lists(st.integers(0, max(g.num_edges() - 1, 0)))) if g.num_edges() else []
-    part = g.edge_subgraph(edges, relabel_nodes=relabel)
+    given = data.draw(st.sampled_from([list, tuple, torch.LongTensor]))(edges)
+    part = g.edge_subgraph(given, relabel_nodes=relabel)
     check_part(g, part, relabel)
     assert part.edata[dglite.EID].tolist() == edges
     if relabel:

@@ -148,11 +148,12 @@ class GraphBase:
         what = "node" if len(names) == 1 else f"{names[node_set]!r} node"
         return as_ids(nodes, self._num_nodes[node_set], what).astype(np.int64, copy=False)
 
-    def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None) -> np.ndarray:
+    def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None, pairs: bool = True) -> np.ndarray:
         """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
 
         A pair stands for one edge ``u[i] -> v[i]`` for each i: the one of lowest id, and where a pair is repeated, its
-        parallel edges in turn, so that ``g.edges()`` stands for every edge once.
+        parallel edges in turn, so that ``g.edges()`` stands for every edge once. Without ``pairs`` a tuple is ids, as
+        a list is.
 
         Raises
         ------
@@ -161,7 +162,7 @@ class GraphBase:
         """
         index = self.etype_id(etype)
         adjacency = self.adjacencies[index]
-        if isinstance(edges, tuple) and len(edges) == 2:
+        if pairs and isinstance(edges, tuple) and len(edges) == 2:
             u, v = self._pairs(edges[0], edges[1], index)
             found = adjacency.edge_ids_in_turn(u, v)
             if len(found) and found.min() < 0:

@@ -42,7 +42,7 @@ class MutationMixin(GraphBase):
         frame = self._node_frame(node_set).copy()
         frame.append(num, data)
         counts = [count + num if i == node_set else count for i, count in enumerate(self._num_nodes)]
-        self._exchange(self._resized(counts), counts, {node_set: frame}, {})
+        self._exchange(self._resized(counts), counts, {node_set: frame}, {}, self._numbers_after(num))
 
     def add_edges(
         self, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: EdgeType | int | None = None
@@ -69,7 +69,8 @@ class MutationMixin(GraphBase):
         ends = np.concatenate([old_src, src]), np.concatenate([old_dst, dst])
         made = Adjacency.from_coo(old.num_src, old.num_dst, *ends, self._idtype, validate=False)
         made.allowed = old.allowed
-        self._exchange(_replaced(adjacencies, index, made), counts, node_frames, {index: frame})
+        numbers = self._numbers_after(len(src))
+        self._exchange(_replaced(adjacencies, index, made), counts, node_frames, {index: frame}, numbers)
 
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
@@ -84,7 +85,7 @@ class MutationMixin(GraphBase):
         self._require_mutable("remove_edges")
         index = self.etype_id(etype)
         keep = np.ones(self.adjacencies[index].num_edges, bool)
-        keep[self.edge_ids_of(eids, index)] = False
+        keep[self.edge_ids_of(eids, index, pairs=False)] = False
         src, dst = self.adjacencies[index].endpoints()
         made, frame = self._kept_edges(index, keep, src, dst, store_ids)
         numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
@@ -191,6 +192,10 @@ class MutationMixin(GraphBase):
         for i, adjacency in enumerate(self.adjacencies):
             if i not in done:
                 self._edge_frame(i)[EID] = self._ids_tensor(np.arange(adjacency.num_edges))
+
+    def _numbers_after(self, num_added: int) -> tuple[_Numbers, _Numbers]:
+        """Return the batch numbers: what is added belongs to no graph of a batch, so the batch becomes one graph."""
+        return (None, None) if num_added else (self._batch_num_nodes, self._batch_num_edges)
 
     def _exchange(
         self,

@@ -139,7 +139,7 @@ class QueryMixin(GraphBase):
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
         """Return the endpoints (u, v) of the given edges."""
         index = self.etype_id(etype)
-        src, dst = self.adjacencies[index].find_edges(self.edge_ids_of(eid, index))
+        src, dst = self.adjacencies[index].find_edges(self.edge_ids_of(eid, index, pairs=False))
         return self._ids_tensor(src), self._ids_tensor(dst)
 
     def in_edges(self, v: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:

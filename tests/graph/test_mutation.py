@@ -45,6 +45,9 @@ def test_a_batch_that_loses_nodes_or_edges_stays_a_batch():
     assert g.batch_num_edges().tolist() == [1, 0, 1] and g.batch_num_nodes().tolist() == [3, 0, 2]
     g.remove_nodes([2, 0])
     assert g.batch_num_edges().tolist() == [0, 0, 1] and g.batch_num_nodes().tolist() == [1, 0, 2]
+    g.add_nodes(0)
+    g.add_edges([], [])
+    assert g.batch_num_edges().tolist() == [0, 0, 1] and g.batch_num_nodes().tolist() == [1, 0, 2]
     g.add_edges(0, 1)
     assert g.batch_size == 1
 
@@ -80,6 +83,9 @@ def test_removing_edges_renumbers_in_order():
     assert g.edata["name"].tolist() == g.edata[dglite.frame.EID].tolist() == [1, 3]
     g.remove_edges(torch.tensor([False, True]))
     assert g.edata["name"].tolist() == [1]
+    g = featured([0, 1, 2], [1, 2, 0], 3)
+    g.remove_edges((0, 1))  # two ids, not the edge from 0 to 1
+    assert g.edata["name"].tolist() == [2]
 
 
 def test_removing_nodes_takes_their_edges_along():

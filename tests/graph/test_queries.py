@@ -84,6 +84,7 @@ def test_find_edges(g):
     assert lists(g.find_edges(3)) == ([0], [1])
     assert lists(g.find_edges([4, 0])) == ([3, 0], [3, 1])
     assert lists(g.find_edges([])) == ([], [])
+    assert lists(g.find_edges((4, 0))) == ([3, 0], [3, 1])  # a tuple is ids, as a list is
 
 
 @pytest.mark.parametrize("form", ["uv", "eid", "all"])
