@@ -38,6 +38,9 @@ MEANING = {
     "dgl.sparse.SparseMatrix": "made by from_coo and similar functions only",
     "dgl.udf.EdgeBatch": "cannot be made by user code",
     "dgl.udf.NodeBatch": "cannot be made by user code",
+    "dgl.view.HeteroEdgeDataView": "for annotations and isinstance",
+    "dgl.view.HeteroNodeDataView": "for annotations and isinstance",
+    "dgl.view.HeteroNodeView": "what g.nodes is; graphs make it",
     "dgl.use_libxsmm": "does nothing: kernels are compiled for the machine",
 }
 """What is here by name but means something else, or whose parameters do not show what differs."""

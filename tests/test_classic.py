@@ -20,6 +20,7 @@ def pair():
 def test_typed_graphs():
     with pytest.warns(DeprecationWarning, match="heterograph") as caught:
         g = dglite.graph([(0, 1), (1, 2)], "user", "follows", card=4, validate=False)
+        assert dglite.graph([(0, 1), (1, 2)], "user", "follows", 4).num_nodes() == g.num_nodes()
     assert caught[0].filename == __file__
     assert g.canonical_etypes == [TYPED] and g.num_nodes("user") == 4 and g.num_edges() == 2
     with pytest.raises(TypeError, match="unexpected keyword argument 'cards'"):

@@ -12,12 +12,14 @@ _HOMES = {
     "dgl._ffi.base": "dglite.compat.base",
     "dgl.backend": "dglite.compat.backend",
     "dgl.base": "dglite.compat.base",
+    "dgl.batch": "dglite.batch dglite.classic",
     "dgl.batched_graph": "dglite",
+    "dgl.batched_heterograph": "dglite.classic",
     "dgl.convert": "dglite.convert dglite.transforms dglite.classic",
     "dgl.core": "dglite.compat.core",
     "dgl.data": "dglite.compat.data dglite.data",
-    "dgl.data.citation_graph": "dglite.data.citation dglite.compat.data",
-    "dgl.data.citegrh": "dglite.data.citation dglite.compat.data",
+    "dgl.data.citation_graph": "dglite.data.citation dglite.data.cora_binary dglite.compat.data",
+    "dgl.data.citegrh": "dglite.data.citation dglite.data.cora_binary dglite.compat.data",
     "dgl.data.dgl_dataset": "dglite.data.dataset dglite.compat.data",
     "dgl.data.gnn_benckmark": "dglite.data dglite.compat.data",
     "dgl.data.graph_serialize": "dglite.io",
@@ -45,8 +47,9 @@ _HOMES = {
     "dgl.random": "dglite.compat.random",
     "dgl.sampling.pinsage": "dglite.sampling dglite.compat.sampling",
     "dgl.subgraph": "dglite.subgraph dglite.compat.heterograph",
-    "dgl.transform": "dglite.transforms",
+    "dgl.transform": "dglite.transforms dglite.subgraph dglite.classic",
     "dgl.utils": "dglite.compat.utils",
+    "dgl.view": "dglite.compat.view",
 }
 """Modules of DGL that have another place here, or more than one. All others have the same name."""
 

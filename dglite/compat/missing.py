@@ -27,6 +27,8 @@ _SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.
 _FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
 
 _OTHER_LIBRARY = "layers are for PyTorch; import dgl.nn.pytorch"
+_STORE = "there are no servers of features; dglite.distributed has DistEmbedding and DistTensor"
+_WALK = "use dgl.sampling.random_walk, which has the arguments metapath and restart_prob"
 _CHEMISTRY = "DGL 0.5 moved it to the package dgllife"
 
 _NOT_PLANNED = {
@@ -36,8 +38,22 @@ _NOT_PLANNED = {
     "dgl.backend.binary_reduce": _NEVER_WAS,
     "dgl.backend.copy_reduce": _NEVER_WAS,
     "dgl.container": _NO_LIBRARY,
+    "dgl.contrib.KVClient": _STORE,
+    "dgl.contrib.KVServer": _STORE,
     "dgl.contrib.data": "dgl.data has the data sets of knowledge graphs",
+    "dgl.contrib.graph_store": "torch.Tensor.share_memory_() shares features; forked processes share the graph",
+    "dgl.contrib.read_ip_config": _STORE,
+    "dgl.contrib.sampling.EdgeSampler": "use dgl.dataloading.as_edge_prediction_sampler, with a negative sampler",
+    "dgl.contrib.sampling.LayerSampler": "use NeighborSampler, or dgl.dataloading.LaborSampler",
+    "dgl.contrib.sampling.bipartite_single_sided_random_walk_with_restart": _WALK,
+    "dgl.contrib.sampling.metapath_random_walk": _WALK,
+    "dgl.contrib.sampling.random_walk_with_restart": _WALK,
+    "dgl.contrib.unified_tensor": "features are tensors; g.pin_memory_() pins those of a graph",
     "dgl.data.chem": _CHEMISTRY,
+    "dgl.data.AIFB": "use dgl.data.AIFBDataset",
+    "dgl.data.AM": "use dgl.data.AMDataset",
+    "dgl.data.BGS": "use dgl.data.BGSDataset",
+    "dgl.data.MUTAG": "use dgl.data.MUTAGDataset",
     "dgl.kernel": "use the functions of dgl.ops",
     "dgl.model_zoo": _CHEMISTRY,
     "dgl.nn.mxnet": _OTHER_LIBRARY,
@@ -123,7 +139,6 @@ _NOT_PLANNED = {
     "dgl.utils.networkxbipartite2tensors": _INTERNAL,
     "dgl.utils.pin_memory_inplace": "use torch.Tensor.pin_memory(), which returns a pinned copy",
     "dgl.utils.scipy2tensor": _INTERNAL,
-    "dgl.view": "the views are g.nodes, g.edges, g.ndata and g.edata of a graph; their classes have no public names",
 }
 
 _NOT_YET = {

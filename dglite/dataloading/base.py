@@ -151,7 +151,10 @@ class BlockSampler(Sampler):
 
         Nodes are ids in ``g``: a tensor, or a dictionary by type.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define sample_blocks(g, seed_nodes, exclude_eids)")
+        hint = (
+            "; from it, call sample_frontier for each layer, and to_block" if hasattr(self, "sample_frontier") else ""
+        )
+        raise NotImplementedError(f"{type(self).__name__} must define sample_blocks(g, seed_nodes, exclude_eids){hint}")
 
     def assign_lazy_features(self, result: tuple[Any, Any, list[DGLGraph]]) -> tuple[Any, Any, list[DGLGraph]]:
         """Gather the features to prefetch."""

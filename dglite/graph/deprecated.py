@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..frame import EID, NID
@@ -39,10 +41,15 @@ class _Renamed:
         return getattr(graph, self.new)(*args, **kwargs)
 
 
-class _PerGraph(Sequence[int]):
-    """Today's method ``g.batch_num_nodes(...)``, which used to be a list of numbers and may be read as one."""
+class _PerGraph(list[int]):
+    """Today's method ``g.batch_num_nodes(...)``, which used to be a list of numbers and may be read as one.
 
-    def __init__(self, name: str, method: Callable[..., Tensor]) -> None:
+    A list itself, as ``torch.split(x, g.batch_num_nodes)`` and ``[0] + g.batch_num_nodes`` take no other sequence.
+    """
+
+    def __init__(self, name: str, method: Callable[..., Tensor], counts: Sequence[Any]) -> None:
+        """Take the numbers by type; a graph of several types is not a list, and has to be asked for one of them."""
+        super().__init__(np.asarray(counts[0]).tolist() if len(counts) == 1 else ())
         self._name, self._method = name, method
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -109,12 +116,15 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     @property
     def batch_num_nodes(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_nodes`; without a call, classic code's list of numbers."""
-        return _PerGraph("batch_num_nodes", super().batch_num_nodes)
+        return _PerGraph(
+            "batch_num_nodes", super().batch_num_nodes, self._batch_num_nodes or [[x] for x in self._num_nodes]
+        )
 
     @property
     def batch_num_edges(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_edges`; without a call, classic code's list of numbers."""
-        return _PerGraph("batch_num_edges", super().batch_num_edges)
+        counts = self._batch_num_edges or [[x.num_edges] for x in self.adjacencies]
+        return _PerGraph("batch_num_edges", super().batch_num_edges, counts)
 
     # -- features -----------------------------------------------------------------------------------------------
     def set_n_repr(
@@ -220,6 +230,11 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         if self._readonly not in (None, READONLY):
             raise DGLError(f"readonly: {self._readonly}")
         self._readonly = READONLY if readonly_state else None
+
+    def is_homograph(self) -> bool:
+        """Whether there is one node type and one edge type between nodes of it."""
+        warn_deprecated("g.is_homograph()", "read g.is_homogeneous")
+        return self.is_homogeneous
 
     def clear(self) -> None:
         """Drop all nodes, edges, features and sent messages; initializers and registered functions too."""

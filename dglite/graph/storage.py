@@ -63,19 +63,20 @@ class DGLGraph(
         *,
         multigraph: bool | None = None,
         readonly: bool | None = None,
+        sort_csr: bool | None = None,
     ) -> None:
         """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges.
 
-        ``multigraph`` and ``readonly`` are classic: any graph may have parallel edges, and one made with
-        ``readonly=True`` cannot be changed in place.
+        The other arguments are classic: any graph may have parallel edges, formats are sorted where a kernel needs it,
+        and a graph made with ``readonly=True`` cannot be changed in place.
         """
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
             adjacency = parse_edges(graph_data, num_nodes, num_nodes, square=True)
         _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,), device_of(graph_data))
-        if multigraph is not None or readonly is not None:
-            warn_deprecated("DGLGraph(multigraph=, readonly=)", "drop them; any graph may have parallel edges")
+        if (multigraph, readonly, sort_csr) != (None, None, None):
+            warn_deprecated("DGLGraph(multigraph=, readonly=, sort_csr=)", "drop them; parallel edges are allowed")
             if readonly:
                 self._readonly = READONLY
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend import active
+from ..errors import warn_deprecated
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from .base import checked_values
@@ -13,10 +14,20 @@ from .matrix import SparseMatrix
 __all__ = ["adj"]
 
 
-def adj(g: DGLGraph, etype: Any = None, eweight_name: str | None = None) -> SparseMatrix:
+def adj(
+    g: DGLGraph,
+    etype: Any = None,
+    eweight_name: str | None = None,
+    *,
+    transpose: bool | None = None,
+    ctx: Any = None,
+    scipy_fmt: str | None = None,
+) -> Any:
     """Return the adjacency matrix of one edge type, (num_src, num_dst); it shares the graph's structure.
 
     Entry i is edge i. Values are the edge feature ``eweight_name``, of shape (num_edges,) or (num_edges, D), or ones.
+    With an argument of DGL 0.4 to 0.9 (``transpose``, also as a bool in place of ``etype``, ``ctx``, ``scipy_fmt``),
+    return what :meth:`DGLGraph.adj_external` does instead of a :class:`SparseMatrix`.
 
     Raises
     ------
@@ -31,6 +42,11 @@ def adj(g: DGLGraph, etype: Any = None, eweight_name: str | None = None) -> Spar
             [0., 0., 1.],
             [0., 0., 1.]])
     """
+    if isinstance(etype, bool):
+        etype, transpose = None, etype
+    if transpose is not None or ctx is not None or scipy_fmt is not None:
+        warn_deprecated("g.adj(transpose, ctx, scipy_fmt)", "use g.adj_external() or g.adj()")
+        return g.adj_external(bool(transpose), ctx, scipy_fmt, etype)
     relation = g.adjacency(etype)
     if eweight_name is None:
         values = active.full((relation.num_edges,), 1, "float32", g.device)

@@ -92,6 +92,9 @@ def test_names_are_those_of_dglite(dgl_is_dglite: None) -> None:
         ("from dgl.data.tu import NoDataset", r"dglite has no dgl\.data\.tu\.NoDataset: pass the files' content"),
         ("from dgl._ffi.function import _init_api", r"dglite has no dgl\._ffi\.function: there is no C\+\+ library"),
         ("from dgl.utils.shared_mem import create_shared_mem_array", r"create_shared_mem_array: use torch\.Tensor\.sh"),
+        ("from dgl.contrib import KVServer", r"dglite has no dgl\.contrib\.KVServer: .*dglite\.distributed"),
+        ("from dgl.contrib.sampling import metapath_random_walk", r"use dgl\.sampling\.random_walk, which has the arg"),
+        ("from dgl.data.rdf import AIFB", r"dglite has no dgl\.data\.rdf\.AIFB: use dgl\.data\.AIFBDataset"),
         ("import dgl.function.no_such_thing", r"ModuleNotFoundError: dglite has no dgl\.function\.no_such_thing"),
     ],
 )
@@ -175,6 +178,11 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("from dgl.nn.pytorch.conv.cfconv import ShiftedSoftplus as x", "nn.conv.cfconv.ShiftedSoftplus"),
         ("from dgl.nn.pytorch.hetero import HeteroGraphConv as x", "nn.HeteroGraphConv"),
         ("from dgl.data.knowledge_graph import FB15k237Dataset as x", "data.FB15k237Dataset"),
+        ("from dgl.data.citation_graph import CoraBinary as x", "data.CoraBinary"),
+        ("from dgl.batch import batch_hetero as x", "batch_hetero"),
+        ("from dgl.batched_heterograph import unbatch_hetero as x", "unbatch_hetero"),
+        ("from dgl.transform import in_subgraph as x", "in_subgraph"),
+        ("from dgl.transform import as_heterograph as x", "as_heterograph"),
         ("from dgl.sampling.pinsage import PinSAGESampler as x", "sampling.PinSAGESampler"),
     ],
 )
@@ -182,6 +190,18 @@ def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, sam
     names: dict[str, object] = {}
     exec(statement, names)
     assert names["x"] is operator.attrgetter(same)(dglite)
+
+
+def test_views_have_classes(dgl_is_dglite: None) -> None:
+    from dgl.view import EdgeSpace, HeteroEdgeDataView, HeteroNodeDataView, HeteroNodeView, NodeSpace
+
+    one = dglite.graph(([0], [1]))
+    several = dglite.heterograph({("a", "x", "b"): ([0], [0]), ("b", "y", "a"): ([0], [0])})
+    for data in (one.ndata, several.ndata, one.nodes[[0]].data, several.nodes["a"].data):
+        assert isinstance(data, HeteroNodeDataView)
+    assert isinstance(one.edata, HeteroEdgeDataView) and isinstance(several.edges["x"].data, HeteroEdgeDataView)
+    assert isinstance(one.nodes, HeteroNodeView) and not isinstance({}, HeteroNodeDataView)
+    assert isinstance(one.nodes[[0]], NodeSpace) and isinstance(one.edges[[0]], EdgeSpace)
 
 
 @pytest.mark.parametrize("module", "tree tu ppi rdf knowledge_graph gindt gnn_benchmark gnn_benckmark minigc".split())

@@ -119,6 +119,13 @@ def test_a_sampler_of_ones_own_prefetches_by_dgls_functions():
     with pytest.raises(NotImplementedError, match="BlockSampler must define sample_blocks"):
         next(iter(DataLoader(g, [3], BlockSampler())))
 
+    class Classic(BlockSampler):
+        def sample_frontier(self, block_id, g, seed_nodes):
+            return dglite.in_subgraph(g, seed_nodes)
+
+    with pytest.raises(NotImplementedError, match="call sample_frontier for each layer, and to_block"):
+        next(iter(DataLoader(g, [3], Classic(2))))
+
 
 def test_labor_shares_neighbours_across_batches_by_dependency():
     g = dglite.rand_graph(300, 9000)

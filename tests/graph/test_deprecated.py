@@ -58,6 +58,9 @@ def lists(result):
         (lambda g: dglite.batch([g, g]).batch_num_edges[1], r"g.batch_num_edges\(\)", 4),
         (lambda g: g.adjacency_matrix_scipy().data, "adj_external", [0, 3, 1, 2]),
         (lambda g: g.adjacency_matrix_scipy(True, "coo", False).data, "adj_external", [1, 1, 1, 1]),
+        (lambda g: g.adj(True).to_dense()[1], "adj_external", [2, 0, 0, 0]),
+        (lambda g: g.adj(scipy_fmt="csr").indptr, "adj_external", [0, 2, 3, 4, 4]),
+        (lambda g: g.is_homograph(), "is_homogeneous", True),
         (lambda g: g.adjacency_matrix(True).to_dense()[1], "adj_external", [2, 0, 0, 0]),
         (lambda g: g.adjacency_matrix(transpose=False, scipy_fmt="csr").indptr, "adj_external", [0, 2, 3, 4, 4]),
     ],
@@ -91,9 +94,17 @@ def test_a_graph_is_filled_by_hand_and_sends_and_receives():
         g.update_all(reduce_func=fn.sum("m", "s"))
 
 
+def test_numbers_of_a_batch_are_a_list_for_code_that_takes_no_other_sequence():
+    batched = dglite.batch([dglite.graph((SRC, DST), num_nodes=4), dglite.graph(([0], [1]))])
+    assert [len(x) for x in torch.split(torch.ones(6), batched.batch_num_nodes)] == [4, 2]
+    assert np.cumsum([0] + batched.batch_num_edges).tolist() == [0, 4, 5]
+    assert batched.batch_num_nodes().tolist() == [4, 2]
+    assert [0] + make().batch_num_nodes == [0, 4] and [0] + make().batch_num_edges == [0, 4]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_readonly():
-    g = DGLGraph([(0, 1)], readonly=True)
+    g = DGLGraph([(0, 1)], readonly=True, sort_csr=True)
     assert g.is_readonly
     with pytest.raises(DGLError, match=r"g.readonly\(False\)"):
         g.add_nodes(1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
+from ...errors import warn_deprecated
 from ...structure.adjacency import Adjacency
 from .. import functional
 from ..base import nn
@@ -44,6 +45,8 @@ class RelGraphConv(nn.Module):
         Of the result.
     layer_norm
         Whether the sum of messages goes through ``LayerNorm``.
+    low_mem
+        Of DGL 0.5 to 0.7; changes nothing.
 
     A node without in-edges has the sum 0.
 
@@ -65,8 +68,12 @@ class RelGraphConv(nn.Module):
         self_loop: bool = True,
         dropout: float = 0.0,
         layer_norm: bool = False,
+        *,
+        low_mem: bool | None = None,
     ) -> None:
         super().__init__()
+        if low_mem is not None:
+            warn_deprecated("RelGraphConv(low_mem=)", "drop it: no message is stored")
         if regularizer is not None and num_bases is None:
             num_bases = num_rels
         self.linear_r = TypedLinear(in_feat, out_feat, num_rels, regularizer, num_bases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import dglite
@@ -25,3 +26,9 @@ def test_layers_of_edge_types_make_no_structure_in_their_second_step(monkeypatch
                 patch.setattr(Adjacency, "from_coo", lambda *a, p=plain, m=made, **k: m.append(a) or p(*a, **k))
                 layer(g, x, *inputs).sum().backward()
         assert not made, layer
+
+
+def test_low_mem_is_accepted_and_changes_nothing():
+    with pytest.warns(DeprecationWarning, match="low_mem"):
+        layer = dglite.nn.RelGraphConv(3, 2, 2, "basis", low_mem=True, dropout=0.0)
+    assert layer(dglite.graph(([0], [1])), torch.ones(2, 3), torch.tensor([1])).shape == (2, 2)
