@@ -14,7 +14,7 @@ from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
 from .structure.adjacency import index_dtype_for
-from .structure.ids import count_of
+from .structure.ids import count_of, in_order_of_appearance
 
 __all__ = [
     "edge_subgraph",
@@ -343,12 +343,6 @@ def _of_edges(
             ends[dst_set].append(dst[ids])
         nodes = [in_order_of_appearance(np.concatenate(parts)) for parts in ends]
     return _extracted(graph, edges, nodes, store_ids, output_device)
-
-
-def in_order_of_appearance(ids: np.ndarray) -> np.ndarray:
-    """Return the distinct ids, each where it comes up first."""
-    distinct, first = np.unique(ids, return_index=True)
-    return distinct[np.argsort(first, kind="stable")]
 
 
 def _extracted(

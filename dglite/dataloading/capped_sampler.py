@@ -13,7 +13,7 @@ from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import seed_sets
-from ..structure.ids import count_of
+from ..structure.ids import count_of, in_order_of_appearance
 from .base import Names
 from .subgraph_samplers import HopSampler
 
@@ -73,7 +73,7 @@ class CappedNeighborSampler(HopSampler):
             hop = self._capped(_reached(block))
             for ntype, ids in hop.items():
                 chosen.setdefault(ntype, []).append(ids)
-        nodes = {ntype: _distinct(np.concatenate(parts)) for ntype, parts in chosen.items()}
+        nodes = {ntype: in_order_of_appearance(np.concatenate(parts)) for ntype, parts in chosen.items()}
         subgraph = self.induced(g, nodes, exclude_eids)
         if isinstance(indices, Mapping):
             return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, subgraph
@@ -107,9 +107,3 @@ def _reached(block: DGLGraph) -> dict[str, np.ndarray]:
             found.setdefault(ntype, []).append(np.unique(adjacency.endpoints()[0]))
     ids = {ntype: active.to_numpy(block.srcnodes[ntype].data[NID]) for ntype in found}
     return {ntype: np.unique(ids[ntype][np.concatenate(parts)]) for ntype, parts in found.items()}
-
-
-def _distinct(ids: np.ndarray) -> np.ndarray:
-    """Return ids, each where it comes first."""
-    _, first = np.unique(ids, return_index=True)
-    return ids[np.sort(first)]

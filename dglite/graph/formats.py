@@ -93,7 +93,7 @@ class FormatMixin(GraphBase):
             arrays = stored.indptr, stored.indices, edge_ids
         else:
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
-        return tuple(self._ids_tensor(array.astype(self._idtype)) for array in arrays)
+        return tuple(self._ids_copy(array) for array in arrays)
 
     def adj_external(
         self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None

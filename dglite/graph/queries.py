@@ -162,21 +162,23 @@ class QueryMixin(GraphBase):
         adjacency = self.adjacencies[self.etype_id(etype)]
         if order is None or order == "eid":
             src, dst = adjacency.endpoints()
-            edge_ids = np.arange(adjacency.num_edges) if form != "uv" else src
+            edge_ids = np.arange(adjacency.num_edges, dtype=src.dtype) if form != "uv" else src
         elif order == "srcdst":
             by_src = adjacency.sorted_csr()
             src, dst, edge_ids = by_src.rows(), by_src.indices, by_src.entry_edge_ids()
         else:
             raise DGLError(f"order={order!r} is not understood; expected 'eid', 'srcdst' or None")
-        return self._edges_as(form, *(array.astype(self._idtype) for array in (src, dst, edge_ids)))
+        return self._edges_as(form, src, dst, edge_ids, shared=True)
 
-    def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray) -> Any:
+    def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray, shared: bool = False) -> Any:
+        """Return what ``form`` asks for; ``shared`` arrays are copied."""
+        tensor = self._ids_copy if shared else self._ids_tensor
         if form == "uv":
-            return self._ids_tensor(src), self._ids_tensor(dst)
+            return tensor(src), tensor(dst)
         if form == "eid":
-            return self._ids_tensor(edge_ids)
+            return tensor(edge_ids)
         if form == "all":
-            return self._ids_tensor(src), self._ids_tensor(dst), self._ids_tensor(edge_ids)
+            return tensor(src), tensor(dst), tensor(edge_ids)
         raise DGLError(f"form={form!r} is not understood; expected 'uv', 'eid' or 'all'")
 
     @property

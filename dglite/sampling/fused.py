@@ -13,6 +13,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
 from ..ops.devices import Gpu, device_on
+from ..structure.ids import in_order_of_appearance
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
 from .arguments import seed_sets
@@ -99,12 +100,7 @@ def _reached(frontier: DGLGraph, nodes: Any) -> dict[str, np.ndarray]:
     parts = {ntype: [frontier.node_ids(given.get(ntype, []), ntype)] for ntype in names}
     for adjacency, (_, _, ntype) in zip(frontier.adjacencies, frontier.canonical_etypes, strict=True):
         parts[ntype].append(adjacency.endpoints()[1])
-    return {ntype: _distinct(np.concatenate(ids)) for ntype, ids in parts.items()}
-
-
-def _distinct(ids: np.ndarray) -> np.ndarray:
-    found, first = np.unique(ids, return_index=True)
-    return found[np.argsort(first)]
+    return {ntype: in_order_of_appearance(np.concatenate(ids)) for ntype, ids in parts.items()}
 
 
 attach(sample_neighbors_fused=sample_neighbors_fused)

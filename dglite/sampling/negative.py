@@ -12,7 +12,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..random import generator
 from ..structure import Adjacency
-from ..structure.ids import count_of
+from ..structure.ids import count_of, in_order_of_appearance
 
 __all__ = ["global_uniform_negative_sampling"]
 
@@ -98,7 +98,7 @@ def _by_rejection(
         found = np.concatenate([found, codes[free]])
         if not replace:
             # The first of equal codes stays where it was: sorting would favour low codes when the surplus is cut off.
-            found = found[np.sort(np.unique(found, return_index=True)[1])]
+            found = in_order_of_appearance(found)
     return found[:num_samples]
 
 

@@ -16,7 +16,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
-from .parts import distinct_pairs, node_frames
+from .parts import node_frames, without_parallel
 
 __all__ = [
     "add_edges",
@@ -65,10 +65,10 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
     for index, adjacency in enumerate(g.adjacencies):
         _require_square(g, index, "to_bidirected", "use dglite.add_reverse_edges or the AddReverse transform")
         src, dst = adjacency.endpoints()
-        ends = distinct_pairs(np.concatenate([src, dst]), np.concatenate([dst, src]), adjacency.num_dst)
-        adjacencies.append(
-            Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends[:2], adjacency.idtype, validate=False)
-        )
+        both = np.concatenate([src, dst]), np.concatenate([dst, src])
+        sizes = adjacency.num_src, adjacency.num_dst
+        doubled = Adjacency.from_coo(*sizes, *both, adjacency.idtype, validate=False, copy=False)
+        adjacencies.append(without_parallel(doubled)[0])
     made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     made._idtype = g._idtype
     made._node_frames = node_frames(g, copy_ndata)

@@ -13,10 +13,9 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency
-from ..structure.ids import count_of, integer_array
+from ..structure.ids import count_of, in_order_of_appearance, integer_array
 from ..structure.metagraph import HOMOGENEOUS
-from ..subgraph import in_order_of_appearance
-from .parts import distinct_pairs, require_homogeneous
+from .parts import require_homogeneous, without_parallel
 
 __all__ = ["metis_partition", "metis_partition_assignment", "partition_graph_with_halo"]
 
@@ -64,16 +63,16 @@ def metis_partition_assignment(
     metis = _pymetis()
     src, dst = adjacency.endpoints()
     proper = src != dst
-    src, dst = np.concatenate([src[proper], dst[proper]]), np.concatenate([dst[proper], src[proper]])
-    rows, neighbours, _, _ = distinct_pairs(src, dst, adjacency.num_src)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=adjacency.num_src))])
+    both = np.concatenate([src[proper], dst[proper]]), np.concatenate([dst[proper], src[proper]])
+    nodes = adjacency.num_src
+    merged = without_parallel(Adjacency.from_coo(nodes, nodes, *both, validate=False, copy=False))[0].csr()
     weights = _weights(adjacency, balance_ntypes, balance_edges)
     options = metis.Options(seed=0)
     if objtype == "vol":
         options.objtype = metis.ObjType.VOL
     _, parts = metis.part_graph(
         k,
-        metis.CSRAdjacency(starts, neighbours),
+        metis.CSRAdjacency(merged.indptr.astype(np.int64), merged.indices.astype(np.int64)),
         vweights=weights,
         recursive=mode == "recursive",
         options=options,

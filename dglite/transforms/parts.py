@@ -14,20 +14,24 @@ from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
 
-__all__ = ["codes", "distinct_pairs", "matrix", "node_frames", "one_relation", "require_homogeneous"]
+__all__ = ["matrix", "node_frames", "one_relation", "require_homogeneous", "without_parallel"]
 
 
-def codes(src: np.ndarray, dst: np.ndarray, num_dst: int) -> np.ndarray:
-    """Return a number for each pair that ascends by source, then destination."""
-    return src.astype(np.int64) * max(num_dst, 1) + dst
+def without_parallel(relation: Adjacency) -> tuple[Adjacency, np.ndarray, np.ndarray]:
+    """Return the relation with parallel edges merged, ordered by source, then destination, and what became what.
 
-
-def distinct_pairs(
-    src: np.ndarray, dst: np.ndarray, num_dst: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return each pair once, by source and destination, which of them each pair given is, and how often each comes."""
-    found, inverse, counts = np.unique(codes(src, dst, num_dst), return_inverse=True, return_counts=True)
-    return *np.divmod(found, max(num_dst, 1)), inverse, counts
+    That is: the ids of all edges, in the order of the edge that each became and then of id, and the number of edges
+    that each new one was, int64.
+    """
+    by_src = relation.sorted_csr()
+    src, dst, edge_ids = by_src.rows(), by_src.indices, by_src.entry_edge_ids()
+    new = np.ones(len(src), np.bool_)
+    new[1:] = (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])
+    first = new.nonzero()[0]
+    made = Adjacency.from_coo(
+        relation.num_src, relation.num_dst, src[first], dst[first], relation.idtype, validate=False, copy=False
+    )
+    return made, edge_ids, np.diff(first, append=len(src))
 
 
 def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:

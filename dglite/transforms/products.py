@@ -18,7 +18,7 @@ from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
 from ..structure.ids import LARGEST_COUNT, count_of
 from ..structure.metagraph import HOMOGENEOUS
-from .parts import codes, matrix, node_frames, one_relation, require_homogeneous
+from .parts import matrix, node_frames, one_relation, require_homogeneous, without_parallel
 
 __all__ = [
     "adj_product_graph",
@@ -185,9 +185,8 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
     entries = expand_ranges(starts, degrees)
     first_edges = np.repeat(np.arange(first.num_edges), degrees)
     products = active.take(first_weights, first_edges) * active.take(second_weights, csr.edge_ids_of(entries))
-    pairs = codes(src[first_edges], csr.indices[entries], second.num_dst)
     sizes = first.num_src, second.num_dst
-    relation, weights = _summed(pairs, products, sizes, A)
+    relation, weights = _summed(src[first_edges], csr.indices[entries], products, sizes, A)
     made = one_relation(relation, A.canonical_etypes[0][0], etype, B.canonical_etypes[0][2], A)
     made._edge_frame(0)[weight_name] = weights
     return made
@@ -212,8 +211,8 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
         if g.canonical_etypes != first.canonical_etypes or g._num_nodes != first._num_nodes:
             raise DGLError(f"adj_sum_graph: graph {i} must have the types and numbers of nodes of graph 0")
     sizes = parts[0][0].num_src, parts[0][0].num_dst
-    pairs = np.concatenate([codes(*adjacency.endpoints(), sizes[1]) for adjacency, _ in parts])
-    relation, weights = _summed(pairs, active.concat([weights for _, weights in parts]), sizes, first)
+    src, dst = (np.concatenate(ends) for ends in zip(*(adjacency.endpoints() for adjacency, _ in parts), strict=True))
+    relation, weights = _summed(src, dst, active.concat([weights for _, weights in parts]), sizes, first)
     made = make_graph(first._metagraph, (relation,), first._num_nodes, first._device)
     made._idtype = first._idtype
     made._edge_frame(0)[weight_name] = weights
@@ -229,12 +228,12 @@ def _weighted(g: DGLGraph, weight_name: str, caller: str) -> tuple[Adjacency, Te
     return g.adjacencies[0], weights
 
 
-def _summed(pairs: np.ndarray, weights: Tensor, sizes: tuple[int, int], like: DGLGraph) -> tuple[Adjacency, Tensor]:
+def _summed(
+    src: np.ndarray, dst: np.ndarray, weights: Tensor, sizes: tuple[int, int], like: DGLGraph
+) -> tuple[Adjacency, Tensor]:
     """Return the relation of the distinct pairs and the sum of the weights of each."""
-    order = np.argsort(pairs, kind="stable")
-    found, counts = np.unique(pairs, return_counts=True)
-    src, dst = np.divmod(found, max(sizes[1], 1))
-    relation = Adjacency.from_coo(*sizes, src, dst, like._idtype, validate=False)
+    every = Adjacency.from_coo(*sizes, src, dst, like._idtype, validate=False, copy=False)
+    relation, order, counts = without_parallel(every)
     return relation, ops.segment_reduce(counts, active.take(weights, order), "sum")
 
 

@@ -16,8 +16,9 @@ from ..graph.attached import attach
 from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
-from ..subgraph import in_order_of_appearance
-from .parts import distinct_pairs, node_frames
+from ..structure.compressed import scattered
+from ..structure.ids import in_order_of_appearance
+from .parts import node_frames, without_parallel
 
 __all__ = ["compact_graphs", "to_simple", "to_simple_graph"]
 
@@ -58,16 +59,13 @@ def to_simple(
         raise DGLError("to_simple: a block cannot be made simple; use dglite.block_to_graph(block) first")
     adjacencies, groups = [], []
     for adjacency in g.adjacencies:
-        src, dst, inverse, counts = distinct_pairs(*adjacency.endpoints(), adjacency.num_dst)
-        adjacencies.append(
-            Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, adjacency.idtype, validate=False)
-        )
-        groups.append((inverse, counts))
+        merged, order, counts = without_parallel(adjacency)
+        adjacencies.append(merged)
+        groups.append((order, counts))
     made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     made._idtype = g._idtype
     made._node_frames = node_frames(g, copy_ndata)
-    for index, (inverse, counts) in enumerate(groups):
-        order = np.argsort(inverse, kind="stable")
+    for index, (order, counts) in enumerate(groups):
         if copy_edata and aggregator == "arbitrary":
             made._edge_frame(index)[EID] = made._ids_tensor(order[np.cumsum(counts) - counts])
         if copy_edata and g._edge_frames[index]:
@@ -78,7 +76,7 @@ def to_simple(
             made._edge_frame(index)[return_counts] = made._ids_tensor(counts.astype(made._idtype))
     if not writeback_mapping:
         return made
-    mappings = [made._ids_tensor(inverse) for inverse, _ in groups]
+    mappings = [made._ids_tensor(scattered(np.repeat(np.arange(len(c)), c), order)) for order, c in groups]
     if len(mappings) == 1:
         return made, mappings[0]
     return made, dict(zip(g.canonical_etypes, mappings, strict=True))

@@ -47,8 +47,13 @@ def _largest(laplacian: Any) -> float:
         return float(np.linalg.eigvalsh(laplacian.toarray())[-1])
     import scipy.sparse.linalg
 
-    start = np.ones(laplacian.shape[0])
+    start = _start(laplacian.shape[0])
     return float(scipy.sparse.linalg.eigsh(laplacian, 1, which="LA", v0=start, return_eigenvectors=False)[0])
+
+
+def _start(size: int) -> np.ndarray:
+    """Return the vector that iterations start from, always the same; no symmetry of a graph leaves it as it is."""
+    return np.random.default_rng(0).standard_normal(size)
 
 
 def _laplacian(adjacency: Adjacency) -> Any:
@@ -120,7 +125,35 @@ def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = Fal
 
 
 def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return at least ``count`` eigenvalues, ascending from the smallest, and their eigenvectors."""
+    """Return at least ``count`` eigenvalues, ascending from the smallest, and their eigenvectors.
+
+    Those of a large graph are put together from its connected components: iterations would miss values that coincide.
+    """
+    num_nodes = laplacian.shape[0]
+    if num_nodes <= _DENSE:
+        return _smallest_connected(laplacian, count)
+    from scipy.sparse.csgraph import connected_components
+
+    number, labels = connected_components(laplacian, directed=False)
+    if number == 1:
+        return _smallest_connected(laplacian, count)
+    by_component, sizes = np.argsort(labels, kind="stable"), np.bincount(labels)
+    parts = np.split(by_component, np.cumsum(sizes)[:-1])
+    joined = [parts[i] for i in (sizes > 1).nonzero()[0][:count]]  # each of them has an eigenvalue 0
+    alone = by_component[(sizes == 1)[labels[by_component]]][:count]
+    found = [(value, alone[[i]], np.ones(1)) for i, value in enumerate(laplacian.diagonal()[alone])]
+    for nodes in joined:
+        wanted = 1 if len(joined) == count else min(count, len(nodes))
+        values, vectors = _smallest_connected(laplacian[nodes][:, nodes], wanted)
+        found += [(values[i], nodes, vectors[:, i]) for i in range(wanted)]
+    found = sorted(found, key=lambda one: one[0])[:count]
+    vectors = np.zeros((num_nodes, count))
+    for i, (_, nodes, vector) in enumerate(found):
+        vectors[nodes, i] = vector
+    return np.array([value for value, _, _ in found]), vectors
+
+
+def _smallest_connected(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     if laplacian.shape[0] <= _DENSE or 4 * count > laplacian.shape[0]:
         dense = laplacian.toarray()
         if np.allclose(dense, dense.T):
@@ -128,11 +161,18 @@ def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eig(dense)  # some edge has no reverse: the real parts, as far as they go
         order = np.argsort(values.real, kind="stable")
         return values.real[order], vectors.real[:, order]
-    import scipy.sparse.linalg
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    # Around -0.01 the shifted matrix is positive definite, and the smallest eigenvalues are the largest of its inverse.
-    start = np.ones(laplacian.shape[0])
-    values, vectors = scipy.sparse.linalg.eigsh(laplacian.tocsc(), count, sigma=-0.01, which="LM", v0=start)
+    # Where eigenvalues lie close, as those of grids and paths do, iterations take too many products with the matrix,
+    # but its factors are sparse. Elsewhere, as in random graphs, factors fill up, but few products are enough.
+    start = _start(laplacian.shape[0])
+    try:
+        values, vectors = eigsh(
+            laplacian, count, which="SA", v0=start, ncv=max(2 * count + 1, 40), tol=1e-9, maxiter=100
+        )
+    except ArpackNoConvergence:
+        # Around -0.01 the matrix is positive definite, and the smallest eigenvalues are the largest of the inverse.
+        values, vectors = eigsh(laplacian.tocsc(), count, sigma=-0.01, which="LM", v0=start)
     order = np.argsort(values, kind="stable")
     return values[order], vectors[:, order]
 
@@ -182,6 +222,6 @@ def _singular(adjacency: Any, count: int) -> tuple[np.ndarray, np.ndarray, np.nd
         return left[:, :count], values[:count], right[:count]
     import scipy.sparse.linalg
 
-    left, values, right = scipy.sparse.linalg.svds(adjacency, count, v0=np.ones(adjacency.shape[0]))
+    left, values, right = scipy.sparse.linalg.svds(adjacency, count, v0=_start(min(adjacency.shape)))
     order = np.argsort(-values, kind="stable")
     return left[:, order], values[order], right[order]

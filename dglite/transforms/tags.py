@@ -88,15 +88,15 @@ def _tags(tag: Any, tag_type: str, num_nodes: int, num_edges: int) -> np.ndarray
 
 def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adjacency, np.ndarray]:
     """Return the relation with its CSR sorted by tag, and where in its row each tag starts, (num_src, tags + 1)."""
-    csr = adjacency.csr()
-    rows, edge_ids = csr.rows(), csr.entry_edge_ids()
-    of_entry = tags[csr.indices] if tag_type == "node" else tags[edge_ids]
-    order = np.lexsort((edge_ids, of_entry, rows))
+    src, dst = adjacency.endpoints()
     num_tags = int(tags.max(initial=-1)) + 1
+    of_edge = tags[dst] if tag_type == "node" else tags
+    by_tag = Adjacency.from_coo(adjacency.num_src, num_tags, src, of_edge, validate=False, copy=False).sorted_csr()
+    edge_ids = by_tag.entry_edge_ids()
     made = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
-    made.allowed, made._endpoints = adjacency.allowed, adjacency.endpoints()
-    made._csr = Compressed(csr.indptr, csr.indices[order], edge_ids[order])
-    counts = np.bincount(rows.astype(np.int64) * num_tags + of_entry, minlength=adjacency.num_src * num_tags)
+    made.allowed, made._endpoints = adjacency.allowed, (src, dst)
+    made._csr = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
+    counts = np.bincount(src.astype(np.int64) * num_tags + of_edge, minlength=adjacency.num_src * num_tags)
     offsets = np.zeros((adjacency.num_src, num_tags + 1), np.int64)
     np.cumsum(counts.reshape(adjacency.num_src, num_tags), axis=1, out=offsets[:, 1:])
     return made, offsets

@@ -83,6 +83,19 @@ def test_laplacian_encodings_are_eigenvectors(seed: int, dense_up_to: int, monke
     np.testing.assert_allclose(np.linalg.norm(vectors.numpy(), axis=0), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("copies", [2, 6])
+def test_laplacian_encodings_of_components_that_are_alike(copies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spectral, "_DENSE", 8)  # iterations find only one of the eigenvalues that coincide
+    g = dglite.batch([bidirected(1, 30)] * copies + [dglite.graph(([], []), num_nodes=3)])
+    vectors, values = dglite.lap_pe(g, 4, return_eigval=True)
+    torch.testing.assert_close(
+        values, torch.from_numpy(np.linalg.eigvalsh(laplacian(g))[1:5]).float(), rtol=1e-4, atol=1e-5
+    )
+    moved, x = laplacian(g) @ vectors.double().numpy(), vectors.double().numpy()
+    np.testing.assert_allclose(moved, x * values.double().numpy(), atol=1e-5)
+    np.testing.assert_allclose(x.T @ x, np.eye(4), atol=1e-5)
+
+
 def test_laplacian_encodings_are_padded() -> None:
     g = dglite.graph(([0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]))
     vectors, values = dglite.laplacian_pe(g, 5, padding=True, return_eigval=True)
