@@ -15,7 +15,6 @@ from typing import Any
 from accuracy import accuracies_table
 from attention import steps_table as layers_table
 from backends import backends_table
-from batching import batching_table
 from before_after import changes_table
 from cluster import check_table
 from cluster import epochs_table as clusters_table
@@ -27,6 +26,7 @@ from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
+from graphs import graphs_table
 from kills import kills_table
 from layers import layers_table as convolutions_table
 from layers import summary as convolutions_summary
@@ -79,9 +79,9 @@ def sampling(results: dict[str, Any]) -> str:
     return f"{size}\n\n{sampling_table(results['records'])}"
 
 
-def batching(results: dict[str, Any]) -> str:
+def graphs(results: dict[str, Any]) -> str:
     """Return one row per call."""
-    return f"{results['num_graphs']:,} graphs.\n\n{batching_table(results['records'])}"
+    return graphs_table(results["records"])
 
 
 def models(results: dict[str, Any]) -> str:
@@ -251,7 +251,7 @@ SECTIONS = (
     (attention, "attention"),
     (layers, "layers"),
     (udf, "udf"),
-    (batching, "batching"),
+    (graphs, "graphs"),
     (sampling, "sampling"),
     (backends, "backends"),
     (dynamic, "dynamic"),

@@ -286,12 +286,20 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
     A rank that a segment does not reach has itself as number, and the number of all rows as row.
     """
     num_rows, width = keys.shape
-    segment = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.argsort(keys, axis=0, kind="stable")
-    order = np.take_along_axis(order, np.argsort(segment[order], axis=0, kind="stable"), axis=0)
-    starts = (np.cumsum(sizes) - sizes)[:, None]
-    ranks = np.arange(k)
-    reached = ranks < sizes[:, None]
-    order = np.concatenate([order, np.full((1, width), num_rows, order.dtype)])
-    rows = order[np.where(reached, starts + ranks, num_rows)]
-    return np.where(reached[..., None], rows - starts[..., None], ranks[:, None]), rows
+    numbers = np.repeat(np.tile(np.arange(k), (len(sizes), 1))[..., None], width, axis=2)
+    starts = np.cumsum(sizes) - sizes
+    classes = np.frexp(sizes)[
+        1
+    ]  # sizes from one power of two up to the next are sorted together, as long as the longest
+    for number in np.unique(classes[sizes > 0]):
+        chosen = (classes == number).nonzero()[0]
+        places = np.arange(sizes[chosen].max())
+        absent = places >= sizes[chosen, None]
+        values = keys[np.where(absent, 0, starts[chosen, None] + places)]
+        values[absent] = (
+            np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max
+        )  # last, in order of their places
+        order = np.argsort(np.ascontiguousarray(values.transpose(0, 2, 1)), axis=2, kind="stable")[..., :k]
+        numbers[chosen, : order.shape[2]] = order.transpose(0, 2, 1)
+    rows = np.where(numbers < sizes[:, None, None], starts[:, None, None] + numbers, num_rows)
+    return numbers, rows

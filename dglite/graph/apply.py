@@ -39,7 +39,7 @@ class ApplyMixin(RegistryMixin):
             A function of a ``NodeBatch`` that returns a dict of columns (num_nodes_in_v, *feat), of any dtype.
         v
             Node ids, a boolean mask (num_nodes,), or all nodes by default. Rows of other nodes keep what they hold, the
-            initializer's value in a new column. For an empty selection ``func`` is not called.
+            initializer's value in a new column.
         ntype
             The node type; only needed where there are several.
         inplace
@@ -61,8 +61,6 @@ class ApplyMixin(RegistryMixin):
         """
         func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, func, v, ntype)
-        if rows is not None and not len(rows):
-            return
         table = checked(func(batch), (len(batch),), "nodes", self._device, func)
         frame = self.node_frame(ntype)
         if rows is not None:
@@ -80,8 +78,7 @@ class ApplyMixin(RegistryMixin):
             (num_edges_in_batch, *feat).
         edges
             Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. Rows of other
-            edges keep what they hold, the initializer's value in a new column. For an empty selection nothing is
-            written.
+            edges keep what they hold, the initializer's value in a new column.
         etype
             The edge type. Without it, on a graph of several, a built-in runs on every type that has the columns.
         inplace
@@ -110,9 +107,10 @@ class ApplyMixin(RegistryMixin):
             return
         index = self.etype_id(etype)
         func = chosen(self, func, "apply edge", index)
-        relation = active_relation(self, index, edges)
-        if relation is not None:
-            execute(compiled(lower_edges, messages_of(func, 0, relation, reduced=False)), (relation,), (func,))
+        relation = relation_of(self, index)
+        if not is_all(edges):
+            relation = relation.only(self.edge_ids_of(edges, index))
+        execute(compiled(lower_edges, messages_of(func, 0, relation, reduced=False)), (relation,), (func,))
 
     def group_apply_edges(
         self,

@@ -7,7 +7,7 @@ from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm
-from .rows import RowIndex, segment_reduce, take_rows
+from .rows import RowIndex, segment_reduce, segments, take_rows
 from .scores import can_defer_scores, edge_scores, edge_softmax, is_fused_attention
 from .several import spmm_several
 from .sparse import sddmm, spmm
@@ -36,6 +36,7 @@ __all__ = [
     "reversed_of",
     "sddmm",
     "segment_reduce",
+    "segments",
     "slope_of",
     "spmm",
     "spmm_epilogue",

@@ -16,7 +16,6 @@ from ..errors import DGLError
 from ..expr import Expr
 from ..function import message_expression
 from ..opspec import MESSAGES, Reducer
-from ..structure.adjacency import Adjacency
 from ..structure.ids import ALL, integer_array, is_all
 from . import core
 from .across import softmax_across
@@ -360,7 +359,7 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     >>> ops.segment_reduce([2, 0, 1], torch.tensor([1., 2., 4.]), 'mean')
     tensor([1.5000, 0.0000, 4.0000])
     """
-    return core.segment_reduce(_offsets(seglen), tensor_operand(value), _reducer(reducer))
+    return core.segment_reduce(_lengths(seglen), tensor_operand(value), _reducer(reducer))
 
 
 def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
@@ -391,10 +390,7 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     >>> ops.segment_softmax([2, 0, 1], torch.tensor([1., 1., 4.]))
     tensor([0.5000, 0.5000, 1.0000])
     """
-    offsets = _offsets(seglen)
-    count = int(offsets[-1])
-    adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
-    return core.edge_softmax(adj, tensor_operand(value))
+    return core.edge_softmax(core.segments(_lengths(seglen)), tensor_operand(value))
 
 
 def _attended(x: Any, operands: tuple[Any, ...], edge_weight: Any) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
@@ -411,11 +407,11 @@ def _reducer(name: str) -> Reducer:
     return reducer
 
 
-def _offsets(seglen: Any) -> np.ndarray:
-    lengths = integer_array(seglen, "segment lengths").astype(np.int64)
-    if lengths.ndim != 1 or (lengths < 0).any():
+def _lengths(seglen: Any) -> np.ndarray:
+    lengths = integer_array(seglen, "segment lengths").astype(np.int64, order="C", copy=False)
+    if lengths.ndim != 1 or lengths.min(initial=0) < 0:
         raise DGLError(f"got segment lengths {lengths.tolist()}; expected a list of numbers from 0 up")
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return lengths
 
 
 def _expression(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..structure.adjacency import Adjacency
 from .operands import check_tensor
 from .sparse import spmm, spmm_unchecked
 
-__all__ = ["RowIndex", "segment_reduce", "take_rows"]
+__all__ = ["RowIndex", "segment_reduce", "segments", "take_rows"]
 
 
 class RowIndex:
@@ -69,11 +70,30 @@ class _TakeRows:
         return [spmm_unchecked(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
 
 
-def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
-    """Reduce ``x[offsets[i]:offsets[i + 1]]`` for every i: ``(len(offsets) - 1, *feat)``, 0 for an empty segment."""
+def segment_reduce(lengths: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
+    """Reduce consecutive segments of rows of ``x``: ``(len(lengths), *feat)``, 0 for an empty segment."""
     if not reducer.fused:
         raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max, min or logsumexp")
-    count = int(offsets[-1])
-    check_tensor(x, count, "element of a segment")
-    segments = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=offsets.dtype))
-    return spmm(segments, Operand(Side.E, 0), reducer, (x,))
+    relation = segments(lengths)
+    check_tensor(x, relation.num_edges, "element of a segment")
+    return spmm(relation, Operand(Side.E, 0), reducer, (x,))
+
+
+def segments(lengths: np.ndarray) -> Adjacency:
+    """Return the relation whose destination i has the next ``lengths[i]`` edges, int64, from as many sources.
+
+    Of few elements it is the one made before, with what was found about calls: a batch is read more than once.
+    """
+    if int(lengths.sum()) > _FEW_ELEMENTS:
+        return _segments(lengths.data)
+    return _few_segments(lengths.tobytes())
+
+
+def _segments(lengths: bytes | memoryview) -> Adjacency:
+    indptr = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, np.int64))])
+    count = int(indptr[-1])
+    return Adjacency.from_csc(count, len(indptr) - 1, indptr, np.arange(count), copy=False, validate=False)
+
+
+_FEW_ELEMENTS = 1 << 16
+_few_segments = lru_cache(maxsize=64)(_segments)

@@ -215,6 +215,18 @@ def test_apply_nodes_on_all_and_on_some(g: Any) -> None:
     torch.testing.assert_close(g.ndata["x"][[0, 2, 4]], g.ndata["h"][[0, 2, 4]] * 2)
 
 
+@pytest.mark.parametrize("none", [[], ([], []), torch.zeros(7, dtype=torch.bool)])
+def test_applying_to_an_empty_selection_makes_columns(none: Any) -> None:
+    g = small()
+    kept = g.edata["w"].clone()
+    g.apply_edges(fn.u_dot_v("h", "h", "score"), none)
+    g.apply_edges(lambda edges: {"sum": edges.src["h"] + edges.data["w"], "w": edges.data["w"] * 0}, none)
+    g.apply_nodes(lambda nodes: {"wide": nodes.data["h"] @ torch.ones(2, 3, dtype=torch.float64)}, [])
+    assert g.edata["score"].shape == (7, 1) and not g.edata["score"].any()
+    assert g.edata["sum"].shape == (7, 2) and not g.edata["sum"].any() and torch.equal(g.edata["w"], kept)
+    assert g.ndata["wide"].shape == (5, 3) and not g.ndata["wide"].any()
+
+
 def test_apply_edges_with_built_ins_and_user_functions(g: Any) -> None:
     h, w = g.ndata["h"], g.edata["w"]
     g.apply_edges(fn.u_dot_v("h", "h", "s"))

@@ -139,11 +139,19 @@ def test_take_rows(rows, permutation):
 @pytest.mark.parametrize("offsets", [[0, 2, 2, 7], [0], [0, 0], [0, 7]])
 def test_segment_reduce(offsets, reducer):
     offsets = np.array(offsets)
+    lengths = np.diff(offsets)
     x = torch.randn(int(offsets[-1]), 3, dtype=torch.float64, requires_grad=True)
     want = reference.segment_reduce(Reducer(reducer), offsets, x.detach().numpy())
-    assert_close(core.segment_reduce(offsets, x, Reducer(reducer)).detach().numpy(), want, "float64")
+    assert_close(core.segment_reduce(lengths, x, Reducer(reducer)).detach().numpy(), want, "float64")
     if x.numel():
-        assert gradcheck(lambda x: core.segment_reduce(offsets, x, Reducer(reducer)), (x,))
+        assert gradcheck(lambda x: core.segment_reduce(lengths, x, Reducer(reducer)), (x,))
+
+
+def test_segments_of_few_elements_are_made_once():
+    few, same, other = (core.segments(np.array(lengths)) for lengths in ([2, 0, 3], [2, 0, 3], [2, 3, 0]))
+    assert few is same and few is not other
+    assert [x.in_degrees().tolist() for x in (few, other)] == [[2, 0, 3], [2, 3, 0]]
+    assert core.segments(np.array([1 << 17])) is not core.segments(np.array([1 << 17]))
 
 
 def test_operands_need_not_be_contiguous():

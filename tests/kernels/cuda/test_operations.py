@@ -162,10 +162,9 @@ def test_dropout_is_that_of_the_cpu():
 
 
 def test_segments():
-    offsets = np.array([0, 3, 3, 7])
     x = torch.rand(7, 4)
     with on_gpu():
-        found = core.segment_reduce(offsets, x, Reducer.MAX)
+        found = core.segment_reduce(np.array([3, 0, 4]), x, Reducer.MAX)
     torch.testing.assert_close(found[0], x[:3].max(0).values)
     assert (found[1] == 0).all()
 
