@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from . import toolkit
 from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
 from .base import Backend
 from .library import HOST, Device, library
-from .memory import LARGE, pool, with_room
+from .memory import new_array
 from .operations import dtype_of, functions
 from .protocols import DifferentiableOp, MakeOp
 
@@ -247,11 +246,7 @@ class ArrayBackend(Backend):
 
 def _memory(shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """Return an uninitialised array; a large one of NumPy's lies in memory of the pool."""
-    if library.xp is not np or prod(shape) < LARGE:
-        return library.xp.empty(shape, dtype)
-    nbytes = prod(shape) * dtype.itemsize
-    lent = pool.lend(shape, dtype, nbytes)
-    return with_room(lambda: np.empty(shape, dtype), nbytes) if lent is None else lent.view(np.ndarray)
+    return new_array(shape, dtype) if library.xp is np else library.xp.empty(shape, dtype)
 
 
 class _Asked(threading.local):

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..config import pool_limit
 
-__all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "pool"]
+__all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "new_array", "pool"]
 
 LARGE = 1 << 18
 """Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
@@ -267,6 +267,15 @@ def _mapped(size: int) -> tuple[Memory, int]:
     with suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE, start, size // _HUGE * _HUGE)
     return memory, start
+
+
+def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an uninitialised array; a large one lies in memory of the pool."""
+    if math.prod(shape) < LARGE:
+        return np.empty(shape, dtype)
+    nbytes = math.prod(shape) * dtype.itemsize
+    lent = pool.lend(shape, dtype, nbytes)
+    return with_room(lambda: np.empty(shape, dtype), nbytes) if lent is None else lent.view(np.ndarray)
 
 
 def with_room(make: Callable[[], Any], nbytes: int) -> Any:

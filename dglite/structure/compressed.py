@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
+from ..backend.memory import LARGE, new_array
 from ..errors import DGLError
 from ..locks import new_lock
 from .ids import check_range
@@ -144,10 +145,15 @@ class Compressed:
 
 
 def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return a copy of ``array`` as ``dtype``, made by several threads where that pays."""
-    if len(array) < _LARGE:
+    """Return a copy of ``array`` as ``dtype``; of many numbers in memory of the pool, made by several threads."""
+    if len(array) < LARGE:
         return array.astype(dtype)
-    return kernels().cast(array, dtype, active.num_threads())
+    made = new_array(array.shape, dtype)
+    if len(array) < _LARGE:
+        np.copyto(made, array, casting="unsafe")
+    else:
+        kernels().cast(array, made, active.num_threads())
+    return made
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:

@@ -79,7 +79,8 @@ def test_others_help_any_thread_but_one_at_a_time(monkeypatch):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_cast_copies(threads):
     array = np.arange(10)
-    result = convert.cast(array, np.dtype(np.int32), threads)
+    result = np.empty(len(array), np.int32)
+    convert.cast(array, result, threads)
     assert result.dtype == np.int32 and result.tolist() == list(range(10))
 
 
