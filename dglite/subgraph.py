@@ -80,8 +80,9 @@ def node_subgraph(
         src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], chosen[dst_set], tables[src_set], tables[dst_set])
         edges.append(edge_ids)
         ends.append((src, dst))
-    kept = (chosen, ends) if relabel_nodes else (None, None)
-    return _extracted(graph, edges, kept[0], store_ids, output_device, kept[1])
+    if not relabel_nodes:
+        return _extracted(graph, edges, _ends(graph, edges), None, store_ids, output_device)
+    return _extracted(graph, edges, ends, chosen, store_ids, output_device)
 
 
 # -- by edges ----------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def edge_subgraph(
         by_type = {graph.etype_id(): edges}
     given = {index: graph.edge_ids_of(ids, index, pairs=False).copy() for index, ids in by_type.items()}
     chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
-    return _of_edges(graph, chosen, relabel_nodes, store_ids, output_device)
+    return _of_edges(graph, chosen, _ends(graph, chosen), relabel_nodes, store_ids, output_device)
 
 
 def in_subgraph(
@@ -155,11 +156,11 @@ def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool,
     """Return the subgraph of the edges that enter nodes, side ``"in"``, or that leave them, ``"out"``."""
     _refuse_block(graph, f"{side}_subgraph")
     chosen = _nodes_by_set(graph, nodes)
-    edges = [
-        adjacency.in_edges(chosen[dst_set])[2] if side == "in" else adjacency.out_edges(chosen[src_set])[2]
+    found = [
+        adjacency.in_edges(chosen[dst_set]) if side == "in" else adjacency.out_edges(chosen[src_set])
         for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True)
     ]
-    return _of_edges(graph, edges, *options)
+    return _of_edges(graph, [ids for _, _, ids in found], [(src, dst) for src, dst, _ in found], *options)
 
 
 # -- by distance -------------------------------------------------------------------------------------------------
@@ -331,46 +332,47 @@ def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
     return chosen
 
 
+def _ends(graph: DGLGraph, edges: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the ends of some edges of each type."""
+    pairs = [adjacency.endpoints() for adjacency in graph.adjacencies]
+    return [(src[ids], dst[ids]) for (src, dst), ids in zip(pairs, edges, strict=True)]
+
+
 def _of_edges(
-    graph: DGLGraph, edges: list[np.ndarray], relabel_nodes: bool, store_ids: bool, output_device: Any
+    graph: DGLGraph,
+    edges: list[np.ndarray],
+    ends: list[tuple[np.ndarray, np.ndarray]],
+    relabel_nodes: bool,
+    store_ids: bool,
+    output_device: Any,
 ) -> DGLGraph:
-    nodes = None
-    if relabel_nodes:
-        ends: list[list[np.ndarray]] = [[_NO_IDS] for _ in graph._num_nodes]
-        for adjacency, (src_set, dst_set), ids in zip(graph.adjacencies, graph._metagraph.ends, edges, strict=True):
-            src, dst = adjacency.endpoints()
-            ends[src_set].append(src[ids])
-            ends[dst_set].append(dst[ids])
-        nodes = [in_order_of_appearance(np.concatenate(parts)) for parts in ends]
-    return _extracted(graph, edges, nodes, store_ids, output_device)
+    if not relabel_nodes:
+        return _extracted(graph, edges, ends, None, store_ids, output_device)
+    named: list[list[np.ndarray]] = [[_NO_IDS] for _ in graph._num_nodes]
+    both = list(zip(ends, graph._metagraph.ends, strict=True))
+    for (src, dst), (src_set, dst_set) in both:
+        named[src_set].append(src)
+        named[dst_set].append(dst)
+    nodes = [in_order_of_appearance(np.concatenate(parts)) for parts in named]
+    rename = [_renaming(ids, count) for ids, count in zip(nodes, graph._num_nodes, strict=True)]
+    ends = [(rename[src_set](src), rename[dst_set](dst)) for (src, dst), (src_set, dst_set) in both]
+    return _extracted(graph, edges, ends, nodes, store_ids, output_device)
 
 
 def _extracted(
     graph: DGLGraph,
     edges: list[np.ndarray],
+    ends: list[tuple[np.ndarray, np.ndarray]],
     nodes: list[np.ndarray] | None,
     store_ids: bool,
     output_device: Any,
-    renumbered: list[tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> DGLGraph:
-    """Return the graph of the given edges over the given nodes, renumbered in order; None keeps all nodes.
-
-    ``renumbered`` are the edges' ends in the new numbers, where they are known.
-    """
-    rename: list[Callable[[np.ndarray], np.ndarray]]
+    """Return the graph of the given edges, whose ends are in new numbers: places in ``nodes``; None keeps all nodes."""
     counts = list(graph._num_nodes) if nodes is None else [len(ids) for ids in nodes]
-    rename = [_same] * len(counts)
-    if nodes is not None and renumbered is None:
-        rename = [_renaming(ids, count) for ids, count in zip(nodes, graph._num_nodes, strict=True)]
     adjacencies = []
-    for i, (old, (src_set, dst_set)) in enumerate(zip(graph.adjacencies, graph._metagraph.ends, strict=True)):
-        if renumbered is None:
-            src, dst = old.endpoints()
-            ends = rename[src_set](src[edges[i]]), rename[dst_set](dst[edges[i]])
-        else:
-            ends = renumbered[i]
+    for old, pair, (src_set, dst_set) in zip(graph.adjacencies, ends, graph._metagraph.ends, strict=True):
         sizes = counts[src_set], counts[dst_set]
-        made = Adjacency.from_coo(*sizes, *ends, graph._idtype, validate=False, copy=False)
+        made = Adjacency.from_coo(*sizes, *pair, graph._idtype, validate=False, copy=False)
         made.allowed = old.allowed
         adjacencies.append(made)
     part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)
@@ -388,10 +390,6 @@ def _extracted(
         for i, ids in enumerate(edges):
             part._edge_frame(i)[EID] = part._ids_tensor(ids)
     return part if output_device is None else part.to(output_device)
-
-
-def _same(ids: np.ndarray) -> np.ndarray:
-    return ids
 
 
 def _renaming(nodes: np.ndarray, num_nodes: int) -> Callable[[np.ndarray], np.ndarray]:

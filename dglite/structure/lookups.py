@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
+from ..backend.memory import new_array
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
 
 __all__ = ["Lookups"]
@@ -123,13 +124,28 @@ class Lookups(ABC):
             first, last = stored.indptr[row].item(), stored.indptr[row + 1].item()
             entries = np.arange(first, last)
             repeated = np.full(last - first, row, self.idtype)
-        else:
+        elif len(rows) <= SMALL:
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
             entries = expand_ranges(starts, counts)
             repeated = np.repeat(rows.astype(self.idtype, copy=False), counts)
+        else:
+            return self._many_row_edges(stored, rows)
         edge_ids = stored.edge_ids_of(entries).astype(self.idtype)
         return repeated, stored.indices[entries].astype(self.idtype), edge_ids
+
+    def _many_row_edges(self, stored: Compressed, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        from ..kernels.cpu.run.rows import run_rows
+        from ..kernels.cpu.sample import block
+
+        rows, ids = np.ascontiguousarray(rows), stored.edge_ids
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(stored.indptr[rows + 1] - stored.indptr[rows], out=offsets[1:])
+        total, threads = int(offsets[-1]), active.num_threads()
+        found = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
+        matrix = stored.indptr, stored.indices, stored.indices[:0] if ids is None else ids
+        run_rows(block.list_entries, len(rows), total // 4, threads, *matrix, rows, offsets, *found)
+        return found  # type: ignore[return-value]
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""

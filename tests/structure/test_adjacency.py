@@ -390,6 +390,23 @@ def test_addresses_are_those_of_the_arrays():
     assert Adjacency.from_csc(1, 1, np.array([0, 1]), np.array([0])).csc().addresses[2] == 0
 
 
+@pytest.mark.parametrize("idtype", [np.int32, np.int64])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_edges_of_many_rows_are_those_of_each(idtype, numbered):
+    src, dst = edges(900, 800, 3000)
+    adjacency = Adjacency.from_coo(900, 800, src, dst, idtype)
+    if not numbered:
+        adjacency = Adjacency.from_csc(900, 800, adjacency.csc().indptr, adjacency.csc().indices, idtype=idtype)
+    rows = np.random.default_rng(1).integers(800, size=1400)[::2]  # more than NumPy is used for, and not contiguous
+    found = adjacency.in_edges(rows)
+    want = [
+        np.concatenate(parts) for parts in zip(*(adjacency.in_edges(rows[[i]]) for i in range(len(rows))), strict=True)
+    ]
+    for one, other in zip(found, want, strict=True):
+        assert one.dtype == idtype
+        np.testing.assert_array_equal(one, other)
+
+
 def test_look_ups_of_few_do_not_number_all_entries(monkeypatch):
     adjacency = Adjacency.from_csc(3, 3, np.array([0, 2, 3, 3]), np.array([1, 1, 0]))
 

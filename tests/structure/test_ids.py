@@ -12,7 +12,14 @@ import dglite
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.structure import ALL, is_all
-from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned, positions_of
+from dglite.structure.ids import (
+    as_ids,
+    check_range,
+    in_order_of_appearance,
+    integer_array,
+    largest_unsigned,
+    positions_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +127,13 @@ def test_positions_of_ids():
     assert positions_of(np.array([5, 2, 9, 5]), np.array([2, 5, 7])).tolist() == [1, 0, -1, 1]
     assert positions_of(np.array([-1, 0]), np.array([], np.int64)).tolist() == [-1, -1]
     assert positions_of(np.array([], np.int64), np.array([3])).tolist() == []
+
+
+@pytest.mark.parametrize("largest", [4, 1 << 40])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_distinct_ids_stay_where_they_come_first(dtype, largest):
+    largest = min(largest, np.iinfo(dtype).max)
+    ids = np.array([3, largest, 3, 0, largest, 2], dtype)
+    found = in_order_of_appearance(ids)
+    assert found.tolist() == [3, largest, 0, 2] and found.dtype == dtype
+    assert in_order_of_appearance(ids[:0]).tolist() == []

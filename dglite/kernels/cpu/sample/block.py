@@ -79,6 +79,30 @@ def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: 
 
 
 @njit(nogil=True)
+def list_entries(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    rows: np.ndarray,
+    offsets: np.ndarray,
+    near: np.ndarray,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Write row, column and edge id of each entry of some rows, those of ``rows[i]`` from ``offsets[i]`` on."""
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        row = rows[i]
+        shift = np.int64(indptr[row]) - offsets[i]
+        for to in range(offsets[i], offsets[i + 1]):
+            entry = to + shift
+            near[to], far[to] = row, indices[entry]
+            edges[to] = entry if by_entry else edge_ids[entry]
+
+
+@njit(nogil=True)
 def num_entries(indptr: np.ndarray, rows: np.ndarray) -> int:
     """Return how many entries some rows have together."""
     total: Any = 0
