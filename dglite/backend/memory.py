@@ -271,9 +271,9 @@ def _mapped(size: int) -> tuple[Memory, int]:
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Return an uninitialised array; a large one lies in memory of the pool."""
-    if math.prod(shape) < LARGE:
-        return np.empty(shape, dtype)
     nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < 4 * LARGE:
+        return np.empty(shape, dtype)
     lent = pool.lend(shape, dtype, nbytes)
     return with_room(lambda: np.empty(shape, dtype), nbytes) if lent is None else lent.view(np.ndarray)
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..backend import Tensor, active
-from ..backend.memory import LARGE
+from ..backend.memory import new_array
 from ..errors import DGLError
 from ..frame import Frame
 from ..locks import new_lock
@@ -199,11 +199,9 @@ class GraphBase:
 
     def _ids_copy(self, array: np.ndarray) -> Tensor:
         """Return ids as :meth:`_ids_tensor` does, copied; many into memory of the pool."""
-        if array.size < LARGE or active.guest is not None or self._device != active.cpu():
-            return self._ids_tensor(array.astype(self._idtype))
-        made = active.empty(array.shape, self._idtype.name, self._device)
-        active.to_numpy(made)[:] = array
-        return made
+        made = new_array(array.shape, self._idtype)
+        made[:] = array
+        return self._tensor(made)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         if active.guest is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
-from ..backend.memory import LARGE, new_array
+from ..backend.memory import new_array
 from ..errors import DGLError
 from ..locks import new_lock
 from .ids import check_range
@@ -146,8 +146,6 @@ class Compressed:
 
 def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return a copy of ``array`` as ``dtype``; of many numbers in memory of the pool, made by several threads."""
-    if len(array) < LARGE:
-        return array.astype(dtype)
     made = new_array(array.shape, dtype)
     if len(array) < _LARGE:
         np.copyto(made, array, casting="unsafe")

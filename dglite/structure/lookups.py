@@ -139,8 +139,7 @@ class Lookups(ABC):
         from ..kernels.cpu.sample import block
 
         rows, ids = np.ascontiguousarray(rows), stored.edge_ids
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(stored.indptr[rows + 1] - stored.indptr[rows], out=offsets[1:])
+        offsets = block.row_offsets(stored.indptr, rows)
         total, threads = int(offsets[-1]), active.num_threads()
         found = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
         matrix = stored.indptr, stored.indices, stored.indices[:0] if ids is None else ids
@@ -238,4 +237,4 @@ def _num_entries(stored: Compressed, rows: np.ndarray) -> int:
         return int((stored.indptr[rows + 1] - stored.indptr[rows]).sum(dtype=np.int64))
     from ..kernels.cpu.sample import block
 
-    return int(block.num_entries(stored.indptr, rows))
+    return int(block.row_offsets(stored.indptr, rows)[-1])

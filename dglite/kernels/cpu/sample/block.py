@@ -13,7 +13,7 @@ from .counter import stream
 from .hashing import has
 from .sample import TOGETHER, Rows
 
-__all__ = ["close_gaps", "count_inside", "draw_again", "list_inside", "mark", "num_entries"]
+__all__ = ["close_gaps", "count_inside", "draw_again", "list_entries", "list_inside", "mark", "row_offsets"]
 
 _AHEAD = 16
 """Rows between asking for a row's entries and reading them."""
@@ -92,8 +92,11 @@ def list_entries(
     last: int,
 ) -> None:
     """Write row, column and edge id of each entry of some rows, those of ``rows[i]`` from ``offsets[i]`` on."""
-    by_entry = len(edge_ids) == 0
+    by_entry, at_ids = len(edge_ids) == 0, edge_ids.ctypes.data
     for i in range(first, last):
+        _ask_ahead(indptr, indices, rows, i, last)
+        if not by_entry and i + _AHEAD < last:
+            prefetch(at_ids + np.int64(indptr[rows[i + _AHEAD]]) * edge_ids.itemsize)
         row = rows[i]
         shift = np.int64(indptr[row]) - offsets[i]
         for to in range(offsets[i], offsets[i + 1]):
@@ -103,15 +106,16 @@ def list_entries(
 
 
 @njit(nogil=True)
-def num_entries(indptr: np.ndarray, rows: np.ndarray) -> int:
-    """Return how many entries some rows have together."""
-    total: Any = 0
+def row_offsets(indptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return where the entries of each row begin when those of some rows are listed, and how many they are."""
+    offsets = np.empty(len(rows) + 1, np.int64)
+    offsets[0] = 0
     at_indptr, width = indptr.ctypes.data, indptr.itemsize
     for i in range(len(rows)):
         if i + _AHEAD < len(rows):
             prefetch(at_indptr + np.int64(rows[i + _AHEAD]) * width)
-        total += np.int64(indptr[rows[i] + 1]) - np.int64(indptr[rows[i]])
-    return total
+        offsets[i + 1] = offsets[i] + np.int64(indptr[rows[i] + 1]) - np.int64(indptr[rows[i]])
+    return offsets
 
 
 @njit(nogil=True)
