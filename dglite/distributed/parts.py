@@ -97,7 +97,7 @@ class Part:
             src, dst = positions_of(src, places[src_type]), positions_of(dst, places[dst_type])
             known = src >= 0  # without hops there are only the edges inside
             counts = len(places[src_type]), len(places[dst_type])
-            relations.append(Adjacency.from_coo(*counts, src[known], dst[known], np.int64))
+            relations.append(Adjacency.from_coo(*counts, src[known], dst[known], np.dtype(np.int64)))
             edges.append(ids[known])
         made = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
         for i, ranges in enumerate(book.nodes.values()):
