@@ -288,17 +288,15 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
     num_rows, width = keys.shape
     numbers = np.repeat(np.tile(np.arange(k), (len(sizes), 1))[..., None], width, axis=2)
     starts = np.cumsum(sizes) - sizes
-    classes = np.frexp(sizes)[
-        1
-    ]  # sizes from one power of two up to the next are sorted together, as long as the longest
+    # Segments from one power of two up to the next are sorted together, filled up to the longest of them.
+    classes = np.frexp(sizes)[1]
+    last = np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max  # among equals, what fills up comes last
     for number in np.unique(classes[sizes > 0]):
         chosen = (classes == number).nonzero()[0]
         places = np.arange(sizes[chosen].max())
         absent = places >= sizes[chosen, None]
         values = keys[np.where(absent, 0, starts[chosen, None] + places)]
-        values[absent] = (
-            np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max
-        )  # last, in order of their places
+        values[absent] = last
         order = np.argsort(np.ascontiguousarray(values.transpose(0, 2, 1)), axis=2, kind="stable")[..., :k]
         numbers[chosen, : order.shape[2]] = order.transpose(0, 2, 1)
     rows = np.where(numbers < sizes[:, None, None], starts[:, None, None] + numbers, num_rows)

@@ -84,7 +84,7 @@ def segments(lengths: np.ndarray) -> Adjacency:
 
     Of few elements it is the one made before, with what was found about calls: a batch is read more than once.
     """
-    if int(lengths.sum()) > _FEW_ELEMENTS:
+    if len(lengths) + int(lengths.sum()) > _FEW_ELEMENTS:
         return _segments(lengths.data)
     return _few_segments(lengths.tobytes())
 

@@ -138,8 +138,9 @@ def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     if number == 1:
         return _smallest_connected(laplacian, count)
     by_component, sizes = np.argsort(labels, kind="stable"), np.bincount(labels)
-    parts = np.split(by_component, np.cumsum(sizes)[:-1])
-    joined = [parts[i] for i in (sizes > 1).nonzero()[0][:count]]  # each of them has an eigenvalue 0
+    ends = np.cumsum(sizes)
+    several = (sizes > 1).nonzero()[0][:count]  # each of them has an eigenvalue 0
+    joined = [by_component[ends[i] - sizes[i] : ends[i]] for i in several]
     alone = by_component[(sizes == 1)[labels[by_component]]][:count]
     found = [(value, alone[[i]], np.ones(1)) for i, value in enumerate(laplacian.diagonal()[alone])]
     for nodes in joined:
