@@ -8,7 +8,8 @@ graph is opened by `load_graphs(..., mmap=True)`, which reads no edge, and featu
 those rows of a batch that `CachedFeatures` does not keep in memory: here the twentieth of the nodes that batches need
 most. Features say little of a node's class, its neighbours' together much. Test accuracy of 10,000 nodes with the
 defaults, 512 MB of features and 88 MB of edges: features alone 0.314, GraphSAGE 0.826. Memory grew by 425 MB meanwhile,
-batches that are made ahead and the optimizer's code included.
+batches that are made ahead and the optimizer's code included. docs/memory.md has settings for malloc that make training
+on large graphs faster.
 """
 
 from __future__ import annotations

@@ -484,6 +484,25 @@ def test_a_tensor_outlives_its_graph():
     assert torch.equal(y, expected) and pool.bytes_in_use > 0
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_structure_keeps_its_memory_as_long_as_anything_needs_it(dtype):
+    before = pool.bytes_in_use
+    src, dst = torch.randint(1000, (2, 1 << 19), dtype=dtype)
+    g = dglite.graph((src, dst), num_nodes=1000)
+    assert pool.bytes_in_use >= before + 4 * MB, "ids are no longer in the pool; this test has nothing to see"
+    ends, degrees = g.edges(), g.in_degrees()
+    turned, csc = dglite.reverse(g), g.adj_tensors("csc")
+    u, v, ids = g.in_edges(torch.arange(600), form="all")
+    del g
+    gc.collect()
+    dglite.graph((dst, src), num_nodes=1000).edges()  # takes what came back
+    assert torch.equal(ends[0], src) and torch.equal(ends[1], dst)
+    assert torch.equal(turned.edges()[0], dst) and torch.equal(turned.out_degrees(), degrees)
+    assert (
+        torch.equal(csc[1], src[csc[2].long()]) and torch.equal(u, src[ids.long()]) and torch.equal(v, dst[ids.long()])
+    )
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------
 def test_the_summary_tells_what_is_held():
     own = Pool(lambda: 1 << 30)
