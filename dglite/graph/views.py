@@ -58,7 +58,8 @@ class FrameRows(MutableMapping[str, Tensor]):
 class TypedData(MutableMapping[str, Any]):
     """Features of several types at once: a name maps to a dictionary from the types that have it to their columns.
 
-    Setting takes such a dictionary; types that it leaves out keep what they have.
+    Setting takes such a dictionary; types that it leaves out keep what they have. As in DGL, a name that no type has
+    maps to an empty dictionary; otherwise it counts as missing, as a key of a ``defaultdict`` does.
     """
 
     __slots__ = ("_frames", "_resolve")
@@ -87,6 +88,23 @@ class TypedData(MutableMapping[str, Any]):
             raise KeyError(f"no type has a feature {name!r}; there are {sorted(self) or 'none'}")
         for frame in found:
             del frame[name]
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in frame for frame in self._frames.values())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the columns, or ``default`` where no type has one."""
+        return super().get(name, default) if name in self else default
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Drop the columns and return them, or ``default`` where no type has one; without it, raise KeyError."""
+        return default[0] if default and name not in self else super().pop(name)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return the columns; where no type has one, set ``default`` first."""
+        if name not in self:
+            self[name] = default
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(name for frame in self._frames.values() for name in frame))

@@ -107,6 +107,17 @@ def test_several_types_give_dictionaries():
         del g.ndata["h"]
 
 
+def test_a_name_that_no_type_has_is_not_in_the_data_of_several_types():
+    g = typed()
+    assert g.ndata["h"] == {} and "h" not in g.ndata and g.ndata.get("h") is None and g.ndata.pop("h", 3) == 3
+    with pytest.raises(KeyError, match="no type has a feature 'h'"):
+        g.ndata.pop("h")
+    column = {"user": torch.ones(3)}
+    assert list(g.ndata.setdefault("h", column)) == ["user"] and "h" in g.ndata and "h" not in g.edata
+    assert list(g.ndata.setdefault("h", {"game": torch.ones(2)})) == list(g.ndata.get("h")) == ["user"]
+    assert g.ndata.pop("h")["user"].tolist() == [1, 1, 1] and "h" not in g.ndata
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
