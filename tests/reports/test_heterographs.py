@@ -162,6 +162,15 @@ def test_edge_subgraph_with_all_nodes() -> None:
     assert part.edata[dglite.EID].tolist() == [1, 2]
 
 
+@report("dmlc/dgl#7410", "a type whose nodes are no destinations has none in the blocks, and layers go on")
+def test_blocks_of_types_without_in_edges() -> None:
+    g = dglite.heterograph({("n1", "e1", "n1"): ([0, 1, 1], [1, 2, 0]), ("n1", "e2", "n2"): ([0, 1, 2], [1, 0, 2])})
+    sampler = dglite.dataloading.NeighborSampler([-1, -1])
+    inputs, _, (first, second) = sampler.sample_blocks(g, {"n2": ids(0)})
+    assert (second.num_edges("e2"), second.num_edges("e1"), first.num_edges("e1")) == (1, 0, 1)
+    assert second.srcdata[dglite.NID]["n1"].tolist() == [1] and inputs["n1"].tolist() == [1, 0]
+
+
 @report("dmlc/dgl#873", "types made of a homogeneous graph, with the metagraph given")
 def test_types_of_a_homogeneous_graph() -> None:
     g = dglite.graph(([0, 1, 2, 3], [2, 3, 0, 1]))

@@ -164,7 +164,11 @@ def test_edge_weights_of_attention() -> None:
     assert not torch.equal(plain, layer(g, x, edge_weight=weight))
 
 
-@report("pyg-team/pytorch_geometric#1886", "TAGConv with and without weights of edges")
+@report(
+    "pyg-team/pytorch_geometric#1104",
+    "TAGConv normalised as if nodes had self-loops",
+    also="pyg-team/pytorch_geometric#1886",
+)
 def test_powers_of_the_adjacency() -> None:
     g, x = triangle_with_tail(), torch.randn(4, 3)
     layer = nn.TAGConv(3, 2, k=2)

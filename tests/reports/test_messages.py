@@ -237,3 +237,48 @@ def test_graphs_without_anything() -> None:
     for query in (g.in_edges, g.out_edges):
         with pytest.raises(dglite.DGLError, match="node"):
             query([0])
+
+
+@report("dmlc/dgl#2497", "pull and send_and_recv wrote to other nodes than those that received")
+@pytest.mark.parametrize("user_defined", [False, True])
+def test_some_nodes_receive(user_defined: bool) -> None:
+    g = dglite.graph(([0, 1, 2, 3, 4], [3, 0, 1, 2, 2]))
+    reducer = (lambda nodes: {"h": nodes.mailbox["m"].sum(1)}) if user_defined else fn.sum("m", "h")
+    for receive, expected in (
+        (lambda: g.pull([2, 0], fn.copy_u("h", "m"), reducer), [2, 2, 9, 4, 5]),
+        (lambda: g.push([3, 0], fn.copy_u("h", "m"), reducer), [1, 2, 4, 1, 5]),
+        (lambda: g.send_and_recv(([2, 0], [1, 3]), fn.copy_u("h", "m"), reducer), [1, 3, 3, 1, 5]),
+    ):
+        g.ndata["h"] = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+        receive()
+        assert g.ndata["h"].tolist() == expected
+
+
+@report("dmlc/dgl#126", "messages read values that others had written in the same round", also="dmlc/dgl#84")
+def test_messages_are_sent_before_any_is_received() -> None:
+    g = dglite.graph(([0, 1, 0], [1, 0, 2]))
+    g.ndata["h"] = torch.tensor([[1.0], [2.0], [3.0]])
+    message = lambda edges: {"m": edges.src["h"]}  # noqa: E731
+    g.send_and_recv(([0, 1, 0], [1, 0, 2]), message, lambda nodes: {"h": nodes.mailbox["m"].sum(1)})
+    assert g.ndata["h"].tolist() == [[2], [1], [1]]
+
+
+@report("dmlc/dgl#3598", "built-in functions on all edge types at once", also="dmlc/dgl#2989")
+def test_functions_on_all_edge_types() -> None:
+    g = two_types()
+    g.nodes["game"].data["x"] = torch.tensor([10.0, 20.0, 30.0, 40.0])
+    g.apply_edges(fn.u_add_v("x", "x", "s"))
+    assert g.edges["plays"].data["s"].tolist() == [9, 8, 18] and g.edges["sells"].data["s"].tolist() == [7, 26]
+    g.update_all(fn.copy_e("s", "m"), fn.sum("m", "y"))
+    assert g.nodes["game"].data["y"].tolist() == [24, 18, 26, 0]
+
+
+@report("dmlc/dgl#2218", "the gradient of one number that all edges share")
+@pytest.mark.parametrize(("name", "expected"), [("max", 2), ("sum", 3), ("mean", 2)])
+def test_gradient_of_a_shared_number(name: str, expected: float) -> None:
+    g = dglite.graph(([0, 1, 0], [2, 3, 3]))
+    number = torch.tensor(0.5, requires_grad=True)
+    g.edata["w"] = number.expand(3)
+    g.update_all(fn.copy_e("w", "m"), getattr(fn, name)("m", "y"))
+    g.ndata["y"].sum().backward()
+    assert number.grad is not None and number.grad.item() == expected

@@ -91,6 +91,17 @@ def test_bidirected_multigraph() -> None:
     assert sorted(pairs(both)) == [(0, 1), (0, 2), (1, 0), (2, 0), (2, 2)]
 
 
+@report("pyg-team/pytorch_geometric#3265", "both directions of graphs with 2 edges, or as many edges as nodes")
+@pytest.mark.parametrize("num_edges", [2, 5])
+def test_both_directions_of_small_graphs(num_edges: int) -> None:
+    src = torch.arange(num_edges)
+    g = dglite.graph((src, (src + 1) % 5), num_nodes=5)
+    g.ndata["x"] = torch.tensor([1.0, 3.0, 5.0, 7.0, 9.0])
+    both = dglite.to_bidirected(g, copy_ndata=True)
+    assert set(pairs(both)) == set(pairs(g)) | {(v, u) for u, v in pairs(g)} and both.num_edges() == 2 * num_edges
+    assert both.ndata["x"].tolist() == [1, 3, 5, 7, 9]
+
+
 @report("dmlc/dgl#2223", "apply_nodes failed where the new feature has another size")
 def test_applied_features_may_change_their_size() -> None:
     g = dglite.graph(([0], [1]))

@@ -1,4 +1,4 @@
-"""Reports of sampling: neighbours, fanouts, excluded edges, random walks, negative edges."""
+"""Reports of sampling: neighbours, fanouts, excluded edges, random walks, times."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import dglite
-from dglite.dataloading import (
-    MultiLayerFullNeighborSampler,
-    NeighborSampler,
-    as_edge_prediction_sampler,
-    negative_sampler,
-)
+from dglite.dataloading import MultiLayerFullNeighborSampler, NeighborSampler, as_edge_prediction_sampler
 from dglite.graph import DGLGraph
-from dglite.sampling import global_uniform_negative_sampling, random_walk, sample_neighbors
+from dglite.sampling import random_walk, sample_neighbors
 from tests.reports.cases import ids, pairs, report
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    dglite.seed(7)
 
 
 def star(num_leaves: int) -> DGLGraph:
@@ -71,11 +71,6 @@ def test_every_neighbour_is_drawn() -> None:
     g.edata["p"] = torch.tensor([0.0, 1.0, 0.0, 3.0])
     drawn = {int(sample_neighbors(g, [0], 1, prob="p").edata[dglite.EID]) for _ in range(50)}
     assert drawn == {1, 3} and sample_neighbors(g, [0], 3, prob="p").num_edges() == 2
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    dglite.seed(7)
 
 
 @report("dmlc/dgl#2944", "without an edge of theirs, nodes are left with the others", also="dmlc/dgl#2971")
@@ -139,26 +134,6 @@ def test_metapaths_that_do_not_join() -> None:
         random_walk(g, ids(0), metapath=["uc", "cu", "cp"])
     traces, types = random_walk(g, ids(0), metapath=["uc", "cp"])
     assert traces.tolist() == [[0, 0, 0]] and [g.ntypes[kind] for kind in types.tolist()] == ["u", "c", "p"]
-
-
-@report("dmlc/dgl#3656", "global negative sampling gave 5 edges where 1000 were asked for", also="dmlc/dgl#3657")
-def test_number_of_negative_edges() -> None:
-    g = dglite.rand_graph(200, 1000)
-    src, dst = global_uniform_negative_sampling(g, 1000)
-    assert len(src) == len(dst) == 1000
-    drawn = set(zip(src.tolist(), dst.tolist(), strict=True))
-    assert len(drawn) == 1000 and not drawn & set(pairs(g)) and all(u != v for u, v in drawn)
-
-
-@report("dmlc/dgl#2978", "negative edges must not be edges; of a full graph there are none")
-def test_negative_edges_of_dense_graphs() -> None:
-    u, v = torch.meshgrid(torch.arange(4), torch.arange(4), indexing="ij")
-    full = dglite.graph((u.flatten(), v.flatten()))
-    assert all(ends.shape == (0,) for ends in global_uniform_negative_sampling(full, 10))
-    almost = dglite.remove_edges(full, [6])  # 1 -> 2
-    sampler = negative_sampler.GlobalUniform(3)
-    for src, dst in (global_uniform_negative_sampling(almost, 10, replace=True), sampler(almost, ids(0, 1))):
-        assert set(zip(src.tolist(), dst.tolist(), strict=True)) <= {(1, 2)}
 
 
 @report("dmlc/dgl#3408", "edges of the batch and their reverses stayed in the blocks", also="dmlc/dgl#3424")
@@ -229,3 +204,29 @@ def test_seeds_given_twice() -> None:
     sources = blocks[-1].srcdata[dglite.NID]
     drawn = [sorted(sources[blocks[-1].in_edges(row)[0]].tolist()) for row in range(3)]
     assert all(len(set(one)) == 2 and set(one) <= {1, 2, 3} for one in drawn[:2]) and drawn[2] == []
+
+
+@report("pyg-team/pytorch_geometric#7794", "edges later than the seed were drawn")
+def test_no_edges_from_the_future() -> None:
+    g = dglite.graph(([1, 0, 1, 1, 2], [0, 1, 2, 0, 0]))
+    g.edata["t"], g.ndata["t"] = ids(1, 2, 3, 4, 5), ids(4, 1, 2)
+    sampler = NeighborSampler([-1], time="t", edge_time="t")
+    kept = {}
+    for node in range(3):
+        _, _, (block,) = sampler.sample_blocks(g, ids(node))
+        kept[node] = sorted(block.edata[dglite.EID].tolist())
+    assert kept == {0: [0, 3], 1: [], 2: []}
+
+
+@report("pyg-team/pytorch_geometric#10019", "edges must not be sorted by their times")
+def test_times_in_any_order() -> None:
+    g = star(6)
+    g.edata["t"], g.ndata["t"] = ids(9, 2, 7, 1, 8, 3), ids(7, 0, 0, 0, 0, 0, 0)
+    sampler = NeighborSampler([-1, -1], time="t", edge_time="t")
+    _, _, (_, block) = sampler.sample_blocks(g, ids(0))
+    assert sorted(block.edata[dglite.EID].tolist()) == [1, 2, 3, 5]
+    drawn = set()
+    for _ in range(60):
+        _, _, (one,) = NeighborSampler([1], time="t", edge_time="t").sample_blocks(g, ids(0))
+        drawn |= set(one.edata[dglite.EID].tolist())
+    assert drawn == {1, 2, 3, 5}
