@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..frame import Frame, Initializer, Scheme
@@ -22,9 +23,9 @@ class FeatureMixin(QueryMixin):
         frames = self._node_frames
         if len(frames) == 1:
             return frames[0] if frames[0] is not None else self._node_frame(0)
-        sets = {name: self._node_frame(i) for i, name in enumerate(self._metagraph.set_names())}
         names = self._metagraph.set_names()
-        return TypedData(sets, lambda key: names[self._metagraph.node_set(key)])
+        sets = {name: self._node_frame(i) for i, name in enumerate(names)}
+        return TypedData(sets, partial(_type_of, names, self._metagraph.node_set))
 
     @property
     def edata(self) -> MutableMapping[str, Any]:
@@ -56,7 +57,7 @@ class FeatureMixin(QueryMixin):
             return self._node_frame(find(names[0]))
         frames: dict[str, Frame] = {name: self._node_frame(find(name)) for name in names}
         by_set = {find(name): name for name in names}
-        return TypedData(frames, lambda key: by_set[find(key)])
+        return TypedData(frames, partial(_type_of, by_set, find))
 
     @property
     def nodes(self) -> NodeView:
@@ -107,3 +108,8 @@ class FeatureMixin(QueryMixin):
     def edge_attr_schemes(self, etype: EdgeType | None = None) -> dict[str, Scheme]:
         """Return the row shape and dtype of each feature of an edge type."""
         return self.edge_frame(etype).schemes
+
+
+def _type_of(names: Sequence[str] | Mapping[int, str], find: Callable[[Any], int], key: Any) -> str:
+    """Return the name of the node type that a user's key means; a function, as lambdas cannot be pickled."""
+    return names[find(key)]

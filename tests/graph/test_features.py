@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
 from dglite.convert import create_block, graph, heterograph
 from dglite.errors import DGLError
 from dglite.frame import Scheme
+from dglite.transforms import to_block
 
 PLAYS, KNOWS = ("user", "plays", "game"), ("user", "knows", "user")
 
@@ -105,6 +108,17 @@ def test_several_types_give_dictionaries():
     assert "h" not in g.nodes["user"].data
     with pytest.raises(KeyError, match="no type has a feature 'h'"):
         del g.ndata["h"]
+
+
+def test_data_of_several_types_can_be_pickled():
+    g = typed()
+    g.ndata["h"] = {"user": torch.ones(3), "game": torch.zeros(2)}
+    for data, users in ((g.ndata, 3), (to_block(g).dstdata, 2)):
+        again = pickle.loads(pickle.dumps(data))
+        again["x"] = {"game": torch.ones(2)}
+        assert {name: x.tolist() for name, x in again["h"].items()} == {"game": [0, 0], "user": [1] * users}
+        assert list(again["x"]) == ["game"] and "x" not in data
+    assert list(pickle.loads(pickle.dumps(g.edata))) == []
 
 
 def test_a_name_that_no_type_has_is_not_in_the_data_of_several_types():
