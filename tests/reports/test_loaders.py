@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Subset
 
 import dglite
+import dglite.function as fn
 from dglite.dataloading import DataLoader, GraphDataLoader, MultiLayerFullNeighborSampler, NeighborSampler
 from dglite.graph import DGLGraph
 from tests.reports.cases import ids, report
@@ -148,3 +149,21 @@ def test_equal_seeds_give_equal_batches() -> None:
         )
         runs.append([(output.tolist(), block.edata[dglite.EID].tolist()) for _, output, (block,) in loader])
     assert runs[0] == runs[1] == runs[2]
+
+
+@report(
+    "dmlc/dgl#2169", "workers sent damaged samples, or hung after threads had run in the parent", also="dmlc/dgl#1129"
+)
+def test_samples_of_workers_are_whole() -> None:
+    g = dglite.rand_graph(300, 3000)
+    g.ndata["x"], g.edata["w"] = torch.arange(300.0), torch.arange(3000.0)
+    g.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "y"))  # starts the threads of this process
+    ends = torch.stack(g.edges())
+    sampler = NeighborSampler([4], prefetch_node_feats=["x"], prefetch_edge_feats=["w"])
+    for _, _, (block,) in DataLoader(g, torch.arange(300), sampler, batch_size=40, num_workers=3):
+        src, dst = block.edges()
+        eids = block.edata[dglite.EID]
+        assert torch.equal(block.srcdata[dglite.NID][src], ends[0, eids])
+        assert torch.equal(block.dstdata[dglite.NID][dst], ends[1, eids])
+        assert torch.equal(block.srcdata["x"], block.srcdata[dglite.NID].float())
+        assert torch.equal(block.edata["w"], eids.float())
