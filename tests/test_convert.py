@@ -151,7 +151,8 @@ def test_heterograph_counts_nodes_over_relations():
         ({"x": ([0], [1])}, None, "an edge type is three strings"),
         ({("a", 1, "b"): ([0], [1])}, None, "an edge type is three strings"),
         (([0], [1]), None, "expected a dictionary"),
-        ({("a", "x", "b"): ([0], [5])}, {"b": 2}, "destination node id 5 does not exist among 2 nodes"),
+        ({("a", "x", "b"): ([0], [5])}, {"b": 2}, "'x', 'b'.: destination node id 5 does not exist among 2 nodes"),
+        ({("a", "x", "b"): ([0], [1]), ("a", "y", "b"): ([0], [1, 2])}, None, "'y', 'b'.: 1 source nodes but 2"),
         (
             {("a", "x", "b"): (torch.tensor([0]),) * 2, ("a", "y", "b"): (torch.tensor([0], dtype=INT32),) * 2},
             None,

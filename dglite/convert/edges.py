@@ -190,10 +190,13 @@ def _parsed(
     What is missing in the numbers of nodes, one dictionary for both ends unless the graph is a block, is added to them.
     """
     dtype, square = None if idtype is None else id_dtype(idtype), sources is destinations
-    parsed = {
-        (src, etype, dst): parse_edges(data, sources.get(src), destinations.get(dst), square and src == dst, dtype)
-        for (src, etype, dst), data in edges.items()
-    }
+    parsed = {}
+    for (src, etype, dst), data in edges.items():
+        try:
+            adjacency = parse_edges(data, sources.get(src), destinations.get(dst), square and src == dst, dtype)
+        except DGLError as error:
+            raise DGLError(f"edges of type {(src, etype, dst)}: {error}") from None
+        parsed[src, etype, dst] = adjacency
     for (src, _, dst), adjacency in parsed.items():
         sources[src] = max(sources.get(src, 0), adjacency.num_src)
         destinations[dst] = max(destinations.get(dst, 0), adjacency.num_dst)

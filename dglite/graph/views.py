@@ -58,8 +58,9 @@ class FrameRows(MutableMapping[str, Tensor]):
 class TypedData(MutableMapping[str, Any]):
     """Features of several types at once: a name maps to a dictionary from the types that have it to their columns.
 
-    Setting takes such a dictionary; types that it leaves out keep what they have. As in DGL, a name that no type has
-    maps to an empty dictionary; otherwise it counts as missing, as a key of a ``defaultdict`` does.
+    The dictionary is a new one: entries added to it do not become features. Setting takes such a dictionary; types that
+    it leaves out keep what they have. As in DGL, a name that no type has maps to an empty dictionary; otherwise it
+    counts as missing, as a key of a ``defaultdict`` does.
     """
 
     __slots__ = ("_frames", "_resolve")

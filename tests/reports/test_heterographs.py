@@ -39,6 +39,11 @@ def test_features_come_along_to_a_block() -> None:
     block = dglite.to_block(g)
     assert block.srcdata["s"]["a"].tolist() == [[0, 0]] * 4 and block.dstdata["s"]["p"].tolist() == [[1, 1]] * 4
     assert block.dstdata[dglite.NID]["p"].tolist() == [4, 5, 6, 7]
+    columns = g.ndata["s"]
+    columns["a"] = torch.ones(4, 2)  # of the dictionary, not of the graph
+    assert g.nodes["a"].data["s"].tolist() == [[0, 0]] * 4
+    g.ndata["s"] = columns
+    assert g.nodes["a"].data["s"].tolist() == [[1, 1]] * 4
 
 
 @report("dmlc/dgl#4075", "results in a block are on its destinations")
@@ -54,6 +59,40 @@ def test_sides_of_a_block() -> None:
     block = dglite.to_block(dglite.heterograph({("_U", "_V", "_U"): ([1, 2], [0, 0])}), {"_U": ids(0)})
     assert block.srctypes == block.dsttypes == ["_U"] and block.canonical_etypes == [("_U", "_V", "_U")]
     assert (block.num_src_nodes("_U"), block.num_dst_nodes("_U")) == (3, 1) and block.is_block
+
+
+@report("dmlc/dgl#2555", "blocks made of ids, and graphs made of blocks")
+def test_blocks_made_of_ids() -> None:
+    block = dglite.create_block(([0, 2, 2], [0, 0, 1]), num_src_nodes=4, num_dst_nodes=2)
+    assert block.is_block and (block.num_src_nodes(), block.num_dst_nodes()) == (4, 2)
+    block.srcdata["x"], block.dstdata["y"] = torch.arange(4.0), torch.tensor([7.0, 8.0])
+    g = dglite.block_to_graph(block)
+    assert pairs(g) == [(0, 0), (2, 0), (2, 1)] and not g.is_block
+    assert g.ntypes == ["_N_src", "_N_dst"]
+    assert g.nodes["_N_src"].data["x"].tolist() == [0, 1, 2, 3] and g.nodes["_N_dst"].data["y"].tolist() == [7, 8]
+
+
+@report("dmlc/dgl#1956", "users without edges of one type are users nonetheless")
+def test_nodes_without_edges_of_a_type() -> None:
+    g = dglite.heterograph({("user", "sees", "movie"): ([0, 0], [0, 1]), ("user", "watches", "tv"): ([1], [0])})
+    assert {ntype: g.num_nodes(ntype) for ntype in g.ntypes} == {"user": 2, "movie": 2, "tv": 1}
+    assert g.out_degrees(etype="sees").tolist() == [2, 0] and g.out_degrees(etype="watches").tolist() == [0, 1]
+    with pytest.raises(dglite.DGLError, match=r"sees.*node id 3 does not exist among 2"):
+        dglite.heterograph({("user", "sees", "movie"): ([0, 3], [0, 1])}, num_nodes_dict={"user": 2, "movie": 2})
+
+
+@report("dmlc/dgl#2986", "functions of edges of a block mixed its two sides up")
+def test_functions_of_edges_of_a_block() -> None:
+    g = dglite.heterograph({("user", "follows", "user"): ([0, 1, 0], [1, 0, 2])})
+    block = dglite.to_block(dglite.in_subgraph(g, {"user": ids(2, 0)}), {"user": ids(2, 0)})
+    block.srcdata["x"], block.dstdata["x"] = 1.0 * block.srcdata[dglite.NID], -1.0 * block.dstdata[dglite.NID]
+    block.apply_edges(lambda edges: {"e": torch.stack([edges.src["x"], edges.dst["x"]], 1)})
+    block.apply_edges(fn.u_sub_v("x", "x", "d"))
+    expected = {(0, 2): [0.0, -2.0], (1, 0): [1.0, 0.0]}
+    src, dst = block.edges()
+    back = zip(block.srcdata[dglite.NID][src].tolist(), block.dstdata[dglite.NID][dst].tolist(), strict=True)
+    assert [expected[edge] for edge in back] == block.edata["e"].tolist()
+    assert torch.equal(block.edata["d"], block.edata["e"][:, 0] - block.edata["e"][:, 1])
 
 
 @report("dmlc/dgl#2540", "edges of a block are numbered within it; its ids lead back")

@@ -73,6 +73,20 @@ def test_every_neighbour_is_drawn() -> None:
     assert drawn == {1, 3} and sample_neighbors(g, [0], 3, prob="p").num_edges() == 2
 
 
+@report("dmlc/dgl#4633", "fanout -1 took edges of weight 0, too", also="dmlc/dgl#4621 dmlc/dgl#4354 dmlc/dgl#4441")
+@pytest.mark.parametrize("replace", [False, True])
+def test_edges_of_weight_0(replace: bool) -> None:
+    g = star(4)
+    g.edata["p"], g.edata["mask"] = torch.tensor([0.0, 2.0, 0.0, 1.0]), torch.tensor([False, True, False, True])
+    for name in ("p", "mask"):
+        assert set(sample_neighbors(g, [0], -1, prob=name).edata[dglite.EID].tolist()) == {1, 3}
+        assert set(sample_neighbors(g, [0], 20, prob=name, replace=replace).edata[dglite.EID].tolist()) == {1, 3}
+    _, _, (block,) = NeighborSampler([-1], mask="mask").sample_blocks(g, ids(0))
+    assert sorted(block.edata[dglite.EID].tolist()) == [1, 3]
+    g.edata["mask"] = torch.zeros(4, dtype=torch.bool)
+    assert sample_neighbors(g, [0], 2, prob="mask", replace=replace).num_edges() == 0
+
+
 @report("dmlc/dgl#2944", "without an edge of theirs, nodes are left with the others", also="dmlc/dgl#2971")
 def test_excluded_edges_of_one_type() -> None:
     g = dglite.heterograph({("a", "r", "b"): ([0, 1, 2], [0, 0, 1]), ("a", "s", "b"): ([0, 1], [0, 1])})

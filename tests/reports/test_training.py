@@ -63,3 +63,17 @@ def test_labels_spread_from_marked_nodes() -> None:
     relabelled = labels.clone()
     relabelled[1:3] = 0 if int(labels[1]) else 1  # labels of other nodes do not matter
     torch.testing.assert_close(spread(g, relabelled, mask), expected)
+
+
+@report("dmlc/dgl#3448", "mixed precision failed in attention", also="dmlc/dgl#2552 dmlc/dgl#2423")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mixed_precision(dtype: torch.dtype) -> None:
+    x = torch.randn(3, 4)
+    model = nn.GATConv(4, 2, 3)
+    exact = model(GRAPH, x)
+    with torch.autocast("cpu", dtype=dtype):
+        result = model(GRAPH, x)
+        loss = result.float().square().sum()
+    loss.backward()
+    torch.testing.assert_close(result.float(), exact, rtol=0.05, atol=0.05)
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
