@@ -13,7 +13,8 @@ from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import seed_sets
-from ..structure.ids import count_of, in_order_of_appearance
+from ..structure.distinct import in_order_of_appearance
+from ..structure.ids import count_of
 from .base import Names
 from .subgraph_samplers import HopSampler
 

@@ -25,12 +25,7 @@ def coalesce(A: Matrix) -> Matrix:
     """Return the matrix with its entries in order of row, then column, those that share a place added up."""
     if A.nnz == 0:
         return A
-    if A.nnz < max(A.shape) // 8:  # compressed rows would be larger than the entries
-        row, col = A.row_col()
-        order = np.lexsort((col, row))
-        return summed(A, row[order], col[order], order)
-    by_row = A.along(0).sorted_csr()  # edges run from columns to rows; reversed, the rows come first
-    return summed(A, by_row.rows(), by_row.indices, by_row.entry_edge_ids())
+    return summed(A, *A.along(0).sorted_edges())  # edges run from columns to rows; reversed, the rows come first
 
 
 def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Matrix:

@@ -17,7 +17,7 @@ __all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
     adjacency = g.adjacency(etype)
-    degrees = adjacency.in_degrees()[adjacency.endpoints()[1]]
+    degrees = adjacency.degrees_at(adjacency.endpoints()[1], 1)
     return g._tensor((1 / np.maximum(degrees, 1)).astype(np.float32))
 
 
