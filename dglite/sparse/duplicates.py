@@ -8,6 +8,7 @@ import numpy as np
 
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
+from ..structure.distinct import numbered
 from .base import MatrixBase, taken
 from .reduction import reduced
 
@@ -56,7 +57,7 @@ def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:
     num_rows, num_cols = A.shape
     rows, cols = np.concatenate([row, other_row]), np.concatenate([col, other_col])
     if num_rows * num_cols >= 2**63:  # number only the rows and columns that occur
-        rows, cols = (np.unique(x, return_inverse=True)[1] for x in (rows, cols))
+        rows, cols = (numbered(x)[1] for x in (rows, cols))
         num_cols = int(cols.max(initial=-1)) + 1
     keys = rows.astype(np.int64) * num_cols + cols
     return keys[: A.nnz], keys[A.nnz :]

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DGLError
 from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
+from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
 
@@ -391,7 +392,7 @@ class Adjacency(Lookups):
         ones, which ``dst_ids`` lists.
         """
         src, dst = self.endpoints()
-        dst_ids, local = np.unique(dst[edge_ids], return_inverse=True)
+        dst_ids, local = numbered(dst[edge_ids])
         made = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
         made._endpoints = src[edge_ids].astype(made.index_dtype), local.astype(made.index_dtype)
         return EdgeSubset(made, edge_ids, dst_ids)

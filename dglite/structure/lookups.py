@@ -12,12 +12,11 @@ from ..backend import active
 from ..backend.memory import new_array
 from ..kernels.density import few_among
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
-from .distinct import Positions
+from .distinct import KEY_BITS, Positions
 from .pairs import SortedPairs
 
 __all__ = ["Lookups"]
 
-_KEY_BITS = 63
 _SORTING = 2
 """Out-edges are read unless they are more than this many times the in-edges: those found by in-edges must be sorted."""
 
@@ -102,7 +101,7 @@ class Lookups(ABC):
             return self._marked_edges(self.csr(), u, v, in_v, num_out)
         near, far, edge_ids = self._marked_edges(into, v, u, in_u, num_in)
         id_bits, near_bits = self.num_edges.bit_length(), len(v).bit_length()
-        if len(u).bit_length() + id_bits + near_bits > _KEY_BITS:
+        if len(u).bit_length() + id_bits + near_bits > KEY_BITS:
             order = np.lexsort((edge_ids, far))
             return far[order], near[order], edge_ids[order]
         # Whole edges as keys: that is sorted several times as fast as places in an order, which lead anywhere.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .distinct import distinct
+from .distinct import KEY_BITS, distinct
 
 __all__ = ["SortedPairs"]
-
-_KEY_BITS = 63
 
 
 class SortedPairs:
@@ -30,13 +28,13 @@ class SortedPairs:
     def __init__(self, src: np.ndarray, dst: np.ndarray, num_src: int, num_dst: int) -> None:
         self._src_ids = self._dst_ids = None
         rows, cols, self._width = src, dst, max(num_dst, 1)
-        if num_src * self._width >= 1 << _KEY_BITS:
+        if num_src * self._width >= 1 << KEY_BITS:
             self._src_ids, self._dst_ids = distinct(src), distinct(dst)
             rows, cols = np.searchsorted(self._src_ids, src), np.searchsorted(self._dst_ids, dst)
             num_src, self._width = len(self._src_ids), len(self._dst_ids)
         keys = rows.astype(np.int64) * self._width + cols
         id_bits = len(src).bit_length()
-        if (num_src * self._width).bit_length() + id_bits <= _KEY_BITS:
+        if (num_src * self._width).bit_length() + id_bits <= KEY_BITS:
             # Whole edges as keys: that is sorted several times as fast as places in an order, which lead anywhere.
             keys = np.sort(keys << id_bits | np.arange(len(src)))
             order = keys & ((1 << id_bits) - 1)

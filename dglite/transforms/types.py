@@ -14,6 +14,7 @@ from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Metagraph
+from ..structure.distinct import numbered
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous
 
@@ -104,7 +105,7 @@ def to_heterogeneous(
     node_types = _numbers(G._node_frame(0), ntype_field, ntypes, "node")
     edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
     names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
-    node_ids = {name: np.flatnonzero(np.isin(node_types, _places(ntypes, name))) for name in names}
+    node_ids = {name: _of_type(node_types, _places(ntypes, name)) for name in names}
     local = np.empty(adjacency.num_src, np.int64)
     for ids in node_ids.values():
         local[ids] = np.arange(len(ids))
@@ -143,6 +144,14 @@ def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.nd
     return numbers.astype(np.int64)
 
 
+def _of_type(types: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+    """Return the nodes whose type is one of ``numbers``, ascending."""
+    mask = types == numbers[0] if numbers else np.zeros(len(types), np.bool_)
+    for number in numbers[1:]:
+        mask |= types == number
+    return mask.nonzero()[0]
+
+
 def _places(names: Sequence[str], name: str) -> list[int]:
     return [i for i, other in enumerate(names) if other == name]
 
@@ -158,7 +167,7 @@ def _edges_by_relation(
     """Return the edges of each canonical edge type that occurs, ascending."""
     width = max(len(ntypes), 1)
     triples = (node_types[src] * max(len(etypes), 1) + edge_types) * width + node_types[dst]
-    found, inverse = np.unique(triples, return_inverse=True)
+    found, inverse = numbered(triples)
     order = np.argsort(inverse, kind="stable")
     runs = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
     result: dict[tuple[str, str, str], np.ndarray] = {}
