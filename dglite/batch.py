@@ -331,10 +331,10 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     made._node_frames = [_rows(x, *ends) for x, ends in zip(g._node_frames, node_ranges, strict=True)]
     made._edge_frames = [_rows(x, *ends) for x, ends in zip(g._edge_frames, edge_ranges, strict=True)]
     if store_ids:
-        for index, ends in enumerate(node_ranges):
-            made._node_frame(index)[NID] = g._ids_tensor(np.arange(ends[0], ends[1]))
-        for index, ends in enumerate(edge_ranges):
-            made._edge_frame(index)[EID] = g._ids_tensor(np.arange(ends[0], ends[1]))
+        for index, (start, end) in enumerate(node_ranges):
+            made._node_frame(index)[NID] = g._ids_tensor(np.arange(start, end))
+        for index, (start, end) in enumerate(edge_ranges):
+            made._edge_frame(index)[EID] = g._ids_tensor(np.arange(start, end))
     return made
 
 

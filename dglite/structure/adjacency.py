@@ -211,8 +211,11 @@ class Adjacency(Lookups):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        counts = self.num_src, self.num_dst, self.num_edges, self.idtype
-        return _restore, (counts, self.allowed, self._endpoints, self._csr, self._csc)
+        counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
+        rows = self._csr, self._csc
+        if endpoints is not None and self.few_edges:
+            rows = None, None  # arrays with a place for every node, which are made again as fast as they are read
+        return _restore, (counts, self.allowed, endpoints, *rows)
 
     def __deepcopy__(self, memo: dict) -> Adjacency:
         return self
