@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,10 +106,8 @@ def to_heterogeneous(
     edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
     names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
     node_ids = {name: _of_type(node_types, _places(ntypes, name)) for name in names}
-    local = np.empty(adjacency.num_src, np.int64)
-    for ids in node_ids.values():
-        local[ids] = np.arange(len(ids))
     src, dst = adjacency.endpoints()
+    places = _places_in_types(node_ids, adjacency)
     edge_ids = _edges_by_relation(src, dst, node_types, edge_types, ntypes, etypes)
     relations = sorted(edge_ids)
     if metagraph is not None:
@@ -120,7 +118,7 @@ def to_heterogeneous(
     counts = {name: len(ids) for name, ids in node_ids.items()}
     rows = [edge_ids.get(relation, np.empty(0, np.int64)) for relation in relations]
     adjacencies = tuple(
-        Adjacency.from_coo(counts[u], counts[v], local[src[ids]], local[dst[ids]], G._idtype, validate=False)
+        Adjacency.from_coo(counts[u], counts[v], places(u, src[ids]), places(v, dst[ids]), G._idtype, validate=False)
         for (u, _, v), ids in zip(relations, rows, strict=True)
     )
     made = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
@@ -141,7 +139,19 @@ def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.nd
             f"to_heterogeneous: {what} type numbers run from {numbers.min()} to {numbers.max()}, but there are "
             f"{len(names)} names"
         )
-    return numbers.astype(np.int64)
+    return numbers.astype(np.int64, copy=False)
+
+
+def _places_in_types(
+    node_ids: Mapping[str, np.ndarray], adjacency: Adjacency
+) -> Callable[[str, np.ndarray], np.ndarray]:
+    """Return the function from a type and some of its nodes to their places among the type's ``node_ids``."""
+    if adjacency.few_edges:
+        return lambda name, nodes: np.searchsorted(node_ids[name], nodes)
+    local = np.empty(adjacency.num_src, np.int64)
+    for ids in node_ids.values():
+        local[ids] = np.arange(len(ids))
+    return lambda _, nodes: local[nodes]
 
 
 def _of_type(types: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
