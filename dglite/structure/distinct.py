@@ -7,6 +7,7 @@ Every function takes memory and time by the ids that it gets where those are few
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -126,7 +127,8 @@ def renumbered_ends(
     for parts, count in zip(named, counts, strict=True):
         listed, places = renumbered(np.concatenate(parts), count)
         nodes.append(listed)
-        numbers.append(iter(np.split(places, np.cumsum([len(part) for part in parts])[:-1])[1:]))
+        cuts = [0, *itertools.accumulate(map(len, parts))]
+        numbers.append(iter([places[lo:hi] for lo, hi in itertools.pairwise(cuts)][1:]))
     # A set's numbers come in the order in which the loop above took its ids.
     return nodes, [(next(numbers[src_set]), next(numbers[dst_set])) for src_set, dst_set in sets]
 
