@@ -142,13 +142,47 @@ def large(library: Any, num_nodes: int, num_edges: int) -> Calls:
     }
 
 
+def hypersparse(library: Any, num_ids: int, num_edges: int) -> Calls:
+    """Return calls on a slice of a large graph that keeps its global ids: most ids have no edge."""
+    rng = np.random.default_rng(0)
+    nodes = rng.integers(num_ids, size=num_edges // 2)
+    pair = tuple(torch.from_numpy(nodes[rng.integers(len(nodes), size=num_edges)]) for _ in range(2))
+    few, edges = torch.unique(torch.from_numpy(nodes))[:1000], torch.arange(0, num_edges, 10)
+
+    def new() -> Any:
+        return library.graph(pair, num_nodes=num_ids)
+
+    graph, column = new(), torch.rand(num_ids, 1)
+    graph.create_formats_()
+    return {
+        "has_edges_between": lambda: new().has_edges_between(few, few),
+        "in_degrees": lambda: new().in_degrees(few),
+        "is_multigraph": lambda: new().is_multigraph,
+        "edges, by source": lambda: new().edges(form="all", order="srcdst"),
+        "to_simple": lambda: library.to_simple(new()),
+        "to_bidirected": lambda: library.to_bidirected(new()),
+        "compact_graphs": lambda: library.compact_graphs(new()),
+        "to_block": lambda: library.to_block(new()),
+        "node_subgraph": lambda: library.node_subgraph(graph, few),
+        "edge_subgraph": lambda: library.edge_subgraph(graph, edges),
+        "in_subgraph": lambda: library.in_subgraph(graph, few),
+        "khop_in_subgraph": lambda: library.khop_in_subgraph(graph, few[:100], 2),
+        "sample_neighbors": lambda: library.sampling.sample_neighbors(graph, few, 5),
+        "norm_by_dst": lambda: library.norm_by_dst(new()),
+        "u_add_v": lambda: library.ops.u_add_v(graph, column, column),
+        "pickle": lambda: pickle.loads(pickle.dumps(graph)),
+    }
+
+
 def calls_of(library: Any, quick: bool) -> Calls:
     """Return the calls to time, by group and name; ``library`` is dglite or DGL, whose interfaces are the same."""
     count, size = (50, (2_000, 20_000)) if quick else (1000, (100_000, 1_000_000))
+    ids = 100_000 if quick else 10_000_000
     groups = {
         f"{count:,} small graphs": batches(library, count),
         "one small graph": one_small(library, 1),
         f"{size[0]:,} nodes, {size[1]:,} edges": large(library, *size),
+        f"hypersparse, {ids:,} ids, 10,000 edges": hypersparse(library, ids, 10_000),
     }
     return {f"{group}: {name}": call for group, calls in groups.items() for name, call in calls.items()}
 

@@ -328,16 +328,19 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     counts = [end - start for start, end in node_ranges]
     made = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
     made._idtype = g._idtype
-    node_rows = [np.arange(start, end) for start, end in node_ranges]
-    edge_rows = [np.arange(start, end) for start, end in edge_ranges]
-    made._node_frames = [x.take(rows) if x else None for x, rows in zip(g._node_frames, node_rows, strict=True)]
-    made._edge_frames = [x.take(rows) if x else None for x, rows in zip(g._edge_frames, edge_rows, strict=True)]
+    made._node_frames = [_rows(x, *ends) for x, ends in zip(g._node_frames, node_ranges, strict=True)]
+    made._edge_frames = [_rows(x, *ends) for x, ends in zip(g._edge_frames, edge_ranges, strict=True)]
     if store_ids:
-        for index, rows in enumerate(node_rows):
-            made._node_frame(index)[NID] = g._ids_tensor(rows)
-        for index, rows in enumerate(edge_rows):
-            made._edge_frame(index)[EID] = g._ids_tensor(rows)
+        for index, (start, end) in enumerate(node_ranges):
+            made._node_frame(index)[NID] = g._ids_tensor(np.arange(start, end))
+        for index, (start, end) in enumerate(edge_ranges):
+            made._edge_frame(index)[EID] = g._ids_tensor(np.arange(start, end))
     return made
+
+
+def _rows(frame: Frame | None, start: int, end: int) -> Frame | None:
+    """Return rows of a frame; None without features, so that no row numbers are made."""
+    return frame.take(np.arange(start, end)) if frame else None
 
 
 def _range(numbers: np.ndarray, index: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from .graph.base import id_dtype
 from .graph.storage import make_graph
 from .random import generator
 from .structure import Adjacency
+from .structure.distinct import distinct
 from .structure.ids import count_of, number_of
 from .structure.metagraph import HOMOGENEOUS
 
@@ -116,7 +117,7 @@ def rand_power_law_graph(
     indptr[1:][ids] = generator().multinomial(num_edges, shares) if num_nodes else 0
     np.cumsum(indptr, out=indptr)
     indices = np.empty(num_edges, np.int32 if max(num_nodes, num_edges) < 2**31 else np.int64)
-    cuts = np.unique(np.searchsorted(indptr, np.arange(0, num_edges + _CHUNK, _CHUNK)).clip(0, num_nodes))
+    cuts = distinct(np.searchsorted(indptr, np.arange(0, num_edges + _CHUNK, _CHUNK)).clip(0, num_nodes))
     rows = list(itertools.pairwise(cuts.tolist()))
 
     def fill(first: int, last: int, random: np.random.Generator) -> None:

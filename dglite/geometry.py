@@ -11,6 +11,7 @@ from .errors import DGLError
 from .graph import DGLGraph
 from .kernels import compiled
 from .random import generator
+from .structure.distinct import numbered
 
 __all__ = ["farthest_point_sampler", "neighbor_matching"]
 
@@ -97,7 +98,7 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
     draws = generator().random(adjacency.num_src)
     labels = compiled("graph.geometry").match(csr.indptr, csr.indices, weights, order, draws)
     if relabel_idx:
-        return active.from_numpy(np.unique(labels, return_inverse=True)[1].astype(np.int64), graph.device)
+        return active.from_numpy(numbered(labels)[1].astype(np.int64), graph.device)
     return graph._ids_tensor(labels)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from .backend import Tensor, active
 from .errors import DGLError
 from .graph import DGLGraph
+from .structure.distinct import distinct
 
 __all__ = [
     "adjusted_homophily",
@@ -126,7 +127,7 @@ def _undirected(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.
     src, dst, labels = _labelled(graph, y)
     count = max(len(labels), 1)
     src, dst = src.astype(np.int64), dst.astype(np.int64)
-    return *np.divmod(np.unique(np.concatenate([src * count + dst, dst * count + src])), count), labels
+    return *np.divmod(distinct(np.concatenate([src * count + dst, dst * count + src])), count), labels
 
 
 def _shares(chosen: np.ndarray, labels: np.ndarray) -> np.ndarray:

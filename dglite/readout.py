@@ -13,6 +13,7 @@ from .frame import Frame
 from .graph import DGLGraph
 from .graph.storage import require_graph
 from .ops import segment_reduce, segment_softmax
+from .structure.distinct import distinct
 from .structure.ids import count_of
 
 __all__ = [
@@ -291,7 +292,7 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
     # Segments from one power of two up to the next are sorted together, filled up to the longest of them.
     classes = np.frexp(sizes)[1]
     last = np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max  # among equals, what fills up comes last
-    for number in np.unique(classes[sizes > 0]):
+    for number in distinct(classes[sizes > 0]):
         chosen = (classes == number).nonzero()[0]
         places = np.arange(sizes[chosen].max())
         absent = places >= sizes[chosen, None]

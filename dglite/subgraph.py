@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
 from .structure.adjacency import index_dtype_for
-from .structure.ids import count_of, in_order_of_appearance
+from .structure.distinct import Positions, contains, distinct, renumbered_ends
+from .structure.ids import count_of
 
 __all__ = [
     "edge_subgraph",
@@ -65,19 +66,20 @@ def node_subgraph(
     """
     _refuse_block(graph, "node_subgraph")
     chosen = _nodes_by_set(graph, nodes)
-    tables = []
+    positions = []
     for node_set, ids in enumerate(chosen):
         count = graph._num_nodes[node_set]
-        table = np.full(count, -1, index_dtype_for(count, count, 0))
-        places = np.arange(len(ids), dtype=table.dtype)
-        table[ids] = places
-        if not np.array_equal(table[ids], places):
-            twice = int(np.bincount(ids).argmax())
+        places = Positions(ids, count, index_dtype_for(count, count, 0))
+        if not np.array_equal(places.of(ids), np.arange(len(ids))):
+            ascending = np.sort(ids)
+            twice = int(ascending[1:][ascending[1:] == ascending[:-1]][0])
             raise DGLError(f"node_subgraph: node {twice} of type {graph.ntypes[node_set]!r} is given more than once")
-        tables.append(table)
+        positions.append(places)
     edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
-        src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], chosen[dst_set], tables[src_set], tables[dst_set])
+        src, dst, edge_ids = adjacency.edges_inside(
+            chosen[src_set], chosen[dst_set], positions[src_set], positions[dst_set]
+        )
         edges.append(edge_ids)
         ends.append((src, dst))
     if not relabel_nodes:
@@ -217,29 +219,25 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
     relabel_nodes, store_ids, output_device = options
     seeds = _nodes_by_set(graph, nodes)
     reached = _reached(graph, seeds, k, forward)
-    inside = [mask.nonzero()[0] for mask in reached]
     made = node_subgraph(
         graph,
-        dict(zip(graph.ntypes, inside, strict=True)),
+        dict(zip(graph.ntypes, reached, strict=True)),
         relabel_nodes=relabel_nodes,
         store_ids=store_ids,
         output_device=output_device,
     )
     if not relabel_nodes:
         return made
-    numbers = [np.cumsum(mask, dtype=np.int64) - 1 for mask in reached]
-    new_ids = [made._tensor(of[ids]) for of, ids in zip(numbers, seeds, strict=True)]
+    new_ids = [made._tensor(np.searchsorted(ids, of_type)) for ids, of_type in zip(reached, seeds, strict=True)]
     if isinstance(nodes, Mapping):
         return made, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
     return made, new_ids[0]
 
 
 def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) -> list[np.ndarray]:
-    """Return for each node set which nodes are at most ``k`` steps away."""
-    reached = [np.zeros(count, bool) for count in graph._num_nodes]
-    for mask, ids in zip(reached, seeds, strict=True):
-        mask[ids] = True
-    frontier = [np.unique(ids) for ids in seeds]
+    """Return for each node set the nodes that are at most ``k`` steps away, ascending."""
+    reached = [distinct(ids) for ids in seeds]
+    frontier = list(reached)
     for _ in range(k):
         found: list[list[np.ndarray]] = [[] for _ in reached]
         for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
@@ -248,9 +246,9 @@ def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) ->
             else:
                 found[src_set].append(adjacency.in_edges(frontier[dst_set])[0])
         for index, parts in enumerate(found):
-            ids = np.unique(np.concatenate([_NO_IDS, *parts]))
-            frontier[index] = ids[~reached[index][ids]]
-            reached[index][ids] = True
+            ids = distinct(np.concatenate([_NO_IDS, *parts]))
+            frontier[index] = ids[~contains(reached[index], ids)]
+            reached[index] = distinct(np.concatenate([reached[index], frontier[index]]))
         if not any(len(ids) for ids in frontier):
             break
     return reached
@@ -348,14 +346,8 @@ def _of_edges(
 ) -> DGLGraph:
     if not relabel_nodes:
         return _extracted(graph, edges, ends, None, store_ids, output_device)
-    named: list[list[np.ndarray]] = [[_NO_IDS] for _ in graph._num_nodes]
-    both = list(zip(ends, graph._metagraph.ends, strict=True))
-    for (src, dst), (src_set, dst_set) in both:
-        named[src_set].append(src)
-        named[dst_set].append(dst)
-    nodes = [in_order_of_appearance(np.concatenate(parts)) for parts in named]
-    rename = [_renaming(ids, count) for ids, count in zip(nodes, graph._num_nodes, strict=True)]
-    ends = [(rename[src_set](src), rename[dst_set](dst)) for (src, dst), (src_set, dst_set) in both]
+    counts = graph._num_nodes
+    nodes, ends = renumbered_ends(ends, graph._metagraph.ends, [_NO_IDS] * len(counts), counts)
     return _extracted(graph, edges, ends, nodes, store_ids, output_device)
 
 
@@ -390,17 +382,6 @@ def _extracted(
         for i, ids in enumerate(edges):
             part._edge_frame(i)[EID] = part._ids_tensor(ids)
     return part if output_device is None else part.to(output_device)
-
-
-def _renaming(nodes: np.ndarray, num_nodes: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function from old ids to positions in ``nodes``."""
-    if len(nodes) * 8 < num_nodes:  # a table of every node would cost more than sorting a few
-        order = np.argsort(nodes, kind="stable")
-        ascending = nodes[order]
-        return lambda ids: order[np.searchsorted(ascending, ids)]
-    new_ids = np.empty(num_nodes, np.int64)
-    new_ids[nodes] = np.arange(len(nodes))
-    return lambda ids: new_ids[ids]
 
 
 attach(

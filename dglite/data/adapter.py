@@ -18,6 +18,7 @@ from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
+from ..structure.distinct import contains, distinct
 from .dataset import DGLDataset, SingleGraphDataset
 from .splits import add_nodepred_split, mask_at, permuted_parts
 
@@ -149,7 +150,7 @@ class AsNodePredDataset(_AdaptedGraph):
         elif any(f"{part}_mask" not in data for part in _PARTS):
             raise DGLError(f"{where} have no train_mask, val_mask and test_mask; give split_ratio=")
         classes = getattr(self.dataset, "num_classes", None)
-        self.num_classes = len(np.unique(active.to_numpy(data["label"]))) if classes is None else int(classes)
+        self.num_classes = len(distinct(active.to_numpy(data["label"]))) if classes is None else int(classes)
         self._set_positions()
 
     def _set_positions(self) -> None:
@@ -266,10 +267,10 @@ def _pairs_without_edge(g: DGLGraph, count: int) -> tuple[np.ndarray, np.ndarray
     """Draw distinct pairs of two nodes that have no edge from the one to the other: ``count``, or fewer."""
     nodes = g.num_nodes()
     src, dst = (active.to_numpy(ends).astype(np.int64) for ends in g.edges())
-    edges, found = np.unique(src * nodes + dst), np.zeros(0, np.int64)
+    edges, found = distinct(src * nodes + dst), np.zeros(0, np.int64)
     for _ in range(_ROUNDS if nodes else 0):
         drawn = np.random.randint(0, nodes * nodes, 2 * (count - len(found)))
-        drawn = drawn[(drawn // nodes != drawn % nodes) & ~np.isin(drawn, edges)]
+        drawn = drawn[(drawn // nodes != drawn % nodes) & ~contains(edges, drawn)]
         both = np.concatenate([found, drawn])
         _, first = np.unique(both, return_index=True)
         found = both[np.sort(first)][:count]

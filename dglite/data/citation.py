@@ -15,6 +15,7 @@ import numpy as np
 from .. import backend
 from ..convert import graph
 from ..errors import DGLError
+from ..structure.distinct import distinct
 from ..transforms import reorder_graph
 from .dataset import Folder, Transform, fetch
 from .numeric_pickle import CsrMatrix, read_numeric_pickle
@@ -222,7 +223,7 @@ def _check_shapes(parts: dict[str, Any], test: np.ndarray, where: str) -> None:
     )
     rows_agree = (
         shapes["x"][0] == shapes["y"][0] <= shapes["allx"][0] == shapes["ally"][0]
-        and shapes["tx"][0] == shapes["ty"][0] == len(test) == len(np.unique(test))
+        and shapes["tx"][0] == shapes["ty"][0] == len(test) == len(distinct(test))
         and (test >= shapes["allx"][0]).all()
     )
     if not (widths_agree and rows_agree):

@@ -16,6 +16,7 @@ from ..convert import heterograph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
+from ..structure.distinct import contains
 from .dataset import DGLDataset, Transform, text_of
 from .splits import Subset
 
@@ -295,7 +296,7 @@ def _typed(cells: list[str]) -> np.ndarray:
             return values.astype(dtype)
         except (ValueError, OverflowError):
             continue
-    return text == "True" if np.isin(text, ["True", "False"]).all() else text
+    return text == "True" if ((text == "True") | (text == "False")).all() else text
 
 
 def _numbers(cells: np.ndarray, name: str, path: Path) -> np.ndarray:
@@ -359,7 +360,7 @@ def _check_once(table: CSVTable, rows: np.ndarray, what: str) -> tuple[np.ndarra
     ids = table.ids[0][rows]
     names, first = np.unique(ids, return_index=True)
     if len(first) < len(rows):
-        again = np.setdiff1d(np.arange(len(rows)), first)[0]
+        again = (~contains(first, np.arange(len(rows)))).argmax()
         raise DGLError(f"{table.line(rows[again])} has {what} {ids[again]}, which occurs twice; remove one of them")
     return names, first
 

@@ -11,6 +11,7 @@ from .. import backend
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.distinct import distinct
 from .dataset import Folder, GraphsWithLabels, Transform, text_of
 from .published import PublishedDataset
 from .raw import long_tensor
@@ -136,7 +137,7 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
                 for g in self.graphs:
                     g.ndata["label"] = g.in_degrees()
             given = [backend.active.to_numpy(g.ndata["label"]) for g in self.graphs]
-            known = np.unique(np.concatenate(given)) if given else np.zeros(0, np.int64)
+            known = distinct(np.concatenate(given)) if given else np.zeros(0, np.int64)
             columns = {int(label): i for i, label in enumerate(known)}
             if list(columns) == list(range(len(columns))) and columns.keys() <= self.nlabel_dict.keys():
                 columns = self.nlabel_dict  # the labels are numbered twice then, as in DGL

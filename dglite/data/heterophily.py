@@ -15,6 +15,7 @@ from .. import backend
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.distinct import distinct
 from ..transforms import to_bidirected
 from .dataset import Folder, Transform
 from .published import SITE, OneGraph
@@ -92,7 +93,7 @@ class _Heterophilous(_WithSplits):
                 "expected (num_edges, 2), (num_nodes, num_features) and (num_nodes,)"
             )
         g = to_bidirected(graph(edges_in(edges[:, 0], edges[:, 1], len(labels), path), num_nodes=len(labels)))
-        self.num_classes = len(np.unique(labels))
+        self.num_classes = len(distinct(labels))
         self._set(g, features, labels, dict(zip(_SPLITS, masks, strict=True)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..convert import heterograph
 from ..errors import DGLError
+from ..structure.distinct import contains, distinct
 from .dataset import Folder, Transform
 from .published import SITE, OneGraph
 from .raw import float_tensor
@@ -89,7 +90,7 @@ class MovieLensDataset(OneGraph):
         (users, films, rates), parts = self._split()
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
-        kept = np.isin(film_ids, films)
+        kept = contains(films, film_ids)
         src = _positions(users, user_ids, self._paths[-2], "user")
         dst = _positions(films, film_ids[kept], self._paths[-1], "film")
         made = heterograph(
@@ -129,7 +130,7 @@ class MovieLensDataset(OneGraph):
     def _users(self, rated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids and features of the users who have rated something."""
         if self.name == "ml-10m":
-            ids = np.unique(rated)
+            ids = distinct(rated)
             return ids, np.zeros((len(ids), 1), np.float32)
         name, between, age, gender = ("u.user", "|", 1, 2) if self.name == "ml-100k" else ("users.dat", "::", 2, 1)
         path, seen = self._folder / name, set(rated.tolist())

@@ -14,6 +14,7 @@ from .. import backend
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
+from ..structure.distinct import numbered
 from .dataset import Folder, Transform
 from .joined import Joined, starts
 from .published import PublishedDataset
@@ -145,7 +146,7 @@ class TUDataset(_Collection):
         """Read the files and build the graphs."""
         parts = self._parts()
         labels, classes = self._labels(len(parts))
-        known, numbers = np.unique(labels, return_inverse=True)
+        known, numbers = numbered(labels)
         self.num_labels = len(known) if classes else None
         made = numbers.reshape(labels.shape) if classes else labels
         self.graph_labels = backend.active.from_numpy(made)

@@ -13,7 +13,8 @@ from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import seed_sets
-from ..structure.ids import count_of, in_order_of_appearance
+from ..structure.distinct import distinct, in_order_of_appearance
+from ..structure.ids import count_of
 from .base import Names
 from .subgraph_samplers import HopSampler
 
@@ -104,6 +105,6 @@ def _reached(block: DGLGraph) -> dict[str, np.ndarray]:
     found: dict[str, list[np.ndarray]] = {}
     for adjacency, (ntype, _, _) in zip(block.adjacencies, block.canonical_etypes, strict=True):
         if adjacency.num_edges:
-            found.setdefault(ntype, []).append(np.unique(adjacency.endpoints()[0]))
+            found.setdefault(ntype, []).append(distinct(adjacency.endpoints()[0]))
     ids = {ntype: active.to_numpy(block.srcnodes[ntype].data[NID]) for ntype in found}
-    return {ntype: np.unique(ids[ntype][np.concatenate(parts)]) for ntype, parts in found.items()}
+    return {ntype: distinct(ids[ntype][np.concatenate(parts)]) for ntype, parts in found.items()}

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.distinct import distinct
 from ..structure.ids import integer_array
 
 __all__ = ["SpotTarget", "find_exclude_eids"]
@@ -110,7 +111,7 @@ def _with_reverse_types(g: DGLGraph, edges: Any, reverse: Any) -> dict[Any, Tens
         etype, other = g.to_canonical_etype(etype), g.to_canonical_etype(other)
         if etype in edges:
             found.setdefault(other, []).append(g.edge_ids_of(edges[etype], etype))
-    return {etype: g._ids_tensor(np.unique(np.concatenate(parts))) for etype, parts in found.items()}
+    return {etype: g._ids_tensor(distinct(np.concatenate(parts))) for etype, parts in found.items()}
 
 
 @final

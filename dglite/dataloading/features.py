@@ -22,6 +22,7 @@ import numpy as np
 from ..backend import Tensor, active, backend_of
 from ..errors import DGLError
 from ..locks import new_lock
+from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of
 from .buffers import buffers_here
 
@@ -251,7 +252,7 @@ class CachedFeatures:
     """
 
     def __init__(self, store: Any, ids: Any) -> None:
-        kept = np.unique(as_ids(ids, store.num_rows, "row"))
+        kept = distinct(as_ids(ids, store.num_rows, "row"))
         self._store, self.num_rows = store, store.num_rows
         self._cache = TensorFeatures(store.rows(kept), widen=False)
         self._slots = np.full(store.num_rows, -1, np.int32)

@@ -10,6 +10,7 @@ from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..sampling.temporal import TIME, edge_times
+from ..structure.distinct import distinct, numbered
 
 __all__ = ["in_time"]
 
@@ -29,7 +30,7 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
         Edges have no time, or a time that is NaN; or there are not as many negative pairs for each edge.
     """
     times = _times(g, graphs, edge_time)
-    levels = np.unique(np.concatenate([x for part in times for x in part]))
+    levels = distinct(np.concatenate([x for part in times for x in part]))
     versions, ends = max(len(levels), 1), g._metagraph.ends
     parts: list[list[np.ndarray]] = [[] for _ in g.ntypes]
     for graph, of_graph in zip(graphs, times, strict=True):
@@ -39,9 +40,9 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
                 parts[node_set].append(ids.astype(np.int64) * versions + rank)
     keys, numbers = [], []
     for own in parts:
-        distinct, numbered = np.unique(np.concatenate([np.empty(0, np.int64), *own]), return_inverse=True)
-        keys.append(distinct)
-        numbers.append(iter(np.split(numbered, np.cumsum([len(x) for x in own])[:-1]) if own else []))
+        ids, places = numbered(np.concatenate([np.empty(0, np.int64), *own]))
+        keys.append(ids)
+        numbers.append(iter(np.split(places, np.cumsum([len(x) for x in own])[:-1]) if own else []))
     counts = {ntype: len(x) for ntype, x in zip(g.ntypes, keys, strict=True)}
     made = []
     for graph in graphs:

@@ -16,6 +16,7 @@ from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import random_walk
 from ..sampling.arguments import edge_weights, excluded_edges, fanouts_of
+from ..structure.distinct import contains, distinct
 from ..structure.ids import as_ids
 from ..subgraph import edge_subgraph, node_subgraph
 from ..transforms import metis_partition_assignment
@@ -155,7 +156,7 @@ class SAINTSampler(SubgraphSampler):
         else:
             drawn = self._draw(self._cumulated(g))
             nodes = drawn if self.mode == "node" else np.concatenate(g.adjacencies[0].find_edges(drawn))
-        return self.finish(node_subgraph(g, np.unique(nodes), output_device=self.output_device))
+        return self.finish(node_subgraph(g, distinct(nodes), output_device=self.output_device))
 
     def _cumulated(self, g: DGLGraph) -> np.ndarray:
         """Return the running sum of the weights of nodes or edges."""
@@ -177,7 +178,7 @@ class SAINTSampler(SubgraphSampler):
 
     def _draw(self, summed: np.ndarray) -> np.ndarray:
         drawn = np.searchsorted(summed, generator().random(self._numbers[0]) * summed[-1], "right")
-        return np.unique(np.minimum(drawn, len(summed) - 1))
+        return distinct(np.minimum(drawn, len(summed) - 1))
 
     def _on_walks(self, g: DGLGraph) -> np.ndarray:
         walks, steps = self._numbers
@@ -252,7 +253,7 @@ def _without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     kept = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
         own = active.to_numpy(subgraph._edge_frame(index)[EID])
-        kept[etype] = np.arange(len(own)) if ids is None else np.isin(own, ids, invert=True).nonzero()[0]
+        kept[etype] = np.arange(len(own)) if ids is None else (~contains(ids, own)).nonzero()[0]
     return edge_subgraph(subgraph, kept, relabel_nodes=False, store_ids=False)
 
 

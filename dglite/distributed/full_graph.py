@@ -20,6 +20,7 @@ from ..ops.rows import RowIndex, take_rows
 from ..ops.sparse import spmm
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from ..structure.distinct import distinct
 from .collectives import TIMEOUT, Collectives
 from .full_graph_checks import check_range, check_starts, ids_of, message_of
 from .halo import Route
@@ -122,7 +123,7 @@ class FullGraph:
     def _connect(self, ntype: str, sources: np.ndarray) -> None:
         """Find the halo of a node type, and tell its owners, once, which rows to send from now on."""
         first, last = self._range(ntype)
-        halo = np.unique(sources[(sources < first) | (sources >= last)])
+        halo = distinct(sources[(sources < first) | (sources >= last)])
         taken = np.diff(np.searchsorted(halo, self.starts[ntype])).tolist()
         wanted, given = self.exchange.send("finding halos", "ids", torch.from_numpy(halo), taken)
         self.halo[ntype] = torch.from_numpy(halo)

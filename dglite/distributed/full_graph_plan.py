@@ -11,6 +11,7 @@ import torch
 
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.distinct import distinct
 from ..structure.ids import integer_array
 
 __all__ = ["FullGraphPlan", "plan_full_graph"]
@@ -107,7 +108,7 @@ def plan_full_graph(
 def halo_rows(src: np.ndarray, dst: np.ndarray, owner: np.ndarray, num_parts: int) -> np.ndarray:
     """Return for each part how many different sources of its edges are other parts' nodes."""
     crossing = owner[src] != owner[dst]
-    pairs = np.unique(owner[dst[crossing]] * len(owner) + src[crossing])
+    pairs = distinct(owner[dst[crossing]] * len(owner) + src[crossing])
     return np.bincount(pairs // max(len(owner), 1), minlength=num_parts)
 
 

@@ -15,6 +15,7 @@ from ..io import save_graphs
 from ..io.container import local_path, write_container
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
+from ..structure.distinct import contains, distinct
 from ..structure.ids import count_of
 from .assign import assign_parts
 from .config import PartConfig, feature_names, part_files, sha256_of
@@ -161,11 +162,11 @@ class _Renumbered:
                     edges[i].append(entries)
                 reached[src].append(rows.indices[entries].astype(np.int64))
             for i, pieces in enumerate(reached):
-                ids = np.unique(np.concatenate(pieces))
+                ids = distinct(np.concatenate(pieces))
                 first, last = self.node_bounds[i][part], self.node_bounds[i][part + 1]
                 ids = ids[(ids < first) | (ids >= last)]
-                frontier[i] = np.setdiff1d(ids, found[i], assume_unique=True)
-                found[i] = np.union1d(found[i], ids)
+                frontier[i] = ids[~contains(found[i], ids)]
+                found[i] = distinct(np.concatenate([found[i], frontier[i]]))
         return found, edges
 
 

@@ -14,6 +14,7 @@ from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..io.container import local_path
 from ..structure import Adjacency, Compressed
+from ..structure.distinct import distinct
 from ..structure.metagraph import HOMOGENEOUS
 
 __all__ = ["edges_at_a_time", "graph_of_edge_file", "scratch_array"]
@@ -37,7 +38,7 @@ def edges_at_a_time(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows that have about a million entries each, or one row that has more."""
     last = len(indptr) - 1
     cuts = np.searchsorted(indptr, np.arange(0, int(indptr[-1]), EDGES_AT_A_TIME), "right") - 1
-    cuts = np.unique(np.concatenate([[0], cuts, [last]]))
+    cuts = distinct(np.concatenate([[0], cuts, [last]]))
     yield from zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError
+from ..structure.distinct import distinct
 from ..structure.ids import integer_array
 from .book import PartitionBook, Ranges
 from .graph import DistGraph
@@ -64,7 +65,7 @@ def _selected(given: Any, ranges: Ranges) -> np.ndarray:
     array = integer_array(given, f"{ranges.what}s to split")
     if array.dtype.kind == "b" and array.shape != (ranges.count,):
         raise DGLError(f"a mask of {ranges.what}s has shape {array.shape}; expected ({ranges.count},)")
-    return np.unique(ranges.checked(given))
+    return distinct(ranges.checked(given))
 
 
 def _all_of(mask: DistTensor) -> np.ndarray:

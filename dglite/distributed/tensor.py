@@ -10,6 +10,7 @@ import torch
 
 from ..backend import Tensor
 from ..errors import DGLError
+from ..structure.distinct import distinct, numbered
 from .book import IdsByOwner, Ranges
 from .collectives import Collectives
 
@@ -154,7 +155,7 @@ class DistTensor:
 
         Writing to any row of the tensor empties the cache of every rank.
         """
-        checked = self.exchange.together(f"caching {self.name}", lambda: np.unique(self.ranges.checked(ids)))
+        checked = self.exchange.together(f"caching {self.name}", lambda: distinct(self.ranges.checked(ids)))
         foreign = checked[self.ranges.outside(checked, self.exchange.rank)]
         self.set_cache(())
         rows = self.rows(foreign)
@@ -249,7 +250,7 @@ class _NeededRows:
 
     def __init__(self, tensor: DistTensor, ids: Any) -> None:
         self.tensor, ranges = tensor, tensor.ranges
-        self.ids, self.inverse = np.unique(ranges.checked(ids), return_inverse=True)
+        self.ids, self.inverse = numbered(ranges.checked(ids))
         first, last = ranges.of(tensor.exchange.rank)
         self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
         self.cached = tensor.cache_positions(self.ids)

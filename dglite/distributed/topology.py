@@ -11,6 +11,7 @@ import torch
 from ..graph.storage import make_graph
 from ..io.unpack import metagraph_of
 from ..structure import Adjacency
+from ..structure.distinct import distinct
 from .book import IdsByOwner
 from .collectives import Collectives
 from .parts import Part
@@ -105,8 +106,8 @@ class PartTopology:
         """Return by node set the sources of the part's edges, ascending."""
         found = [[np.empty(0, np.int64)] for _ in self.node_ranges]
         for adjacency, (src, _) in zip(self.rows.adjacencies, self.ends, strict=True):
-            found[src].append(np.unique(adjacency.csc().indices))
-        return [np.unique(np.concatenate(ids)).astype(np.int64) for ids in found]
+            found[src].append(distinct(adjacency.csc().indices))
+        return [distinct(np.concatenate(ids)).astype(np.int64) for ids in found]
 
     def weigh(self, name: str, columns: Sequence[Any]) -> None:
         """Give the part's edges a feature; None for a relation without it."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..errors import DGLError
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
@@ -28,6 +26,7 @@ from ..scheduler import (
     run,
     update_plan,
 )
+from ..structure.distinct import distinct
 from .apply import active_relation, etypes_with_columns, relation_of
 from .base import GraphBase
 from .registry import chosen, reducers
@@ -189,7 +188,7 @@ class MessageMixin(SendMixin):
         tensor([1., 2., 2.])
         """
         index = self.etype_id(etype)
-        sources = np.unique(self._set_ids(u, self.src_type_id(index)))
+        sources = distinct(self._set_ids(u, self.src_type_id(index)))
         edges = self.adjacencies[index].out_edges(sources)[2]
         self.send_and_recv(edges, message_func, reduce_func, apply_node_func, index)
 

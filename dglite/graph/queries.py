@@ -65,17 +65,19 @@ class QueryMixin(GraphBase):
     def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Any:
         """Return the in-degrees of nodes ``v`` along one edge type, a tensor, or a number for one id."""
         index = self.etype_id(etype)
-        return self._degrees(self.adjacencies[index].in_degrees(), v, self._metagraph.ends[index][1])
+        return self._degrees(index, v, 1)
 
     def out_degrees(self, u: Any = ALL, etype: EdgeType | None = None) -> Any:
         """Return the out-degrees of nodes ``u`` along one edge type, a tensor, or a number for one id."""
         index = self.etype_id(etype)
-        return self._degrees(self.adjacencies[index].out_degrees(), u, self._metagraph.ends[index][0])
+        return self._degrees(index, u, 0)
 
-    def _degrees(self, degrees: np.ndarray, nodes: Any, node_set: int) -> Any:
+    def _degrees(self, index: int, nodes: Any, end: int) -> Any:
+        adjacency = self.adjacencies[index]
         if is_all(nodes):
+            degrees = adjacency.in_degrees() if end else adjacency.out_degrees()
             return self._ids_tensor(degrees.astype(self._idtype))
-        found = degrees[self._set_ids(nodes, node_set)]
+        found = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
         return int(found[0]) if _is_number(nodes) else self._ids_tensor(found)
 
     # -- nodes --------------------------------------------------------------------------------------------------
@@ -164,8 +166,7 @@ class QueryMixin(GraphBase):
             src, dst = adjacency.endpoints()
             edge_ids = np.arange(adjacency.num_edges, dtype=src.dtype) if form != "uv" else src
         elif order == "srcdst":
-            by_src = adjacency.sorted_csr()
-            src, dst, edge_ids = by_src.rows(), by_src.indices, by_src.entry_edge_ids()
+            src, dst, edge_ids = adjacency.sorted_edges()
         else:
             raise DGLError(f"order={order!r} is not understood; expected 'eid', 'srcdst' or None")
         return self._edges_as(form, src, dst, edge_ids, shared=True)

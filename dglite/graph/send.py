@@ -23,6 +23,7 @@ from ..scheduler import (
     run,
     update_plan,
 )
+from ..structure.distinct import distinct
 from ..structure.ids import ALL, is_all
 from .apply import ApplyMixin, relation_of
 from .base import GraphBase
@@ -157,4 +158,4 @@ class SendMixin(ApplyMixin):
 
 
 def receivers(graph: GraphBase, nodes: Any, index: int) -> np.ndarray:
-    return np.unique(graph._set_ids(nodes, graph.dst_type_id(index)))
+    return distinct(graph._set_ids(nodes, graph.dst_type_id(index)))

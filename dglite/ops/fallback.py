@@ -15,6 +15,7 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from ..structure.distinct import distinct
 from .devices import can_launch, require_gpu
 from .operands import evaluated
 
@@ -91,7 +92,7 @@ def _extreme(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
     csc, degrees, (_, *feat) = adj.csc(), adj.in_degrees(), active.shape(messages)
     dtype, device = active.dtype(messages), active.device(messages)
     parts, nodes = [], []
-    for degree in np.unique(degrees):
+    for degree in distinct(degrees):
         same = np.flatnonzero(degrees == degree)
         nodes.append(same)
         if degree == 0:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..backend import Tensor, active
-from ..expr import Expr
+from ..expr import Expr, Side, operands_of
 from ..structure.adjacency import Adjacency
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
@@ -69,6 +71,8 @@ def run_spmm(
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
+    if adj.few_edges and device_of(operands[0]) is HOST:
+        adj, operands = _without_empty_rows(adj, expr, operands)
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
     wide = broadcast(shapes) if dot else (1,)
@@ -81,6 +85,19 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
     kernel(structure, addresses, active.address(out), device.worker)
     return out
+
+
+def _without_empty_rows(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> tuple[Adjacency, Sequence[Tensor]]:
+    """Return the same edges among the destinations that have any, and the operands with these destinations' rows.
+
+    The kernel goes from row to row: among 10M nodes, most of which have no edge, that is 70 times slower.
+    """
+    subset = adj.cache.get("without_empty_rows")
+    if subset is None:
+        subset = adj.cache.setdefault("without_empty_rows", adj.subset(np.arange(adj.num_edges)))
+    slots = {operand.slot for operand in operands_of(expr) if operand.side is Side.V}
+    rows = [active.take(x, subset.dst_ids) if slot in slots else x for slot, x in enumerate(operands)]
+    return subset.adjacency, rows
 
 
 def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:

@@ -11,6 +11,7 @@ from ..backend import active, native
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
+from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of, integer_array, number_of
 
 __all__ = [
@@ -146,7 +147,7 @@ def excluded_edges(g: DGLGraph, edges: Any) -> list[np.ndarray | None]:
     by_type = edges if isinstance(edges, Mapping) else {None: edges}
     for etype, given in by_type.items():
         index = g.etype_id(etype)
-        ids = np.unique(as_ids(given, g.adjacencies[index].num_edges, "excluded edge")).astype(np.int64, copy=False)
+        ids = distinct(as_ids(given, g.adjacencies[index].num_edges, "excluded edge")).astype(np.int64, copy=False)
         found[index] = ids if len(ids) else None
     return found
 

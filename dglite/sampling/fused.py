@@ -13,7 +13,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
 from ..ops.devices import Gpu, device_on
-from ..structure.ids import in_order_of_appearance
+from ..structure.distinct import in_order_of_appearance
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
 from .arguments import seed_sets

@@ -14,6 +14,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..random import draw_key
 from ..structure import Adjacency
+from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
@@ -186,7 +187,7 @@ def _weights_of(
         wrong = ~((found >= 0) & (found < np.inf))
         check_weights(places.edges[wrong] if wrong.any() else np.array([-1]), what)
     if excluded is not None:
-        found[np.isin(places.edges, excluded)] = 0
+        found[contains(excluded, places.edges)] = 0
     return found
 
 

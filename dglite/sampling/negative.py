@@ -12,7 +12,8 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..random import generator
 from ..structure import Adjacency
-from ..structure.ids import count_of, in_order_of_appearance
+from ..structure.distinct import in_order_of_appearance
+from ..structure.ids import count_of
 
 __all__ = ["global_uniform_negative_sampling"]
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.distinct import distinct
 from ..transforms.block import block_of_rows
 from .arguments import numbers, seed_sets
 from .frontier import edge_frame
@@ -108,7 +109,7 @@ def sample_blocks_at(
 ) -> list[DGLGraph]:
     """Return what :func:`sample_blocks_until` does, of the seeds of some node sets, each of which has a time given."""
     of_edges = edge_times(g, edge_time)
-    levels = np.unique(np.concatenate([_NO_IDS, *given.values()]))
+    levels = distinct(np.concatenate([_NO_IDS, *given.values()]))
     versions, count = max(len(levels), 1), len(g._num_nodes)
     keys: list[np.ndarray] = [_NO_IDS] * count
     for node_set, own in sets.items():

@@ -13,6 +13,7 @@ from ..expr import Operand, Side
 from ..function import MessageFunction, Reshaped
 from ..ops import core
 from ..structure.adjacency import Adjacency
+from ..structure.distinct import distinct
 from .cache import compiled
 from .execute import execute
 from .lower import MessageSignature, lower_message
@@ -119,7 +120,7 @@ class Inbox:
             self._sends, self._counts, self._slots = [sent], [self.adjacency.num_edges], None
             return
         slots = self._per_edge()
-        edges = np.unique(sent.edge_ids)
+        edges = distinct(sent.edge_ids)
         self._release(edges)
         slots[edges] = len(self._sends)
         self._sends.append(sent)
@@ -145,7 +146,7 @@ class Inbox:
         )
         assert part.edge_rows is not None
         owners = slots[part.edge_rows]
-        present = np.unique(owners).tolist()
+        present = distinct(owners).tolist()
         if len(present) == 1:
             sent = self._sends[present[0]]
             assert sent is not None

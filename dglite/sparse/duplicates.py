@@ -8,6 +8,7 @@ import numpy as np
 
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
+from ..structure.distinct import numbered
 from .base import MatrixBase, taken
 from .reduction import reduced
 
@@ -25,12 +26,7 @@ def coalesce(A: Matrix) -> Matrix:
     """Return the matrix with its entries in order of row, then column, those that share a place added up."""
     if A.nnz == 0:
         return A
-    if A.nnz < max(A.shape) // 8:  # compressed rows would be larger than the entries
-        row, col = A.row_col()
-        order = np.lexsort((col, row))
-        return summed(A, row[order], col[order], order)
-    by_row = A.along(0).sorted_csr()  # edges run from columns to rows; reversed, the rows come first
-    return summed(A, by_row.rows(), by_row.indices, by_row.entry_edge_ids())
+    return summed(A, *A.along(0).sorted_edges())  # edges run from columns to rows; reversed, the rows come first
 
 
 def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Matrix:
@@ -61,7 +57,7 @@ def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:
     num_rows, num_cols = A.shape
     rows, cols = np.concatenate([row, other_row]), np.concatenate([col, other_col])
     if num_rows * num_cols >= 2**63:  # number only the rows and columns that occur
-        rows, cols = (np.unique(x, return_inverse=True)[1] for x in (rows, cols))
+        rows, cols = (numbered(x)[1] for x in (rows, cols))
         num_cols = int(cols.max(initial=-1)) + 1
     keys = rows.astype(np.int64) * num_cols + cols
     return keys[: A.nnz], keys[A.nnz :]

@@ -10,6 +10,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..random import generator
 from ..structure.compressed import expand_ranges
+from ..structure.distinct import contains, distinct
 from ..structure.ids import as_ids, count_of
 from .base import MatrixBase, taken, value_shape
 
@@ -108,11 +109,11 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     _check_dim(dim)
     size = A.shape[dim]
     leading = as_ids([] if leading_indices is None else leading_indices, size, _NAMES[1 - dim]).astype(np.int64)
-    if len(np.unique(leading)) != len(leading):
+    if len(distinct(leading)) != len(leading):
         raise DGLError("leading_indices holds a number twice; give each once")
     places = [x.astype(np.int64) for x in A.row_col()]
-    present = np.unique(places[dim])
-    old = np.concatenate([leading, present[~np.isin(present, leading)]])
+    present = distinct(places[dim])
+    old = np.concatenate([leading, present[~contains(leading, present)]])
     order = np.argsort(old)
     places[dim] = order[np.searchsorted(old, places[dim], sorter=order)]
     shape = (len(old), A.shape[1]) if dim == 0 else (A.shape[0], len(old))

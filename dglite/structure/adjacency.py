@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import DGLError
 from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
+from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
 
@@ -210,8 +211,11 @@ class Adjacency(Lookups):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        counts = self.num_src, self.num_dst, self.num_edges, self.idtype
-        return _restore, (counts, self.allowed, self._endpoints, self._csr, self._csc)
+        counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
+        rows = self._csr, self._csc
+        if endpoints is not None and self.few_edges:
+            rows = None, None  # arrays with a place for every node, which are made again as fast as they are read
+        return _restore, (counts, self.allowed, endpoints, *rows)
 
     def __deepcopy__(self, memo: dict) -> Adjacency:
         return self
@@ -391,7 +395,7 @@ class Adjacency(Lookups):
         ones, which ``dst_ids`` lists.
         """
         src, dst = self.endpoints()
-        dst_ids, local = np.unique(dst[edge_ids], return_inverse=True)
+        dst_ids, local = numbered(dst[edge_ids])
         made = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
         made._endpoints = src[edge_ids].astype(made.index_dtype), local.astype(made.index_dtype)
         return EdgeSubset(made, edge_ids, dst_ids)

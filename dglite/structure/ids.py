@@ -21,7 +21,6 @@ __all__ = [
     "broadcast_pair",
     "check_range",
     "count_of",
-    "in_order_of_appearance",
     "integer_array",
     "is_all",
     "number_of",
@@ -184,16 +183,6 @@ def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray
             raise DGLError(f"{len(u)} source nodes but {len(v)} destination nodes; expected as many, or one of them")
         u, v = np.broadcast_arrays(u, v)
     return u, v
-
-
-def in_order_of_appearance(ids: np.ndarray) -> np.ndarray:
-    """Return the distinct ids, which are not negative, each where it comes up first."""
-    count = int(ids.max(initial=-1)) + 1
-    if 8 * len(ids) < count:  # a table of all numbers would cost more than sorting a few
-        return ids[np.sort(np.unique(ids, return_index=True)[1])]
-    first, places = np.empty(count, np.int64), np.arange(len(ids))
-    first[ids[::-1]] = places[::-1]  # of several values for one entry, the last one stays
-    return ids[first[ids] == places]
 
 
 def positions_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:

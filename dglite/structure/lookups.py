@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..backend import active
 from ..backend.memory import new_array
+from ..kernels.density import few_among
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
+from .distinct import KEY_BITS, Positions
+from .pairs import SortedPairs
 
 __all__ = ["Lookups"]
 
-_INT32 = np.dtype(np.int32)
-_KEY_BITS = 63
 _SORTING = 2
 """Out-edges are read unless they are more than this many times the in-edges: those found by in-edges must be sorted."""
 
@@ -41,12 +43,34 @@ class Lookups(ABC):
         """The formats that exist now."""
 
     @abstractmethod
+    def in_degrees(self) -> np.ndarray:
+        """Return the number of in-edges of each destination node, int64."""
+
+    @abstractmethod
+    def out_degrees(self) -> np.ndarray:
+        """Return the number of out-edges of each source node, int64."""
+
+    @abstractmethod
     def csc(self) -> Compressed:
         """Return the in-edges of each destination node."""
 
     @abstractmethod
     def csr(self) -> Compressed:
         """Return the out-edges of each source node."""
+
+    @property
+    def few_edges(self) -> bool:
+        """Whether edges are few among nodes, so that they are sorted rather than compressed into rows of all nodes."""
+        return few_among(self.num_edges, max(self.num_src, self.num_dst))
+
+    def degrees_at(self, nodes: np.ndarray, end: int) -> np.ndarray:
+        """Return how many edges have each of ``nodes`` as their source (``end`` 0) or destination (1), int64."""
+        if not self.few_edges or ("csr", "csc")[end] in self.formats:
+            return (self.in_degrees() if end else self.out_degrees())[nodes]
+        ascending = self.cache.get(("ascending", end))
+        if ascending is None:
+            ascending = self.cache["ascending", end] = np.sort(self.endpoints()[end])
+        return ascending.searchsorted(nodes, "right") - ascending.searchsorted(nodes, "left")
 
     def find_edges(self, edge_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of the given edges, in ``idtype``."""
@@ -63,21 +87,21 @@ class Lookups(ABC):
         return self._row_edges(self.csr(), u)
 
     def edges_inside(
-        self, u: np.ndarray, v: np.ndarray, number_of_u: np.ndarray, number_of_v: np.ndarray
+        self, u: np.ndarray, v: np.ndarray, in_u: Positions, in_v: Positions
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the edges from ``u`` to ``v`` in the order of :meth:`out_edges`: positions in ``u`` and ``v``, and id.
 
-        ``number_of_u[u]`` is the position in ``u``, -1 for other nodes; likewise for ``v``. Read are the out-edges of
-        ``u`` or the in-edges of ``v``, whichever are fewer: sampled neighbours are hubs, whose other edges are many.
+        Read are the out-edges of ``u`` or the in-edges of ``v``, whichever are fewer: sampled neighbours are hubs,
+        whose other edges are many.
         """
         out = self.csr() if "csr" in self.formats or "csc" not in self.formats else None
         into = self.csc() if "csc" in self.formats else None
         num_out, num_in = (-1 if x is None else _num_entries(x, rows) for x, rows in ((out, u), (into, v)))
         if into is None or 0 <= num_out <= _SORTING * num_in:
-            return self._marked_edges(self.csr(), u, v, number_of_v, num_out)
-        near, far, edge_ids = self._marked_edges(into, v, u, number_of_u, num_in)
+            return self._marked_edges(self.csr(), u, v, in_v, num_out)
+        near, far, edge_ids = self._marked_edges(into, v, u, in_u, num_in)
         id_bits, near_bits = self.num_edges.bit_length(), len(v).bit_length()
-        if len(u).bit_length() + id_bits + near_bits > _KEY_BITS:
+        if len(u).bit_length() + id_bits + near_bits > KEY_BITS:
             order = np.lexsort((edge_ids, far))
             return far[order], near[order], edge_ids[order]
         # Whole edges as keys: that is sorted several times as fast as places in an order, which lead anywhere.
@@ -88,14 +112,15 @@ class Lookups(ABC):
         return src, dst, (keys >> near_bits & ((1 << id_bits) - 1)).astype(edge_ids.dtype, copy=False)
 
     def _marked_edges(
-        self, stored: Compressed, rows: np.ndarray, others: np.ndarray, table: np.ndarray, scanned: int
+        self, stored: Compressed, rows: np.ndarray, others: np.ndarray, positions: Positions, scanned: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the entries of ``rows`` that lead to ``others``: position of the row, number in ``table``, edge id."""
-        if self.num_edges <= SMALL:
+        """Return the entries of ``rows`` that lead to ``others``: positions of the row and of the other, edge id."""
+        table = positions.table
+        if self.num_edges <= SMALL or table is None:
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
             entries = expand_ranges(starts, counts)
-            numbers = table[stored.indices[entries]]
+            numbers = positions.of(stored.indices[entries])
             found = numbers >= 0
             return np.repeat(np.arange(len(rows)), counts)[found], numbers[found], stored.edge_ids_of(entries[found])
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
@@ -148,10 +173,10 @@ class Lookups(ABC):
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
-        stored, entries, first, last = self._pair_entries(u, v)
+        edge_ids_of, first, last = self._pair_entries(u, v)
         found = np.full(len(first), -1, self.idtype)
         hits = last > first
-        found[hits] = stored.edge_ids_of(first[hits] if entries is None else entries[first[hits]])
+        found[hits] = edge_ids_of(first[hits])
         return found
 
     def edge_ids_in_turn(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -161,7 +186,7 @@ class Lookups(ABC):
         """
         if len(u) < 2 or not self.is_multigraph:
             return self.edge_ids(u, v)
-        stored, _, first, last = self._pair_entries(u, v)
+        edge_ids_of, first, last = self._pair_entries(u, v)
         order = np.lexsort((v, u))
         fresh = np.ones(len(u), bool)
         fresh[1:] = (np.diff(u[order]) != 0) | (np.diff(v[order]) != 0)
@@ -169,64 +194,87 @@ class Lookups(ABC):
         turn = np.empty(len(u), np.int64)
         turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
         found, hits = np.full(len(u), -1, self.idtype), last > first
-        found[hits] = stored.edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
+        found[hits] = edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
         return found
 
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return whether an edge ``u[i] -> v[i]`` exists."""
-        _, _, first, last = self._pair_entries(u, v)
+        _, first, last = self._pair_entries(u, v)
         return last > first
 
     def edges_between(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (source, destination, edge id) of every edge ``u[i] -> v[i]``: by i, then by edge id."""
-        stored, entries, first, last = self._pair_entries(u, v)
+        edge_ids_of, first, last = self._pair_entries(u, v)
         counts = last - first
-        found = expand_ranges(first, counts)
-        edge_ids = stored.edge_ids_of(found if entries is None else entries[found])
+        edge_ids = edge_ids_of(expand_ranges(first, counts))
         src, dst = (np.repeat(x.astype(self.idtype, copy=False), counts) for x in (u, v))
         return src, dst, edge_ids.astype(self.idtype)
 
     def _pair_entries(
         self, u: np.ndarray, v: np.ndarray
-    ) -> tuple[Compressed, np.ndarray | None, np.ndarray, np.ndarray]:
-        """Return ``(stored, entries, first, last)``: ``u[i] -> v[i]`` are ``stored``'s ``entries[first[i]:last[i]]``.
+    ) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray, np.ndarray]:
+        """Return ``(edge_ids_of, first, last)``: edges ``u[i] -> v[i]`` are ``edge_ids_of`` places first[i]:last[i].
 
-        They ascend by edge id; ``entries`` is None when they are all entries in order. One pair is looked for in the
-        in-edges of its destination, so that it does not cost a sort of all edges.
+        Their ids ascend. One pair is looked for in the in-edges of its destination, so that it does not cost a sort of
+        all edges.
         """
-        if len(u) == 1:
+        if len(u) == 1 and ("csc" in self.formats or not self.few_edges):
             csc, row = self.csc(), v.item()
             begin, end = csc.indptr[row].item(), csc.indptr[row + 1].item()
             hits = (csc.indices[begin:end] == u.item()).nonzero()[0] + begin
-            return csc, hits, np.array([0]), np.array([len(hits)])
+            return csc.edge_ids_of(hits).__getitem__, np.array([0]), np.array([len(hits)])
+        pairs = self._sorted_pairs()
+        if pairs is not None:
+            return pairs.edge_ids.__getitem__, *pairs.ranges(u, v)
         by_src = self.sorted_csr()
-        if self.num_edges <= SMALL and self.index_dtype is _INT32:
-            keys = by_src.rows().astype(np.int64) * self.num_dst + by_src.indices
-            wanted = u.astype(np.int64) * self.num_dst + v
-            first, last = keys.searchsorted(wanted, "left"), keys.searchsorted(wanted, "right")
-        else:
-            first, last = np.empty(len(u), np.int64), np.empty(len(u), np.int64)
-            u, v = u.astype(self.index_dtype), v.astype(self.index_dtype)
-            kernels().pair_ranges(by_src.indptr, by_src.indices, u, v, first, last)
-        return by_src, None, first, last
+        first, last = np.empty(len(u), np.int64), np.empty(len(u), np.int64)
+        u, v = u.astype(self.index_dtype), v.astype(self.index_dtype)
+        kernels().pair_ranges(by_src.indptr, by_src.indices, u, v, first, last)
+        return by_src.edge_ids_of, first, last
 
     @property
     def is_multigraph(self) -> bool:
         """Whether two edges join the same pair of nodes in the same direction."""
         if "is_multigraph" not in self.cache:
-            by_src = self.sorted_csr()
-            repeated = by_src.indices[1:] == by_src.indices[:-1]
-            self.cache["is_multigraph"] = bool((repeated & (np.diff(by_src.rows()) == 0)).any())
+            pairs = self._sorted_pairs()
+            if pairs is not None:
+                self.cache["is_multigraph"] = not pairs.first_of_each().all()
+            else:
+                by_src = self.sorted_csr()
+                repeated = by_src.indices[1:] == by_src.indices[:-1]
+                self.cache["is_multigraph"] = bool((repeated & (np.diff(by_src.rows()) == 0)).any())
         return self.cache["is_multigraph"]
+
+    def sorted_edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (source, destination, edge id) of all edges in this order, in ``index_dtype``."""
+        pairs = self._sorted_pairs()
+        if pairs is not None:
+            return pairs.src, pairs.dst, pairs.edge_ids
+        by_src = self.sorted_csr()
+        return by_src.rows(), by_src.indices, by_src.entry_edge_ids()
+
+    def _sorted_pairs(self) -> SortedPairs | None:
+        """Return the edges sorted by keys; None where there are so many that compressed rows are made faster."""
+        if self.num_edges > SMALL and not self.few_edges:
+            return None
+        pairs: SortedPairs | None = self.cache.get("sorted_pairs")
+        if pairs is None:
+            made = SortedPairs(*self.endpoints(), self.num_src, self.num_dst)
+            pairs = self.cache.setdefault("sorted_pairs", made)
+        return pairs
 
     def sorted_csr(self) -> Compressed:
         """Return the out-edges of each source node ordered by (destination, edge id)."""
         made: Compressed | None = self.cache.get("sorted_csr")
         if made is None:
-            csc = self.csc()
-            made = compress(csc.indices, csc.rows(), self.num_src)
-            if csc.edge_ids is not None:
-                made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
+            pairs = self._sorted_pairs()
+            if pairs is not None:
+                made = Compressed(self.csr().indptr, pairs.dst, pairs.edge_ids)
+            else:
+                csc = self.csc()
+                made = compress(csc.indices, csc.rows(), self.num_src)
+                if csc.edge_ids is not None:
+                    made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
             self.cache["sorted_csr"] = made
         return made
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..structure.distinct import distinct
 from .library.graph import Neighbors
 from .slices import SMALL
 from .strategy import Combine, Region, RowSpan, TensorShape
@@ -187,7 +188,7 @@ def _partials(cuts: Cuts, ks: tuple[int, ...]) -> tuple[np.ndarray, int]:
         there &= lo < hi
         if cut.combine != "concat":
             part = part * cut.extent + lo
-    return part, len(np.unique(part[there]))
+    return part, len(distinct(part[there]))
 
 
 def _pieces(held: np.ndarray, spread: Sequence[int], part: np.ndarray, ks: tuple[int, ...]) -> np.ndarray | None:

@@ -15,6 +15,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph, require_graph
 from ..ops.devices import Gpu, device_on
 from ..structure import Adjacency, Metagraph
+from ..structure.distinct import Pairs, distinct
 
 __all__ = ["to_block"]
 
@@ -82,9 +83,6 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
 
 _NO_IDS = np.empty(0, np.int64)
 
-Pairs = list[tuple[np.ndarray, np.ndarray]]
-"""Sources and destinations of each relation's edges."""
-
 
 def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
     """Return the ids given for each node set, or None for none given."""
@@ -110,12 +108,7 @@ def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> Pairs:
 def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     """Return the nodes of a set that have in-edges, ascending."""
     parts = [x.endpoints()[1] for x, ends in zip(g.adjacencies, g._metagraph.ends, strict=True) if ends[1] == node_set]
-    if sum(map(len, parts)) * 8 < g._num_nodes[node_set]:
-        return np.unique(np.concatenate([_NO_IDS, *parts]))
-    entered = np.zeros(g._num_nodes[node_set], bool)
-    for part in parts:
-        entered[part] = True
-    return entered.nonzero()[0]
+    return distinct(np.concatenate([_NO_IDS, *parts]))
 
 
 def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tuple[Pairs, list[np.ndarray]] | None:

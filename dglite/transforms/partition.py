@@ -13,7 +13,8 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency
-from ..structure.ids import count_of, in_order_of_appearance, integer_array
+from ..structure.distinct import in_order_of_appearance
+from ..structure.ids import count_of, integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous, without_parallel
 

@@ -23,8 +23,7 @@ def without_parallel(relation: Adjacency) -> tuple[Adjacency, np.ndarray, np.nda
     That is: the ids of all edges, in the order of the edge that each became and then of id, and the number of edges
     that each new one was, int64.
     """
-    by_src = relation.sorted_csr()
-    src, dst, edge_ids = by_src.rows(), by_src.indices, by_src.entry_edge_ids()
+    src, dst, edge_ids = relation.sorted_edges()
     new = np.ones(len(src), np.bool_)
     new[1:] = (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])
     first = new.nonzero()[0]

@@ -16,6 +16,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
+from ..structure.distinct import numbered
 from ..structure.ids import LARGEST_COUNT, count_of
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import matrix, node_frames, one_relation, require_homogeneous, without_parallel
@@ -74,7 +75,9 @@ def khop_adj(g: DGLGraph, k: int) -> Tensor:
     DGLError
         The graph has several types, or ``k`` is negative.
     """
-    return g._tensor(_power(g, k, "khop_adj").toarray().astype(np.float32))
+    return g._tensor(
+        _power(require_homogeneous(g, "khop_adj"), count_of(k, "khop_adj: k"), "khop_adj").toarray().astype(np.float32)
+    )
 
 
 def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
@@ -85,21 +88,33 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     DGLError
         The graph has several types, or ``k`` is negative.
     """
-    paths = _power(g, k, "khop_graph")
+    adjacency, num_nodes = require_homogeneous(g, "khop_graph"), g.num_nodes()
+    k = count_of(k, "khop_graph: k")
+    nodes = None
+    if adjacency.few_edges and k > 0:  # a path has edges only: nodes without any need no row of a matrix
+        nodes, adjacency = _with_edges(adjacency)
+    paths = _power(adjacency, k, "khop_graph")
     times = paths.data.astype(np.int64)
-    num_nodes = g.num_nodes()
-    src = np.repeat(np.repeat(np.arange(num_nodes), np.diff(paths.indptr)), times)
-    relation = Adjacency.from_coo(num_nodes, num_nodes, src, np.repeat(paths.indices, times), g._idtype, validate=False)
+    src = np.repeat(np.repeat(np.arange(adjacency.num_src), np.diff(paths.indptr)), times)
+    dst = np.repeat(paths.indices, times)
+    if nodes is not None:
+        src, dst = nodes[src], nodes[dst]
+    relation = Adjacency.from_coo(num_nodes, num_nodes, src, dst, g._idtype, validate=False)
     made = make_graph(g._metagraph, (relation,), [num_nodes], g._device)
     made._idtype = g._idtype
     made._node_frames = node_frames(g, copy_ndata)
     return made
 
 
-def _power(g: DGLGraph, k: int, caller: str) -> Any:
+def _with_edges(adjacency: Adjacency) -> tuple[np.ndarray, Adjacency]:
+    """Return the nodes that have edges, ascending, and the square relation among them, numbered in this order."""
+    nodes, numbers = numbered(np.concatenate(adjacency.endpoints()))
+    src, dst = np.split(numbers, 2)
+    return nodes, Adjacency.from_coo(len(nodes), len(nodes), src, dst, adjacency.idtype, validate=False)
+
+
+def _power(adjacency: Adjacency, k: int, caller: str) -> Any:
     """Return the number of paths of length ``k`` as a sorted CSR matrix of int64."""
-    adjacency = require_homogeneous(g, caller)
-    k = count_of(k, f"{caller}: k")
     # Floats are exact up to 2**53 and do not wrap beyond.
     paths = (matrix(adjacency, dtype=np.float64) ** k).tocsr()
     total = paths.data.sum()

@@ -15,6 +15,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import check_permutation
+from ..structure.distinct import distinct
 from ..structure.ids import count_of, integer_array
 from .locality import locality_order
 
@@ -127,7 +128,8 @@ def _by_metis(adjacency: Adjacency, config: Config) -> np.ndarray:
             "node_permute_algo='metis' needs the package pymetis; install it, or use 'locality', which needs none"
         ) from error
     src, dst = adjacency.endpoints()
-    pairs = np.unique(np.sort(np.stack([src, dst])[:, src != dst], axis=0), axis=1)
+    low, high = np.sort(np.stack([src, dst])[:, src != dst].astype(np.int64), axis=0)
+    pairs = np.divmod(distinct(low * adjacency.num_src + high), max(adjacency.num_src, 1))
     ends = Adjacency.from_coo(
         adjacency.num_src, adjacency.num_src, np.concatenate(pairs), np.concatenate(pairs[::-1]), validate=False
     ).csr()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import scattered
-from ..structure.ids import in_order_of_appearance
+from ..structure.distinct import Pairs, renumbered_ends
 from .parts import node_frames, without_parallel
 
 __all__ = ["compact_graphs", "to_simple", "to_simple_graph"]
@@ -142,13 +143,11 @@ def compact_graphs(
                 f"and no block; got {dict(zip(g.ntypes, g._num_nodes, strict=False))} and "
                 f"{dict(zip(first.ntypes, first._num_nodes, strict=False))}"
             )
-    kept = _touched(given, _preserved(first, always_preserve))
-    new_ids = []
-    for count, ids in zip(first._num_nodes, kept, strict=True):
-        table = np.empty(count, np.int64)
-        table[ids] = np.arange(len(ids))
-        new_ids.append(table)
-    made = [_compacted(g, kept, new_ids, copy_ndata, copy_edata) for g in given]
+    pairs = [adjacency.endpoints() for g in given for adjacency in g.adjacencies]
+    sets = [ends for g in given for ends in g._metagraph.ends]
+    listed, ends = renumbered_ends(pairs, sets, _preserved(first, always_preserve), first._num_nodes)
+    kept, numbers = [ids.astype(np.int64, copy=False) for ids in listed], iter(ends)
+    made = [_compacted(g, kept, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata) for g in given]
     return made[0] if isinstance(graphs, DGLGraph) else made
 
 
@@ -162,26 +161,11 @@ def _preserved(g: DGLGraph, always_preserve: Any) -> list[np.ndarray]:
     return found
 
 
-def _touched(graphs: list[DGLGraph], preserved: list[np.ndarray]) -> list[np.ndarray]:
-    """Return by node type the nodes to keep, in their new order."""
-    named = [[ids] for ids in preserved]
-    for g in graphs:
-        for adjacency, (src_set, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True):
-            src, dst = adjacency.endpoints()
-            named[src_set].append(src)
-            named[dst_set].append(dst)
-    return [in_order_of_appearance(np.concatenate(parts)).astype(np.int64) for parts in named]
-
-
-def _compacted(
-    g: DGLGraph, kept: list[np.ndarray], new_ids: list[np.ndarray], copy_ndata: bool, copy_edata: bool
-) -> DGLGraph:
+def _compacted(g: DGLGraph, kept: list[np.ndarray], ends: Pairs, copy_ndata: bool, copy_edata: bool) -> DGLGraph:
     adjacencies = []
-    for adjacency, (src_set, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True):
-        src, dst = adjacency.endpoints()
-        ends = new_ids[src_set][src], new_ids[dst_set][dst]
+    for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g._metagraph.ends, strict=True):
         counts = len(kept[src_set]), len(kept[dst_set])
-        adjacencies.append(Adjacency.from_coo(*counts, *ends, adjacency.idtype, validate=False))
+        adjacencies.append(Adjacency.from_coo(*counts, *pair, adjacency.idtype, validate=False))
     made = make_graph(g._metagraph, tuple(adjacencies), [len(ids) for ids in kept], g._device)
     made._idtype = g._idtype
     if copy_ndata:

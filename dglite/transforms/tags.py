@@ -10,6 +10,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure import Adjacency, Compressed
+from ..structure.distinct import numbered
 
 __all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
 
@@ -17,8 +18,9 @@ __all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
     adjacency = g.adjacency(etype)
-    degrees = adjacency.in_degrees()[adjacency.endpoints()[1]]
-    return g._tensor((1 / np.maximum(degrees, 1)).astype(np.float32))
+    rows, row_of_edge = numbered(adjacency.endpoints()[1])
+    degrees = np.bincount(row_of_edge, minlength=len(rows))[row_of_edge]
+    return g._tensor((1 / degrees).astype(np.float32))
 
 
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
@@ -96,7 +98,9 @@ def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adja
     made = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
     made.allowed, made._endpoints = adjacency.allowed, (src, dst)
     made._csr = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
-    counts = np.bincount(src.astype(np.int64) * num_tags + of_edge, minlength=adjacency.num_src * num_tags)
+    # Counted for the rows that have edges: of a table for all nodes, untouched pages are zeros that cost nothing.
+    rows, row_of_edge = numbered(src)
+    counts = np.bincount(row_of_edge * num_tags + of_edge, minlength=len(rows) * num_tags)
     offsets = np.zeros((adjacency.num_src, num_tags + 1), np.int64)
-    np.cumsum(counts.reshape(adjacency.num_src, num_tags), axis=1, out=offsets[:, 1:])
+    offsets[rows, 1:] = np.cumsum(counts.reshape(len(rows), num_tags), axis=1)
     return made, offsets

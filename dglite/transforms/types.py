@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Metagraph
+from ..structure.distinct import numbered
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous
 
@@ -104,11 +105,9 @@ def to_heterogeneous(
     node_types = _numbers(G._node_frame(0), ntype_field, ntypes, "node")
     edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
     names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
-    node_ids = {name: np.flatnonzero(np.isin(node_types, _places(ntypes, name))) for name in names}
-    local = np.empty(adjacency.num_src, np.int64)
-    for ids in node_ids.values():
-        local[ids] = np.arange(len(ids))
+    node_ids = {name: _of_type(node_types, _places(ntypes, name)) for name in names}
     src, dst = adjacency.endpoints()
+    places = _places_in_types(node_ids, adjacency)
     edge_ids = _edges_by_relation(src, dst, node_types, edge_types, ntypes, etypes)
     relations = sorted(edge_ids)
     if metagraph is not None:
@@ -119,7 +118,7 @@ def to_heterogeneous(
     counts = {name: len(ids) for name, ids in node_ids.items()}
     rows = [edge_ids.get(relation, np.empty(0, np.int64)) for relation in relations]
     adjacencies = tuple(
-        Adjacency.from_coo(counts[u], counts[v], local[src[ids]], local[dst[ids]], G._idtype, validate=False)
+        Adjacency.from_coo(counts[u], counts[v], places(u, src[ids]), places(v, dst[ids]), G._idtype, validate=False)
         for (u, _, v), ids in zip(relations, rows, strict=True)
     )
     made = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
@@ -140,7 +139,27 @@ def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.nd
             f"to_heterogeneous: {what} type numbers run from {numbers.min()} to {numbers.max()}, but there are "
             f"{len(names)} names"
         )
-    return numbers.astype(np.int64)
+    return numbers.astype(np.int64, copy=False)
+
+
+def _places_in_types(
+    node_ids: Mapping[str, np.ndarray], adjacency: Adjacency
+) -> Callable[[str, np.ndarray], np.ndarray]:
+    """Return the function from a type and some of its nodes to their places among the type's ``node_ids``."""
+    if adjacency.few_edges:
+        return lambda name, nodes: np.searchsorted(node_ids[name], nodes)
+    local = np.empty(adjacency.num_src, np.int64)
+    for ids in node_ids.values():
+        local[ids] = np.arange(len(ids))
+    return lambda _, nodes: local[nodes]
+
+
+def _of_type(types: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+    """Return the nodes whose type is one of ``numbers``, ascending."""
+    mask = types == numbers[0] if numbers else np.zeros(len(types), np.bool_)
+    for number in numbers[1:]:
+        mask |= types == number
+    return mask.nonzero()[0]
 
 
 def _places(names: Sequence[str], name: str) -> list[int]:
@@ -158,7 +177,7 @@ def _edges_by_relation(
     """Return the edges of each canonical edge type that occurs, ascending."""
     width = max(len(ntypes), 1)
     triples = (node_types[src] * max(len(etypes), 1) + edge_types) * width + node_types[dst]
-    found, inverse = np.unique(triples, return_inverse=True)
+    found, inverse = numbered(triples)
     order = np.argsort(inverse, kind="stable")
     runs = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
     result: dict[tuple[str, str, str], np.ndarray] = {}

@@ -12,14 +12,8 @@ import dglite
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.structure import ALL, is_all
-from dglite.structure.ids import (
-    as_ids,
-    check_range,
-    in_order_of_appearance,
-    integer_array,
-    largest_unsigned,
-    positions_of,
-)
+from dglite.structure.distinct import in_order_of_appearance
+from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned, positions_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dglite
 from dglite import DGLError, to_block
-from dglite.kernels.cpu.sample import hashing
+from dglite.kernels import density
 from dglite.sampling import sample_neighbors
 from tests.sampling.graphs import hetero, random_graph
 
@@ -45,7 +45,8 @@ def check(g, block, dst_nodes=None, include=True):
 @pytest.mark.parametrize("include", [False, True])
 @pytest.mark.parametrize("ratio", [0, 1 << 20], ids=["hashed", "dense"])
 def test_a_block_of_one_type(monkeypatch, idtype, include, ratio):
-    monkeypatch.setattr(hashing, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "SHORT_TABLE", 0)
     g = random_graph(idtype=idtype)
     check(g, to_block(g, include_dst_in_src=include), None, include)
     nodes = torch.randperm(60).to(idtype)
@@ -74,11 +75,10 @@ def test_any_block(follows, plays, known, include, ratio):
     parts = {("a", "f", "a"): follows, ("a", "p", "b"): plays, ("b", "k", "a"): known}
     data = {etype: ([u for u, _ in pairs], [v for _, v in pairs]) for etype, pairs in parts.items()}
     g = dglite.heterograph(data, {"a": 13, "b": 13})
-    before, hashing.DENSE_RATIO = hashing.DENSE_RATIO, ratio
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(density, "DENSE_RATIO", ratio)
+        patch.setattr(density, "SHORT_TABLE", 0)
         check(g, to_block(g, include_dst_in_src=include), None, include)
-    finally:
-        hashing.DENSE_RATIO = before
 
 
 # -- sources that are given ------------------------------------------------------------------------------------------
@@ -155,7 +155,8 @@ def test_a_destination_that_is_repeated():
 
 @pytest.mark.parametrize("ratio", [0, 1 << 20])
 def test_bad_input(monkeypatch, ratio):
-    monkeypatch.setattr(hashing, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "SHORT_TABLE", 0)
     g = dglite.graph(([1, 2], [2, 3]))
     with pytest.raises(DGLError, match=r"dst_nodes lacks node 3 of type '_N', which has in-edges"):
         to_block(g, [2])

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ...errors import DGLError
+from ...structure.distinct import contains, distinct
 from .. import backend as F
 from ..ndarray import NDArray
 
@@ -137,7 +138,8 @@ def zero_index(size: int, dtype: str = "int64") -> Index:
 
 def set_diff(ar1: Index, ar2: Index) -> Index:
     """Return the distinct ids of the first that are not in the second, in ascending order."""
-    return toindex(np.setdiff1d(ar1.tonumpy(), ar2.tonumpy()))
+    ids = distinct(ar1.tonumpy())
+    return toindex(ids[~contains(ar2.tonumpy(), ids)])
 
 
 class Filter:
@@ -185,9 +187,9 @@ def build_relabel_dict(x: Iterable[Hashable]) -> dict[Hashable, int]:
 
 def make_invmap(array: Any, use_numpy: bool = True) -> tuple[Any, dict[Any, int], np.ndarray]:
     """Return the distinct elements, the position of each among them, and the array as positions."""
-    distinct = np.unique(array) if use_numpy else list(dict.fromkeys(array))
-    positions = {element: i for i, element in enumerate(distinct)}
-    return distinct, positions, np.array([positions[element] for element in array])
+    elements = distinct(np.asarray(array)) if use_numpy else list(dict.fromkeys(array))
+    positions = {element: i for i, element in enumerate(elements)}
+    return elements, positions, np.array([positions[element] for element in array])
 
 
 def compensate(ids: Tensor, origin_ids: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from ...kernels.cuda.dynamic import persistent as cuda
 from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import devices
+from ...structure.distinct import numbered
 from ..batching.execution.matrices import Product
 from ..batching.recording.kinds import DTYPES
 from ..batching.session import Given, accept
@@ -139,7 +140,7 @@ class GpuBlocks:
 
         Cases come in an order of their own, so that the same model is the same program, whatever was met first.
         """
-        known, inverse = np.unique(listed, return_inverse=True)
+        known, inverse = numbered(listed)
         numbers = [self._number_of(operation) for operation in known.tolist()]
         if len(self._cases) < len(self._numbers):
             self._cases = tuple(sorted(self._numbers, key=repr))

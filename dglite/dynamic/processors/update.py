@@ -17,6 +17,7 @@ from ...expr import Constant, Expr, compact
 from ...kernels.cpu.dynamic.kernels import CLEAR
 from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
+from ...structure.distinct import distinct
 from ..batching.execution.matrices import Lookup, Product
 from ..batching.recording.kinds import DTYPES
 from ..batching.recording.recorded import ProgramCall
@@ -249,7 +250,7 @@ def _touched(
     if node is not None:
         size = parameter.stride(0) * parameter.element_size()
         found.append(touched_rows(layout.sweep(True), node, parameter.shape[0], size))
-    rows = found[0] if len(found) == 1 and not looked else np.unique(np.concatenate(found)) if found else None
+    rows = found[0] if len(found) == 1 and not looked else distinct(np.concatenate(found)) if found else None
     return rows if rows is not None and 2 * len(rows) < parameter.shape[0] else None
 
 

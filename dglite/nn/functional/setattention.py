@@ -12,6 +12,7 @@ from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...ops import core
 from ...structure.adjacency import Adjacency
+from ...structure.distinct import distinct
 from ..base import nn
 
 __all__ = ["SetPairs", "SetSizes", "seed_attention", "set_attention", "set_pairs"]
@@ -73,7 +74,7 @@ def _planned(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
     rounded = [np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64) for sizes in (query_sizes, key_sizes)]
     kinds = np.where(met, rounded[0] * 64 + rounded[1], -1)
     classes, found = [], []
-    for kind in np.unique(kinds[met]):
+    for kind in distinct(kinds[met]):
         members = np.flatnonzero(kinds == kind)
         queries, own = _padded(starts[0][members], query_sizes[members])
         keys, real = _padded(starts[1][members], key_sizes[members])

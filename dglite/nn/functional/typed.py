@@ -16,6 +16,7 @@ from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
+from ...structure.distinct import numbered
 from ...structure.ids import integer_array
 from .convolution import reduce_neighbours
 
@@ -87,7 +88,7 @@ def _ends(adjacency: Adjacency) -> list[tuple[np.ndarray, int]]:
 
 def _pairs(types: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the node and the type of every pair, in order of types and nodes, and the pair of each edge."""
-    keys, pair_of_edge = np.unique(types * max(num_nodes, 1) + nodes, return_inverse=True)
+    keys, pair_of_edge = numbered(types * max(num_nodes, 1) + nodes)
     return keys % max(num_nodes, 1), keys // max(num_nodes, 1), pair_of_edge
 
 

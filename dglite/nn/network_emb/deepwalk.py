@@ -13,6 +13,7 @@ from ...graph import DGLGraph
 from ...ops import core
 from ...sampling import random_walk
 from ...structure.adjacency import Adjacency
+from ...structure.distinct import numbered
 from .. import functional
 from ..base import nn
 from .draw import Draw
@@ -114,7 +115,7 @@ class DeepWalk(nn.Module):
         if self._draw is None:
             drawn = framework.randint(len(contexts), (len(rows),)).numpy()
         else:
-            found, drawn = np.unique(self._draw(len(rows)), return_inverse=True)
+            found, drawn = numbered(self._draw(len(rows)))
             contexts = self.context_embed(active.from_numpy(found, active.device(nodes)))
         pairs = Adjacency.from_coo(len(nodes), len(contexts), rows, drawn, validate=False)
         return core.sddmm(pairs, _PRODUCT, (nodes, contexts), dot=True)

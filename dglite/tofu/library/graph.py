@@ -14,6 +14,7 @@ import numpy as np
 from ...expr import operands_of
 from ...ops.traced import expression_of
 from ...structure.adjacency import Adjacency
+from ...structure.distinct import distinct
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..strategy import Region, RowSpan, Strategy
 from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
@@ -78,7 +79,7 @@ class _Part:
             self.edges = np.flatnonzero((self.dst >= lo) & (self.dst < hi))
         self.src, self.dst = self.src[self.edges], self.dst[self.edges]
         self.lo, self.hi = lo, hi
-        self.touched = np.unique(self.src), np.unique(self.dst), self.edges
+        self.touched = distinct(self.src), distinct(self.dst), self.edges
         self.graphs: dict[str, Adjacency] = {}
 
     def words(self, destinations: str) -> list[int]:

@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 
+from dglite.kernels import density
 from dglite.kernels.cpu.sample import hashing
 
 
@@ -25,7 +26,8 @@ def test_sets(count):
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("ratio", [0, 1 << 40], ids=["hashed", "dense"])
 def test_numbers_by_first_appearance(monkeypatch, ratio, dtype):
-    monkeypatch.setattr(hashing, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "SHORT_TABLE", 0)
     rng = np.random.default_rng(0)
     first, more = rng.permutation(5000)[:40].astype(dtype), rng.integers(0, 5000, 3000).astype(dtype)
     numbering = hashing.Numbering(5000, len(first) + len(more), dtype)
@@ -52,7 +54,8 @@ def test_numberings_follow_each_other_in_places_that_nobody_clears():
 
 @pytest.mark.parametrize("ratio", [0, 1 << 40], ids=["hashed", "dense"])
 def test_finding(monkeypatch, ratio):
-    monkeypatch.setattr(hashing, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "DENSE_RATIO", ratio)
+    monkeypatch.setattr(density, "SHORT_TABLE", 0)
     numbering = hashing.Numbering(1000, 6, np.int64)
     numbering.place(np.array([5, 900]))
     assert numbering.add(np.array([900, 7, 5, 7])).tolist() == [1, 2, 0, 2]

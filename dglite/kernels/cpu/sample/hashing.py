@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...density import few_among
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
 
@@ -21,8 +22,6 @@ _inline = njit(nogil=True, inline="always")
 _AHEAD = 64
 """Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits. After
 features have gone through the caches the places are far away: 16 takes half as long again."""
-DENSE_RATIO = 8
-"""A table with a place for every id is used while there are at most so many places per id given."""
 
 
 @_inline
@@ -107,7 +106,7 @@ class Numbering:
         self._size = np.zeros(1, np.int64)
         most = min(count, most)
         self._places = places
-        self._dense = places is not None or count <= DENSE_RATIO * most
+        self._dense = places is not None or not few_among(most, count)
         length = count if self._dense else _table_size(most)
         self._values = np.full(length, -1, dtype) if places is None else places.values
         self._base = 0 if places is None else places.base

@@ -1,0 +1,16 @@
+"""When a table with a place for every id pays, and when ids are so few that they are hashed or sorted."""
+
+from __future__ import annotations
+
+__all__ = ["DENSE_RATIO", "SHORT_TABLE", "few_among"]
+
+DENSE_RATIO = 8
+"""A table has at most so many places for each id that is used: clearing more takes longer than hashing the ids."""
+
+SHORT_TABLE = 1 << 13
+"""A table of at most so many places is always used: clearing it takes a microsecond."""
+
+
+def few_among(number: int, count: int) -> bool:
+    """Whether ``number`` ids, edges or rows are few among ``count`` possible ids: hash or sort, make no table."""
+    return count > SHORT_TABLE and count > DENSE_RATIO * number
