@@ -190,7 +190,7 @@ def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[s
 
 
 def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str, str] = _ATTRIBUTES) -> AttributeError:
-    """Return the error for a name that ``owner``, which has ``names``, lacks; it says the counterpart if there is one."""
+    """Return the error for a name that ``owner``, which has ``names``, lacks; it gives a counterpart or similar name."""
     message = f"{owner} has no attribute {name!r}"
     if name in table:
         return AttributeError(f"{message}; in dglite: {table[name]}")

@@ -170,6 +170,9 @@ class NodeBatch:
     def __len__(self) -> int:
         return self._size
 
+    __getitem__ = _not_subscriptable
+    __iter__ = None  # or Python would try batch[0], batch[1], ...
+
     @property
     def ntype(self) -> str:
         """The type of the nodes."""

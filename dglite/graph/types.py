@@ -145,9 +145,7 @@ class TypeMixin(GraphBase):
         ]
         if not found:
             asked = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
-            raise DGLError(
-                f"g[{asked!r}]: there is no such edge type; there are {list(self._metagraph.canonical_etypes)}"
-            )
+            raise DGLError(f"g[{asked!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
         return found
 
     # -- batches ------------------------------------------------------------------------------------------------
