@@ -190,7 +190,7 @@ def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[s
 
 
 def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str, str] = _ATTRIBUTES) -> AttributeError:
-    """Return the error for a name that ``owner``, which has ``names``, lacks; it gives a counterpart or similar name."""
+    """Return the error for a name that ``owner``, which has ``names``, lacks, with a counterpart or a similar name."""
     message = f"{owner} has no attribute {name!r}"
     if name in table:
         return AttributeError(f"{message}; in dglite: {table[name]}")
