@@ -2,13 +2,28 @@
 
 ``import dglite as dgl`` is all that much DGL code needs. The names here are the public ones; the rest of the package
 is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``,
-``dglite.dataloading``, ``dglite.sampling``, ``dglite.transforms``, ``dglite.metrics``.
+``dglite.dataloading``, ``dglite.sampling``, ``dglite.transforms``, ``dglite.metrics``; and, imported when they are
+first read, ``dglite.distributed``, ``dglite.dynamic``, ``dglite.tofu``, ``dglite.compat``, ``dglite.graphbolt``.
 """
 
 from importlib import import_module
 from typing import Any
 
-from . import backend, contrib, data, dataloading, function, geometry, metrics, nn, ops, sampling, sparse, transforms
+from . import (
+    backend,
+    contrib,
+    data,
+    dataloading,
+    function,
+    geometry,
+    hints,
+    metrics,
+    nn,
+    ops,
+    sampling,
+    sparse,
+    transforms,
+)
 from . import optim as optim  # not in __all__: a star import must not hide torch.optim
 from .backend import empty_cache, memory_summary
 from .batch import batch, merge, slice_batch, unbatch
@@ -170,6 +185,22 @@ def _as_vertex_program(*args: Any) -> str | None:
 
 if backend.name == "torch":
     engines.append(_as_vertex_program)
+
+_MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
+_MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
+
+
+def _why_missing(name: str) -> str:
+    why: str = import_module(".compat.missing", __name__).lacking(f"dgl.{name}").why
+    return why
+
+
+__getattr__ = hints.names_of(__name__, _MODULES, _why_missing)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})
+
 
 __all__ = [
     "ALL",

@@ -11,7 +11,7 @@ import numpy as np
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, Frame
 from .graph import DGLGraph
-from .graph.storage import make_graph
+from .graph.storage import make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
 from .structure.adjacency import FORMATS
 from .structure.ids import LARGEST_COUNT, count_of
@@ -220,6 +220,7 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
         The graph is a block, the numbers of a type do not sum to its number of nodes or edges, or an edge joins nodes
         of different graphs.
     """
+    require_graph(g)
     if g._metagraph.is_block:
         raise DGLError("unbatch: a block is not a batch of graphs")
     known = g
@@ -310,6 +311,7 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     DGLError
         The batch has no graph ``gid``, or the graph is a block.
     """
+    require_graph(g)
     if g._metagraph.is_block:
         raise DGLError("slice_batch: a block is not a batch of graphs")
     nodes, edges = _numbers(g)

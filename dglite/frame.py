@@ -202,7 +202,10 @@ class Frame(MutableMapping[str, Tensor]):
         """Raise DGLError for a tensor of another library than the other columns are of."""
         other = next(self.features(name), None)
         if other is not None and name not in (NID, NTYPE):
-            require_one_library((other, values))
+            try:
+                require_one_library((other, values))
+            except DGLError as error:
+                raise DGLError(f"feature {name!r}: {error}") from None
 
     def _check_like(self, name: str, values: Tensor, like: Tensor) -> None:
         if active.guest is not None:

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import hints
 from .errors import warn_deprecated
 from .expr import Call, Expr, Operand, Side, shared
 from .opspec import MESSAGES, Reducer, operator
@@ -222,3 +223,5 @@ for _lhs, _rhs in permutations("uve", 2):
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Callable[[str, str, str], MessageFunction]: ...
+else:
+    __getattr__ = hints.names_of(__name__)

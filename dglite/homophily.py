@@ -12,6 +12,7 @@ import numpy as np
 from .backend import Tensor, active
 from .errors import DGLError
 from .graph import DGLGraph
+from .graph.storage import require_graph
 from .structure.distinct import distinct
 
 __all__ = [
@@ -34,6 +35,7 @@ def node_homophily(graph: DGLGraph, y: Tensor) -> float:
     DGLError
         The graph has several types, or there is not one integer label per node; so do the other measures.
     """
+    require_graph(graph)
     src, dst, labels = _labelled(graph, y)
     agree = np.bincount(dst, labels[src] == labels[dst], minlength=len(labels))
     degrees = np.bincount(dst, minlength=len(labels))
@@ -42,6 +44,7 @@ def node_homophily(graph: DGLGraph, y: Tensor) -> float:
 
 def edge_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return the fraction of edges whose ends have the same label. Zhu et al., Beyond Homophily (2020)."""
+    require_graph(graph)
     src, dst, labels = _labelled(graph, y)
     return _mean(labels[src] == labels[dst])
 
@@ -52,6 +55,7 @@ def linkx_homophily(graph: DGLGraph, y: Tensor) -> float:
     Classes below their share count as 0, and so do classes whose nodes have no predecessors. Lim et al., Large Scale
     Learning on Non-Homophilous Graphs (2021).
     """
+    require_graph(graph)
     src, dst, labels = _labelled(graph, y)
     num_classes = int(labels.max(initial=-1)) + 1
     agree = np.bincount(labels[dst], labels[src] == labels[dst], minlength=num_classes)
@@ -68,6 +72,7 @@ def adjusted_homophily(graph: DGLGraph, y: Tensor) -> float:
     to differ; NaN with a single class or no edges. Platonov et al., Characterizing Graph Datasets for Node
     Classification (2022).
     """
+    require_graph(graph)
     src, dst, labels = _undirected(graph, y)
     expected = float((_shares(labels[dst], labels) ** 2).sum())
     agree = (labels[src] == labels[dst]).mean() if len(src) else np.nan
@@ -81,6 +86,7 @@ def edge_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) ->
     is added to probabilities; NaN with a single class or no edges. Platonov et al., Characterizing Graph Datasets for
     Node Classification (2022).
     """
+    require_graph(graph)
     src, dst, labels = _undirected(graph, y)
     if not _varied(dst, labels):
         return float("nan")
@@ -93,6 +99,7 @@ def node_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) ->
 
     Otherwise as :func:`edge_label_informativeness`.
     """
+    require_graph(graph)
     src, dst, labels = _undirected(graph, y)
     if not _varied(dst, labels):
         return float("nan")

@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import DGLError
 from .graph import DGLGraph
+from .graph.storage import require_graph
 from .scheduler import Explanation
 from .scheduler import explain as explain_call
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
@@ -92,6 +93,7 @@ def explain(
         What the call itself would raise for its functions and the columns that built-ins read; an unknown order; a
         propagation over a graph with a cycle.
     """
+    require_graph(g)
     if order is None:
         return explain_call(g, message, reduce, apply, etype)
     if order != "topo" or etype is not None:
@@ -142,6 +144,7 @@ def prop_nodes(
     >>> g.ndata['h']
     tensor([1., 1., 1.])
     """
+    require_graph(graph)
     graph.prop_nodes(nodes_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
 
 
@@ -178,6 +181,7 @@ def prop_edges(
     >>> g.ndata['h']
     tensor([1., 1., 0.])
     """
+    require_graph(graph)
     graph.prop_edges(edges_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
 
 

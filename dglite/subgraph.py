@@ -281,6 +281,7 @@ def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: An
     DGLError
         A type does not exist, or its bare name is shared by several relations.
     """
+    require_graph(graph)
     kept = list(dict.fromkeys(graph.etype_id(etype) for etype in ((etypes,) if isinstance(etypes, str) else etypes)))
     if not kept:
         raise DGLError("edge_type_subgraph: the list of edge types is empty; give at least one")

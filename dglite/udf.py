@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from .backend import Tensor
 from .backend import active as backend
@@ -67,6 +67,12 @@ class Columns(MutableMapping[str, Tensor]):
         return f"Columns({self._what}: {_listed(self._names)})"
 
 
+def _not_subscriptable(batch: Any, name: Any) -> NoReturn:
+    fields = "src, dst and data" if isinstance(batch, EdgeBatch) else "data and mailbox"
+    example = f"src[{name!r}]" if isinstance(batch, EdgeBatch) else f"data[{name!r}]"
+    raise TypeError(f"{type(batch).__name__} has its columns in {fields}; write {example} of it, not [{name!r}]")
+
+
 class EdgeBatch:
     """A batch of edges, given to message functions, ``apply_edges`` and ``filter_edges``.
 
@@ -118,6 +124,9 @@ class EdgeBatch:
     def __len__(self) -> int:
         return self._size
 
+    __getitem__ = _not_subscriptable
+    __iter__ = None  # or Python would try batch[0], batch[1], ...
+
     @property
     def canonical_etype(self) -> tuple[str, str, str]:
         """The (source type, edge type, destination type) of the edges."""
@@ -160,6 +169,9 @@ class NodeBatch:
 
     def __len__(self) -> int:
         return self._size
+
+    __getitem__ = _not_subscriptable
+    __iter__ = None  # or Python would try batch[0], batch[1], ...
 
     @property
     def ntype(self) -> str:

@@ -64,8 +64,8 @@ HOST = Device("cpu")
 def mixture(one: str, other: str) -> str:
     """Return what is wrong with an operation on tensors of two libraries."""
     return (
-        f"tensors of {one} and of {other} meet; what belongs to one graph is of one framework: convert one of them, "
-        "x.numpy() is the array of either"
+        f"tensors of {one} and of {other} meet; the features of a graph are of one framework: convert one of them, by "
+        "torch.from_numpy(array) or tensor.numpy()"
     )
 
 

@@ -61,6 +61,11 @@ def graph(
     """
     if isinstance(data, DGLGraph):
         raise DGLError("the edges given are a DGLGraph already; use it, or g.clone()")
+    if not isinstance(ntype, str | None):
+        hint = f"num_nodes={ntype}" if isinstance(ntype, int) else "sources and destinations as one pair, graph((u, v))"
+        raise DGLError(
+            f"the second argument of graph() is the node type, a string, got {type(ntype).__name__}; give {hint}"
+        )
     if ntype is not None or etype is not None or classic:
         return _classic_graph(data, ntype or "_N", etype or "_E", num_nodes, idtype, device, classic)
     found = device_of(data)

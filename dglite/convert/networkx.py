@@ -11,6 +11,7 @@ from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
 from ..structure.parse import is_networkx, networkx_edges, sorted_nodes
 from .edges import graph, heterograph
 
@@ -112,6 +113,7 @@ def to_networkx(
     Edges carry their id as ``eid_attr``. With several types, nodes and edges are numbered type after type; nodes
     carry their type as ``ntype_attr``, edges their canonical type as ``etype_attr``.
     """
+    require_graph(g)
     import networkx  # 0.1 s, which `import dglite` must not pay
 
     made = networkx.MultiDiGraph()

@@ -1,5 +1,6 @@
 """Data sets. Files are looked for locally first, else downloaded and verified."""
 
+from .. import hints
 from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .cora_binary import CoraBinary
@@ -161,3 +162,5 @@ __all__ = [
     "save_tensors",
     "split_dataset",
 ]
+
+__getattr__ = hints.names_of(__name__)

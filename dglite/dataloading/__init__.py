@@ -1,5 +1,6 @@
 """Mini-batches: samplers, and loaders that run them in threads. See docs/dataloading.md."""
 
+from .. import hints
 from . import negative_sampler
 from .base import (
     BlockSampler,
@@ -68,3 +69,5 @@ __all__ = [
     "set_node_lazy_features",
     "set_src_lazy_features",
 ]
+
+__getattr__ = hints.names_of(__name__)

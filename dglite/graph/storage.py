@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import hints
 from ..backend import active
 from ..errors import DGLError, warn_deprecated
 from ..structure import Adjacency, Metagraph
@@ -101,6 +102,13 @@ class DGLGraph(
             )
         nodes = dict(zip(names, self._num_nodes, strict=True))
         return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)  # a property that failed raises its own error again
+        raise hints.attribute_error(f"{type(self).__name__!r} object", name, dir(type(self)))
 
     # -- copies -------------------------------------------------------------------------------------------------
     def local_var(self) -> DGLGraph:
@@ -225,10 +233,10 @@ def canonical_device(device: Any) -> Any:
     return active.device(active.empty((0,), "float32", device))
 
 
-def require_graph(given: Any) -> None:
+def require_graph(graph: Any) -> None:
     """Raise DGLError unless a function's first argument is a graph: arguments are swapped, for instance."""
-    if not isinstance(given, DGLGraph):
-        raise DGLError(f"got {type(given).__name__} for the graph, which is the first argument")
+    if not isinstance(graph, DGLGraph):
+        raise DGLError(hints.not_a_graph(graph))
 
 
 def make_graph(

@@ -144,7 +144,8 @@ class TypeMixin(GraphBase):
             if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
         ]
         if not found:
-            raise DGLError(f"g[{key!r}] must match one of {list(self._metagraph.canonical_etypes)}; it matches none")
+            asked = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
+            raise DGLError(f"g[{asked!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
         return found
 
     # -- batches ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from ..backend import Tensor, active
 from ..convert import graph, heterograph
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 
 __all__ = ["from_pyg", "to_pyg"]
 
@@ -97,6 +98,7 @@ def to_pyg(g: DGLGraph) -> Any:
     DGLError
         The graph is a block, or two features would become one attribute.
     """
+    require_graph(g)
     from torch_geometric.data import Data, HeteroData  # optional, 2 s
 
     if g.is_block:

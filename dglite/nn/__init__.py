@@ -1,5 +1,6 @@
 """Neural network layers, one per module, with DGL's names, signatures and parameter names."""
 
+from .. import hints
 from . import conv, explain, factory, functional, glob, gt, hetero, link, network_emb, utils
 from .conv import *  # noqa: F403
 from .explain import *  # noqa: F403
@@ -26,3 +27,5 @@ __all__ = [
 ]
 __all__ += conv.__all__ + explain.__all__ + factory.__all__ + glob.__all__ + gt.__all__ + hetero.__all__ + link.__all__
 __all__ += network_emb.__all__ + utils.__all__
+
+__getattr__ = hints.names_of(__name__)

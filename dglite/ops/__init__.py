@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .. import hints
 from ..backend import Tensor
 from .grouped import gather_mm, segment_mm
 from .public import (
@@ -42,3 +43,5 @@ __all__ += [_call.__name__ for _call in SHORTHANDS]
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Callable[..., Tensor]: ...
+else:
+    __getattr__ = hints.names_of(__name__)

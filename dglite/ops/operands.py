@@ -11,6 +11,7 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import Any
 
+from .. import hints
 from ..backend import Tensor, active, admitted, require_one_library
 from ..errors import DGLError
 from ..expr import Expr, Side, evaluate, operands_of
@@ -130,11 +131,10 @@ def adjacency_of(graph: Any) -> Any:
     if type(graph) is Adjacency:
         return graph
     try:
-        return graph.adjacency()
-    except AttributeError as error:
-        if error.obj is not graph:
-            raise
-        raise DGLError(f"got {type(graph).__name__} for the graph, which is the first argument") from None
+        adjacencies = graph.adjacencies
+    except AttributeError:
+        raise DGLError(hints.not_a_graph(graph)) from None
+    return adjacencies[0] if len(adjacencies) == 1 else graph.adjacency()
 
 
 def tensor_operand(x: Any) -> Any:

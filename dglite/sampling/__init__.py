@@ -1,5 +1,6 @@
 """Sampling of neighbours, walks and negative pairs. All draws follow :func:`dglite.seed`, for any number of threads."""
 
+from .. import hints
 from .fused import sample_neighbors_fused
 from .labor import sample_labors
 from .negative import global_uniform_negative_sampling
@@ -21,3 +22,5 @@ __all__ = [
     "sample_neighbors_fused",
     "select_topk",
 ]
+
+__getattr__ = hints.names_of(__name__)

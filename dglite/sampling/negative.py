@@ -10,6 +10,7 @@ from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
 from ..random import generator
 from ..structure import Adjacency
 from ..structure.distinct import in_order_of_appearance
@@ -50,6 +51,7 @@ def global_uniform_negative_sampling(
     DGLError
         A number is negative, or the edge type does not exist.
     """
+    require_graph(g)
     num_samples = count_of(num_samples, "num_samples")
     if redundancy is not None and not 0 <= redundancy < float("inf"):
         raise DGLError(f"redundancy must be a number >= 0, got {redundancy}")

@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
 from ..ops import core
 from ..ops.devices import Gpu, KernelDevice, device_on
 from ..random import draw_key
@@ -221,6 +222,7 @@ def sample_neighbors_biased(
     DGLError
         As :func:`sample_neighbors`; or there are several edge types, or the offsets do not fit the degrees or ``bias``.
     """
+    require_graph(g)
     if len(g.adjacencies) != 1:
         raise DGLError(f"sample_neighbors_biased needs one edge type, the graph has {len(g.adjacencies)}: g['name']")
     inward = is_inward(edge_dir)
@@ -291,6 +293,7 @@ def sample_etype_neighbors(
     DGLError
         As :func:`sample_neighbors`; or the offsets do not ascend from 0 to the number of edges.
     """
+    require_graph(g)
     if not g.is_homogeneous:
         raise DGLError("sample_etype_neighbors needs one node type and one edge type; see to_homogeneous")
     inward, adjacency = is_inward(edge_dir), g.adjacencies[0]
@@ -357,6 +360,7 @@ def select_topk(
     DGLError
         A node, type or feature does not exist, ``k`` is below -1, or a weight is NaN.
     """
+    require_graph(g)
     inward, counts = is_inward(edge_dir), fanouts_of(g, k, "k")
     if nodes is None:
         seeds: list[np.ndarray | None] = [np.arange(x.num_dst if inward else x.num_src) for x in g.adjacencies]

@@ -243,6 +243,7 @@ def node2vec_random_walk(
     DGLError
         The graph is not homogeneous, p or q is not above 0, or as :func:`random_walk`.
     """
+    require_graph(g)
     if not g.is_homogeneous:
         raise DGLError("node2vec_random_walk needs one node type and one edge type")
     if not (0 < p < np.inf and 0 < q < np.inf):

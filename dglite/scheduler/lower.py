@@ -76,6 +76,11 @@ def _signature(function: Any, slot: int, kind: type, role: str, example: str, ba
         return tuple(function)
     if callable(function):
         return UserFunction(slot)
+    if isinstance(function, MessageFunction | ReduceFunction):
+        raise DGLError(
+            f"fn.{function} is not a {role} function; the message function comes first and the reduce function second, "
+            "as in g.update_all(fn.copy_u('h', 'm'), fn.sum('m', 'h'))"
+        )
     raise DGLError(
         f"{function!r} is not a {role} function; expected a built-in such as {example}, a list of them, "
         f"or a function of a batch of {batch} that returns a dict of tensors"

@@ -96,6 +96,11 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
         return array.astype(np.int64)
     if array.size == 0:
         return _EMPTY
+    if array.dtype.kind in "OSUT":
+        raise DGLError(
+            f"{what} must be integers, got text or objects; number them first, by "
+            "names, ids = numpy.unique(values, return_inverse=True) over the values of both ends"
+        )
     raise DGLError(f"{what} must be integers, got dtype {array.dtype}; convert them to int64 or int32 first")
 
 

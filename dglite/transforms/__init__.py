@@ -1,5 +1,6 @@
 """Transforms from graphs to graphs: functions, and modules that compose."""
 
+from .. import hints
 from .augment import AddEdge, DropEdge, DropNode, FeatMask, NodeShuffle, RowFeatNormalizer
 from .block import to_block
 from .diffusion import GDC, PPR, GCNNorm, HeatKernel, SIGNDiffusion
@@ -111,3 +112,5 @@ __all__ = [
     "to_simple",
     "to_simple_graph",
 ]
+
+__getattr__ = hints.names_of(__name__)

@@ -14,7 +14,7 @@ from ..errors import DGLError
 from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.attached import attach
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency
 from .parts import node_frames, without_parallel
 
@@ -48,6 +48,7 @@ def reverse(
     DGLError
         The graph is a block.
     """
+    require_graph(g)
     return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
 
 
@@ -61,6 +62,7 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
     DGLError
         An edge type joins different node types.
     """
+    require_graph(g)
     adjacencies = []
     for index, adjacency in enumerate(g.adjacencies):
         _require_square(g, index, "to_bidirected", "use dglite.add_reverse_edges or the AddReverse transform")
@@ -102,6 +104,7 @@ def add_reverse_edges(
     DGLError
         An edge type joins different node types, without ``ignore_bipartite``.
     """
+    require_graph(g)
     adjacencies, rows = [], []
     for index, adjacency in enumerate(g.adjacencies):
         src, dst = adjacency.endpoints()
@@ -153,6 +156,7 @@ def add_self_loop(
     >>> [end.tolist() for end in add_self_loop(graph(([0, 0], [2, 1]))).edges()]
     [[0, 0, 0, 1, 2], [2, 1, 0, 1, 2]]
     """
+    require_graph(g)
     index = g.etype_id(etype)
     _require_square(g, index, "add_self_loop", "only an edge type between nodes of one type has self-loops")
     frame, adjacency = g._edge_frame(index), g.adjacencies[index]
@@ -189,6 +193,7 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     DGLError
         The edge type joins different node types.
     """
+    require_graph(g)
     index = g.etype_id(etype)
     _require_square(g, index, "remove_self_loop", "only an edge type between nodes of one type has self-loops")
     src, dst = g.adjacencies[index].endpoints()
@@ -198,6 +203,7 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
     """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
+    require_graph(g)
     made = g.clone()
     made.add_nodes(num, data, ntype)
     return made
@@ -205,6 +211,7 @@ def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, n
 
 def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
     """Return the graph with edges ``u[i] -> v[i]`` more. See :meth:`DGLGraph.add_edges`."""
+    require_graph(g)
     made = g.clone()
     made.add_edges(u, v, data, etype)
     return made
@@ -212,6 +219,7 @@ def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = N
 
 def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given edges. See :meth:`DGLGraph.remove_edges`."""
+    require_graph(g)
     made = g.clone()
     made.remove_edges(eids, etype, store_ids)
     return made
@@ -219,6 +227,7 @@ def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = Fa
 
 def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given nodes and the edges at them. See :meth:`DGLGraph.remove_nodes`."""
+    require_graph(g)
     made = g.clone()
     made.remove_nodes(nids, ntype, store_ids)
     return made

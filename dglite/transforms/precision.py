@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backend import active
 from ..frame import Frame
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 
 __all__ = ["to_bfloat16", "to_double", "to_float", "to_half"]
 
@@ -32,6 +33,7 @@ def to_bfloat16(g: DGLGraph) -> DGLGraph:
 
 
 def _cast(g: DGLGraph, dtype: str) -> DGLGraph:
+    require_graph(g)
     made = g.clone()
     frames: list[Frame] = [frame for frame in (*made._node_frames, *made._edge_frames) if frame]
     for frame in frames:

@@ -13,7 +13,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
 from ..structure.distinct import numbered
@@ -75,6 +75,7 @@ def khop_adj(g: DGLGraph, k: int) -> Tensor:
     DGLError
         The graph has several types, or ``k`` is negative.
     """
+    require_graph(g)
     return g._tensor(
         _power(require_homogeneous(g, "khop_adj"), count_of(k, "khop_adj: k"), "khop_adj").toarray().astype(np.float32)
     )
@@ -137,6 +138,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     DGLError
         The path is empty, an edge type does not exist, or one does not start where the one before ends.
     """
+    require_graph(g)
     if not metapath:
         raise DGLError("metapath_reachable_graph: the metapath is empty; give at least one edge type")
     indices = [g.etype_id(etype) for etype in metapath]

@@ -12,7 +12,7 @@ from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
 from ..graph.attached import attach
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.compressed import check_permutation
 from ..structure.distinct import distinct
@@ -71,6 +71,7 @@ def reorder_graph(
     >>> made.ndata["_ID"].tolist(), made.edata["_ID"].tolist()
     ([0, 3, 1, 2], [0, 1, 2])
     """
+    require_graph(g)
     if not g.is_homogeneous or g.is_block:
         kind = "a block" if g.is_block else f"{len(g.ntypes)} node types and {len(g.canonical_etypes)} edge types"
         raise DGLError(f"reorder_graph takes a graph of one node type and one edge type, got {kind}")

@@ -15,7 +15,7 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.compressed import scattered
 from ..structure.distinct import Pairs, renumbered_ends
@@ -54,6 +54,7 @@ def to_simple(
     DGLError
         The aggregator is something else, or the graph is a block.
     """
+    require_graph(g)
     if aggregator not in _AGGREGATORS:
         raise DGLError(f"to_simple: aggregator={aggregator!r} is not understood; expected one of {_AGGREGATORS}")
     if g.is_block:
@@ -100,6 +101,7 @@ def _joined(values: Tensor, order: np.ndarray, counts: np.ndarray, aggregator: s
 
 def to_simple_graph(g: DGLGraph) -> DGLGraph:
     """Return the graph without parallel edges; an older name of :func:`to_simple`."""
+    require_graph(g)
     made: DGLGraph = to_simple(g)
     return made
 

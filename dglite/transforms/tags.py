@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
 
@@ -17,6 +18,7 @@ __all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
 
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
+    require_graph(g)
     adjacency = g.adjacency(etype)
     rows, row_of_edge = numbered(adjacency.endpoints()[1])
     degrees = np.bincount(row_of_edge, minlength=len(rows))[row_of_edge]
@@ -43,6 +45,7 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     DGLError
         There are several edge types, or there is not one number for each node or edge.
     """
+    require_graph(g)
     adjacency = _only(g, "sort_csr_by_tag")
     tags = _tags(tag, tag_type, adjacency.num_dst, adjacency.num_edges)
     made = g.clone()
@@ -58,6 +61,7 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     The destination feature ``tag_offset_name`` says where each tag starts. Everything else is as in
     :func:`sort_csr_by_tag`, reversed.
     """
+    require_graph(g)
     adjacency = _only(g, "sort_csc_by_tag")
     tags = _tags(tag, tag_type, adjacency.num_src, adjacency.num_edges)
     made = g.clone()

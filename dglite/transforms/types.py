@@ -12,7 +12,7 @@ from ..errors import DGLError
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.distinct import numbered
 from ..structure.metagraph import HOMOGENEOUS
@@ -47,6 +47,7 @@ def to_homogeneous(
     DGLError
         A type lacks a feature that is to be kept, or its shape or dtype differs.
     """
+    require_graph(G)
     node_counts, edge_counts = list(G._num_nodes), [adjacency.num_edges for adjacency in G.adjacencies]
     offsets = np.cumsum([0, *node_counts])
     total = int(offsets[-1])

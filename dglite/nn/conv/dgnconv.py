@@ -38,6 +38,7 @@ class DGNConv(PNAConv):
         ``eig_vec`` (num_nodes, at least as many as are used) holds the vectors, see :func:`dglite.lap_pe`. Raises
         ``DGLError`` for missing features and vectors, wrong widths and numbers of rows.
         """
+        functional.adjacency_of(graph)  # complains of other things before any of their attributes is read
         used = max([int(name[3]) for name in self._aggregators if name.startswith("dir")], default=0)
         if used and eig_vec is None:
             raise DGLError(f"DGNConv: eig_vec is missing; its aggregators read (num_nodes, {used})")

@@ -139,7 +139,7 @@ class PNAConv(nn.Module):
 
     def _compute(self, graph: DGLGraph, node_feat: Tensor, edge_feat: Tensor | None, fields: Tensor | None) -> Tensor:
         """Return the new features; ``fields`` (num_nodes, k) are for aggregators that read some."""
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         node_feat = functional.require_one_size(self, "node_feat", graph, node_feat)
         functional.require_width(self, "node_feat", node_feat, self.in_size)
         if not self.edge_feat_size:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...formulas import FORMULAS
+from ...graph.storage import require_graph
 from ...ops import biases
 from ...structure.adjacency import Adjacency
 from ..base import nn
@@ -170,12 +171,34 @@ def first_rows(x: Tensor, count: int) -> Tensor:
 
 
 def require_width(layer: Any, argument: str, x: Features, width: int) -> None:
-    """Raise ``DGLError`` unless the last axis of ``x`` is ``width`` long, naming the layer and its argument."""
+    """Raise ``DGLError`` unless the last axis of ``x`` is ``width`` long and its dtype is the layer's, naming both."""
+    if x.dtype is not _FLOAT32:
+        _require_dtype(layer, argument, x)
     if x.ndim < 2 or x.shape[-1] != width:
         raise DGLError(
             f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected (rows, ..., {width}), the size "
             "that the layer was constructed with"
         )
+
+
+_FLOAT32 = active.empty((0,), "float32", active.cpu()).dtype
+
+
+def _require_dtype(layer: Any, argument: str, x: Features) -> None:
+    """Raise ``DGLError`` unless ``x`` has the dtype of the layer's parameters, or autocast converts both."""
+    parameter = next(iter(layer.parameters()), None)
+    if parameter is None or x.dtype == parameter.dtype or active.autocast_dtype() is not None:
+        return
+    dtype, expected = active.dtype(x), active.dtype(parameter)
+    if "int" in dtype or dtype == "bool":
+        other = "; ids are made features by an Embedding"
+    else:
+        other = f", or the layer, layer.to({active.name}.{dtype})" if active.name == "torch" else ""
+    cast = f"{argument}.to(torch.{expected})" if active.name == "torch" else f"{argument}.astype({expected!r})"
+    raise DGLError(
+        f"{type(layer).__name__}: {argument} has dtype {dtype}, the parameters have {expected}; convert the features, "
+        f"{cast}{other}"
+    )
 
 
 def require_torch(layer: Any) -> None:
@@ -193,6 +216,8 @@ def require_dense_batch(layer: Any, argument: str, x: Tensor, width: int) -> Non
         raise DGLError(
             f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected (batch_size, N, {width})"
         )
+    if x.dtype is not _FLOAT32:
+        _require_dtype(layer, argument, x)
 
 
 def require_pairs(layer: Any, argument: str, x: Tensor, shape: Sequence[int]) -> None:
@@ -227,6 +252,7 @@ def require_one_size(layer: Any, argument: str, graph: DGLGraph, feat: Any) -> T
 
     Raises ``DGLError`` for a pair of features, a graph with two sets of nodes, and wrong numbers of rows.
     """
+    require_graph(graph)
     if isinstance(feat, tuple) or graph.is_block or graph.num_src_nodes() != graph.num_dst_nodes():
         raise DGLError(
             f"{type(layer).__name__} passes messages several times, so it needs a graph of which all nodes are both "

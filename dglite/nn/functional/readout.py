@@ -9,6 +9,7 @@ import numpy as np
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
+from ...graph.storage import require_graph
 from ...ops import core
 from ...opspec import Reducer
 from ...readout import broadcast_nodes, topk_nodes
@@ -38,6 +39,7 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
 
     Raises ``DGLError``, naming the layer, for a graph of several node types, no features and another number of rows.
     """
+    require_graph(graph)
     if len(graph._num_nodes) != 1:
         raise DGLError(
             f"{type(layer).__name__} reads nodes of one type; got a graph with the node types {graph.ntypes}. Pass "

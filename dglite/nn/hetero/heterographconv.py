@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph.storage import require_graph
 from ..base import nn
 
 if TYPE_CHECKING:
@@ -107,6 +108,13 @@ class HeteroGraphConv(nn.Module):
 
     @staticmethod
     def _sides(g: DGLGraph, inputs: Any) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        require_graph(g)
+        for features in inputs if isinstance(inputs, tuple) else (inputs,):
+            if not isinstance(features, Mapping):
+                raise DGLError(
+                    f"HeteroGraphConv: inputs are a {type(features).__name__}; expected features by node type, "
+                    "{ntype: tensor}, or a pair of such of sources and destinations"
+                )
         if isinstance(inputs, tuple):
             return inputs[0], inputs[1]
         if not g.is_block:

@@ -1,0 +1,229 @@
+"""Hints in errors: what dglite calls the names, attributes and arguments that users of PyG, NetworkX and DGL reach for.
+
+A package answers names that it lacks by ``__getattr__ = hints.names_of(__name__)``. The message gives the counterpart
+from the tables below, else the public name that is spelled most alike.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import FrameType
+from typing import Any
+
+__all__ = ["attribute_error", "names_of", "not_a_graph"]
+
+_EDGE_INDEX = "g = dglite.graph((edge_index[0], edge_index[1]), num_nodes=len(x))"
+_BATCHED = "the graph knows its batch, dglite.batch(graphs), so no vector `batch` is passed"
+
+_NAMES = {
+    # layers
+    "ARMAConv": "dglite.nn.TAGConv and dglite.nn.ChebConv are its nearest",
+    "AttentionalAggregation": "dglite.nn.GlobalAttentionPooling(gate_nn)(g, x)",
+    "BatchNorm": "torch.nn.BatchNorm1d",
+    "CGConv": "write it with update_all, or use dglite.nn.CFConv",
+    "DynamicEdgeConv": "dglite.nn.KNNGraph(k) makes the graph, dglite.nn.EdgeConv is the layer",
+    "GAE": "an encoder of dglite.nn with dglite.nn.EdgePredictor('dot')",
+    "GATConvV2": "dglite.nn.GATv2Conv",
+    "GCN2": "dglite.nn.GCN2Conv",
+    "GCNConv": "dglite.nn.GraphConv(in_feats, out_feats), called as conv(g, x) on a graph with self-loops",
+    "GCNIIConv": "dglite.nn.GCN2Conv",
+    "GraphNorm": "torch.nn.BatchNorm1d or torch.nn.LayerNorm",
+    "GraphSAGE": "a stack of dglite.nn.SAGEConv; dglite.nn.Sequential passes the graph along",
+    "GCN": "a stack of dglite.nn.GraphConv; dglite.nn.Sequential passes the graph along",
+    "GAT": "a stack of dglite.nn.GATConv; dglite.nn.Sequential passes the graph along",
+    "GIN": "a stack of dglite.nn.GINConv; dglite.nn.Sequential passes the graph along",
+    "GlobalAttention": "dglite.nn.GlobalAttentionPooling(gate_nn)(g, x)",
+    "HANConv": "dglite.nn.GATConv on each dglite.metapath_reachable_graph",
+    "HeteroConv": "dglite.nn.HeteroGraphConv({etype: layer})(g, {ntype: x})",
+    "HeteroDictLinear": "dglite.nn.HeteroLinear",
+    "InnerProductDecoder": "dglite.nn.EdgePredictor('dot')",
+    "LayerNorm": "torch.nn.LayerNorm",
+    "Linear": "torch.nn.Linear",
+    "MessagePassing": "g.update_all(message, reduce), with dglite.function or functions of your own",
+    "MLP": "torch.nn.Sequential of torch.nn.Linear",
+    "Node2Vec": "dglite.sampling.node2vec_random_walk draws its walks; dglite.nn.DeepWalk trains on uniform ones",
+    "RGCNConv": "dglite.nn.RelGraphConv(in_feat, out_feat, num_rels)(g, x, etypes)",
+    "FastRGCNConv": "dglite.nn.RelGraphConv(in_feat, out_feat, num_rels)(g, x, etypes)",
+    "RGATConv": "dglite.nn.HeteroGraphConv of dglite.nn.GATConv",
+    "SAGPooling": "dglite.topk_nodes selects the nodes, dglite.node_subgraph keeps them",
+    "TopKPooling": "dglite.topk_nodes selects the nodes, dglite.node_subgraph keeps them",
+    "SortAggregation": "dglite.nn.SortPooling(k)(g, x)",
+    "SumAggregation": "dglite.nn.SumPooling()(g, x)",
+    "MeanAggregation": "dglite.nn.AvgPooling()(g, x)",
+    "MaxAggregation": "dglite.nn.MaxPooling()(g, x)",
+    "TransformerConv": "dglite.nn.DotGatConv, or dglite.nn.BiasedMHA for attention between all nodes of a graph",
+    "VGAE": "an encoder of dglite.nn with dglite.nn.EdgePredictor('dot')",
+    "global_add_pool": f"dglite.nn.SumPooling()(g, x) or dglite.sum_nodes(g, 'h'); {_BATCHED}",
+    "global_max_pool": f"dglite.nn.MaxPooling()(g, x) or dglite.max_nodes(g, 'h'); {_BATCHED}",
+    "global_mean_pool": f"dglite.nn.AvgPooling()(g, x) or dglite.mean_nodes(g, 'h'); {_BATCHED}",
+    "to_hetero": "dglite.nn.HeteroGraphConv({etype: layer})",
+    # graphs and data sets
+    "Amazon": "dglite.data.AmazonCoBuyComputerDataset or dglite.data.AmazonCoBuyPhotoDataset",
+    "Batch": "dglite.batch(graphs); dglite.unbatch(g) takes it apart",
+    "CitationFull": "dglite.data.CoraFullDataset",
+    "Data": f"{_EDGE_INDEX}, then g.ndata['x'] = x; dglite.from_pyg(data) converts a Data object",
+    "Dataset": "dglite.data.DGLDataset",
+    "Entities": "dglite.data.AIFBDataset, MUTAGDataset, BGSDataset or AMDataset",
+    "FB15k_237": "dglite.data.FB15k237Dataset",
+    "Flickr": "dglite.data.FlickrDataset",
+    "HeterophilousGraphDataset": "dglite.data.RomanEmpireDataset, AmazonRatingsDataset, MinesweeperDataset and others",
+    "HeteroData": "dglite.heterograph({(srctype, etype, dsttype): (u, v)}); dglite.from_pyg converts one",
+    "InMemoryDataset": "dglite.data.DGLDataset",
+    "KarateClub": "dglite.data.KarateClubDataset()[0]",
+    "LRGBDataset": "dglite.data.PeptidesFunctionalDataset or dglite.data.PeptidesStructuralDataset",
+    "MovieLens": "dglite.data.MovieLensDataset",
+    "PPI": "dglite.data.PPIDataset",
+    "Planetoid": "dglite.data.CoraGraphDataset()[0], CiteseerGraphDataset()[0] or PubmedGraphDataset()[0]",
+    "QM9": "dglite.data.QM9EdgeDataset or dglite.data.QM9Dataset",
+    "Reddit": "dglite.data.RedditDataset()[0]",
+    "WebKB": "dglite.data.CornellDataset, TexasDataset or WisconsinDataset",
+    "WikipediaNetwork": "dglite.data.ChameleonDataset or dglite.data.SquirrelDataset",
+    "WikiCS": "dglite.data.WikiCSDataset",
+    "WordNet18": "dglite.data.WN18Dataset",
+    "Yelp": "dglite.data.YelpDataset",
+    "ZINC": "dglite.data.ZINCDataset",
+    # loaders
+    "ClusterData": "dglite.dataloading.ClusterGCNSampler(g, k)",
+    "ClusterLoader": "dglite.dataloading.DataLoader(g, torch.arange(k), dglite.dataloading.ClusterGCNSampler(g, k))",
+    "GraphSAINTNodeSampler": "dglite.dataloading.SAINTSampler(mode='node', budget=...)",
+    "GraphSAINTEdgeSampler": "dglite.dataloading.SAINTSampler(mode='edge', budget=...)",
+    "GraphSAINTRandomWalkSampler": "dglite.dataloading.SAINTSampler(mode='walk', budget=...)",
+    "HGTLoader": "dglite.dataloading.NeighborSampler with a dictionary of fan-outs by edge type",
+    "ImbalancedSampler": "torch.utils.data.WeightedRandomSampler",
+    "LinkNeighborLoader": "dglite.dataloading.as_edge_prediction_sampler(sampler, negative_sampler=...)",
+    "NeighborLoader": "dglite.dataloading.DataLoader(g, ids, NeighborSampler(fanouts), batch_size=...)",
+    # transforms and utilities
+    "AddLaplacianEigenvectorPE": "dglite.LapPE(k, feat_name='PE')",
+    "AddRandomWalkPE": "dglite.RandomWalkPE(k, feat_name='PE')",
+    "AddSelfLoops": "dglite.AddSelfLoop()",
+    "LaplacianEigenvectorPE": "dglite.LapPE(k, feat_name='PE')",
+    "NormalizeFeatures": "dglite.RowFeatNormalizer()",
+    "RandomLinkSplit": "dglite.data.AsLinkPredDataset(dataset, split_ratio=(0.8, 0.1, 0.1), neg_ratio=1)",
+    "RandomNodeSplit": "dglite.data.AsNodePredDataset(dataset, split_ratio=(0.8, 0.1, 0.1))",
+    "SIGN": "dglite.SIGNDiffusion(k)",
+    "ToSparseTensor": "g.adj() is the sparse matrix of a graph",
+    "ToUndirected": "dglite.AddReverse(), or dglite.to_bidirected(g)",
+    "add_self_loops": "dglite.add_self_loop(g)",
+    "degree": "g.in_degrees() and g.out_degrees()",
+    "dense_to_sparse": "dglite.from_scipy, or dglite.graph(adjacency.nonzero(as_tuple=True))",
+    "k_hop_subgraph": "dglite.khop_in_subgraph(g, nodes, k)",
+    "negative_sampling": "dglite.sampling.global_uniform_negative_sampling(g, num_samples)",
+    "remove_self_loops": "dglite.remove_self_loop(g)",
+    "scatter": "dglite.ops.segment_reduce for sorted rows, g.update_all along edges",
+    "softmax": "dglite.ops.edge_softmax(g, scores)",
+    "to_dense_adj": "g.adj().to_dense()",
+    "to_undirected": "dglite.to_bidirected(g)",
+}
+"""By the name of PyG: what dglite has for it."""
+
+_ATTRIBUTES = {
+    "adj_t": "g.adj()",
+    "add_edges_from": "g.add_edges(u, v)",
+    "add_nodes_from": "g.add_nodes(num)",
+    "batch": "g.batch_num_nodes() has the sizes of a batch's graphs",
+    "coalesce": "dglite.to_simple(g)",
+    "contains_self_loops": "dglite.remove_self_loop(g) removes them, dglite.add_self_loop(g) adds them",
+    "degree": "g.in_degrees() and g.out_degrees()",
+    "edge_attr": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
+    "edge_index": "torch.stack(g.edges()) is the edge_index of PyG",
+    "edge_types": "g.canonical_etypes",
+    "edge_weight": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
+    "has_isolated_nodes": "(g.in_degrees() + g.out_degrees() == 0).any()",
+    "has_self_loops": "g.has_edges_between(g.nodes(), g.nodes()).any()",
+    "is_undirected": "dglite keeps directed edges; dglite.to_bidirected(g) adds the reversed ones",
+    "is_directed": "dglite keeps directed edges; dglite.to_bidirected(g) adds the reversed ones",
+    "neighbors": "g.successors(v) and g.predecessors(v)",
+    "node_types": "g.ntypes",
+    "num_classes": "the data set has it: dataset.num_classes",
+    "num_edge_features": "g.edata['w'].shape[1]",
+    "num_features": "g.ndata['x'].shape[1]",
+    "num_node_features": "g.ndata['x'].shape[1]",
+    "plot": "dglite.to_networkx(g) can be drawn by networkx.draw",
+    "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
+    "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
+    "test_mask": "g.ndata['test_mask']",
+    "to_undirected": "dglite.to_bidirected(g)",
+    "train_mask": "g.ndata['train_mask']",
+    "val_mask": "g.ndata['val_mask']",
+    "x": "g.ndata holds the features of nodes by name, as in g.ndata['x'] = features",
+    "y": "g.ndata holds labels, too, as in g.ndata['label'] = labels",
+}
+"""By an attribute of PyG's Data or NetworkX's graphs: what a DGLGraph has for it."""
+
+_CONVERTED = {
+    "networkx": "convert it first: dglite.from_networkx(graph)",
+    "torch_geometric": "convert it first: dglite.from_pyg(data)",
+    "scipy": "convert it first: dglite.from_scipy(matrix)",
+    "dgl": "it is of another package; by python -m dglite.compat script.py, dgl is dglite",
+    "pandas": "make a graph of its columns: dglite.graph((table['src'].to_numpy(), table['dst'].to_numpy()))",
+}
+"""By the package of what was passed as a graph: how it becomes one."""
+
+
+def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[str], str] | None = None) -> Any:
+    """Return the ``__getattr__`` of a package, whose error says what a missing name is called here.
+
+    ``modules`` are imported when their name is first read; ``reasons`` says why a name of DGL is missing, or "".
+    ``from package import name`` would replace an AttributeError by one of its own, so there it is an ImportError.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name in modules:
+            return import_module(modules[name])
+        if name.startswith("_"):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        reason = reasons(name) if reasons is not None and name not in _NAMES else ""
+        owner = f"module {package!r}"
+        if reason:
+            error = AttributeError(f"{owner} has no attribute {name!r}: {reason}")
+        else:
+            error = attribute_error(owner, name, (*sys.modules[package].__all__, *modules), _NAMES)
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist" and find_spec(f"{package}.{name}") is None:
+            raise ImportError(str(error), name=package)
+        raise error
+
+    return __getattr__
+
+
+def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str, str] = _ATTRIBUTES) -> AttributeError:
+    """Return the error for a name that ``owner``, which has ``names``, lacks, with a counterpart or a similar name."""
+    message = f"{owner} has no attribute {name!r}"
+    if name in table:
+        return AttributeError(f"{message}; in dglite: {table[name]}")
+    similar = difflib.get_close_matches(name, names, 1)
+    return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
+
+
+def not_a_graph(value: Any) -> str:
+    """Return the message for ``value`` where a graph is expected: what came, and how a graph is made of it."""
+    layer, arguments = _calling_layer()
+    kind = type(value)
+    shape = getattr(value, "shape", None)
+    package = kind.__module__.partition(".")[0]
+    text = kind.__name__ if package == "builtins" else f"{package}.{kind.__name__}"
+    text += f" of shape {tuple(shape)}" if isinstance(shape, tuple) else ""
+    message = f"{layer or 'this function'} takes a graph as its first argument, got {text}"
+    swapped = [name for name, other in arguments.items() if type(other).__name__ == "DGLGraph"]
+    if swapped:
+        return f"{message}, and a graph for {swapped[0]!r}: pass the graph first"
+    hint = _CONVERTED.get(package, "make one by dglite.graph((u, v))")
+    if shape is not None and package not in _CONVERTED:
+        call = f"then {layer}(g, x)" if layer else "then pass g"
+        hint = f"dglite takes a graph object where PyG takes edge_index: {_EDGE_INDEX}, {call}"
+    return f"{message}; {hint}"
+
+
+def _calling_layer() -> tuple[str, dict[str, Any]]:
+    """Return the name of the layer whose ``forward`` runs, and its arguments by name; "" and {} outside of one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if frame.f_code.co_name == "forward" and type(owner).__module__.startswith("dglite.nn"):
+            names = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
+            return type(owner).__name__, {name: frame.f_locals.get(name) for name in names}
+        frame = frame.f_back
+    return "", {}
