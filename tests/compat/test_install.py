@@ -255,3 +255,17 @@ def test_uninstall_gives_the_name_back() -> None:
     install()
     uninstall()
     assert not any(type(finder).__module__ == "dglite.compat" for finder in sys.meta_path)
+
+
+def test_code_and_commands_run_unmodified(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import dgl\ndef test_it(): assert dgl.graph(([0], [1])).num_edges() == 1\n")
+    programs = [
+        (["-c", "import dgl, sys; print(dgl.nn.GraphConv.__module__, sys.argv)", "x"], "graphconv ['-c', 'x']"),
+        (["pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], "1 passed"),
+    ]
+    for program, words in programs:
+        command = [sys.executable, "-m", "dglite.compat", *program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert words in done.stdout, done.stderr
+    done = subprocess.run([sys.executable, "-m", "dglite.compat", "nothing"], capture_output=True, text=True, check=False)
+    assert "no installed Python command nothing" in done.stderr
