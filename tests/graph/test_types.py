@@ -46,10 +46,10 @@ def test_metagraph():
     ("ask", "message"),
     [
         (lambda g: g.in_degrees(), "3 edge types; name one of"),
-        (lambda g: g["x"], "must match one of .* it matches none"),
-        (lambda g: g[1.5], "must match one of .* it matches none"),
+        (lambda g: g["x"], "matches no edge type"),
+        (lambda g: g[1.5], "matches no edge type"),
         (lambda g: g["user", "plays"], "is not understood"),
-        (lambda g: g["user", "x", "game"], "matches none"),
+        (lambda g: g["user", "x", "game"], "matches no edge type"),
         (lambda g: g.to_canonical_etype("follows"), "ambiguous"),
         (lambda g: g.num_nodes("x"), "node type 'x' does not exist; expected one of"),
         (lambda g: g.num_edges(("a", "b", "c")), "does not exist"),
