@@ -1,8 +1,8 @@
 """Source of the kernels of a layer's bias and activation: a formula over all rows, and sums of columns.
 
 Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
-all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row, 8 the number of parts that tasks take
-whole. What the formula does not read is not looked at. The factors multiply what is written, not what is summed.
+all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row, 8 the number of parts, which tasks
+take whole. What the formula does not read is not looked at. The factors multiply what is written, not what is summed.
 
 Sums are made in runs of rows, for accuracy; each part has room for its own and for those of a run.
 """
