@@ -124,7 +124,7 @@ class _Factor:
         total = None
         if needs[1]:  # not a dot product: its last bits would depend on the number of threads
             products = active.times(grad, x)
-            total = (active.sum(products, range(len(active.shape(x)))) / self.value).reshape(factor.shape)
+            total = (active.sum(products, tuple(range(len(active.shape(x))))) / self.value).reshape(factor.shape)
         return [grad if needs[0] else None, total]
 
 
