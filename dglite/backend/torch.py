@@ -28,6 +28,8 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_SPLIT = 1 << 14
+"""Half of the number of values from which on torch uses several threads."""
 
 
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -246,6 +248,14 @@ class TorchBackend(Backend):
         return drawn.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
+        if x.is_cpu and x.numel() >= _SPLIT and not torch.compiler.is_compiling():
+            axes = {i % x.dim() for i in ((axis,) if isinstance(axis, int) else axis)}
+            if all(size == 1 for i, size in enumerate(x.shape) if i not in axes):
+                # torch cuts such a sum by its number of threads, and no other: the last bits would depend on it.
+                whole = x.numel() // _SPLIT * _SPLIT
+                flat = x.reshape(-1)
+                total = self.sum(torch.cat([flat[:whole].view(-1, _SPLIT).sum(1), flat[whole:]]), 0)
+                return total.reshape([1] * x.dim() if keepdims else [n for i, n in enumerate(x.shape) if i not in axes])
         return x.sum(dim=axis, keepdim=keepdims)  # type: ignore[arg-type]
 
     def max(self, x: torch.Tensor, axis: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...backend import active
 from ...errors import DGLError
 from ...kernels import compiled
 from ..options import current_options
@@ -218,9 +219,9 @@ class _Run:
                 left = filled.lease.view(x, count, x_row, (height,), into.dtype)
                 add_rows(left, right, into, known is not None)
             elif known is None:
-                torch.sum(right, 0, out=into[0])
+                into[0].copy_(active.sum(right, 0))
             else:
-                into[0].add_(right.sum(0))
+                into[0].add_(active.sum(right, 0))
         if words:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)

@@ -1,10 +1,10 @@
 """Source of the kernels of a layer's bias and activation: a formula over all rows, and sums of columns.
 
 Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
-all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row. What the formula does not read is
-not looked at. The factors multiply what is written, not what is summed.
+all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row, 8 the number of parts, which tasks
+take whole. What the formula does not read is not looked at. The factors multiply what is written, not what is summed.
 
-Sums are made in runs of rows, for accuracy; each task has room for its own and for those of a run.
+Sums are made in runs of rows, for accuracy; each part has room for its own and for those of a run.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ splat{lanes} = simd.splat("{dtype}", {lanes})
 
 def kernel(args, task, num_tasks):
     rows, row_bytes, x0, x1, x2 = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
-    y, sums = word(args, 5), word(args, 6)
+    y, sums, parts = word(args, 5), word(args, 6), word(args, 8)
     whole = row_bytes // (LANES * ITEM) * LANES * ITEM
-    if task < 0:
-{merge}        return
-    first, last = rows * task // num_tasks, rows * (task + 1) // num_tasks
-{begin}    for begin in range(first, last, RUN):
-{begin_run}        for row in range(begin, min(begin + RUN, last)):
-            start = row * row_bytes
-{factor}            for k in range(0, whole, LANES * ITEM):
-{vectors}            for k in range(whole, row_bytes, ITEM):
-{numbers}{end_run}'''
+    for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
+        last = rows * (part + 1) // parts
+{begin}        for begin in range(rows * part // parts, last, RUN):
+{begin_run}            for row in range(begin, min(begin + RUN, last)):
+                start = row * row_bytes
+{factor}                for k in range(0, whole, LANES * ITEM):
+{vectors}                for k in range(whole, row_bytes, ITEM):
+{numbers}{end_run}{merge}'''
 _SUMS = {
-    "merge": """for other in range(1, num_tasks):
-    for k in range(0, row_bytes, ITEM):
-        store1(sums + k, load1(sums + k) + load1(sums + 2 * other * row_bytes + k))
+    "merge": """if task < 0 or num_tasks == 1:
+    for part in range(1, parts):
+        for k in range(0, row_bytes, ITEM):
+            store1(sums + k, load1(sums + k) + load1(sums + 2 * part * row_bytes + k))
 """,
-    "begin": """own, run = sums + 2 * task * row_bytes, sums + (2 * task + 1) * row_bytes
+    "begin": """own, run = sums + 2 * part * row_bytes, sums + (2 * part + 1) * row_bytes
 for k in range(0, row_bytes, ITEM):
     store1(own + k, 0.0)
 """,
@@ -59,7 +59,7 @@ for k in range(0, row_bytes, ITEM):
     store1(own + k, load1(own + k) + load1(run + k))
 """,
 }
-_DEPTHS = {"merge": 8, "begin": 4, "begin_run": 8, "end_run": 8}
+_DEPTHS = {"merge": 4, "begin": 8, "begin_run": 12, "end_run": 12}
 
 
 def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: int) -> str:
@@ -69,9 +69,9 @@ def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: 
     """
     functions = [f"{name} = simd.{name}" for name in sorted(functions_of([formula]))]
     text = {name: indent(part, _DEPTHS[name]) if summed else "" for name, part in _SUMS.items()}
-    text["factor"] = indent("factor = load1(word(args, 7) + row * ITEM)", 12) if scaled else ""
+    text["factor"] = indent("factor = load1(word(args, 7) + row * ITEM)", 16) if scaled else ""
     for name, n in (("vectors", lanes), ("numbers", 1)):
-        text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 16)
+        text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 20)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
     what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes}
     return _HEAD.format(functions="\n".join(functions), **what, **text)

@@ -125,32 +125,32 @@ for i in range(count):
             store(d + at, splat(0.0), left)
 """
 """Some rows at a time: their losses without the logarithms of ``totals``, and their gradients."""
-_WITH_GRADIENT = f"""    found = word(args, 7)
-    if task < 0:
-        for other in range(1, num_tasks):
-            store1(found, load1(found) + load1(found + other * ITEM))
-        return
+_WITH_GRADIENT = f"""    shares, parts = word(args, 7), word(args, 15)
     whole, rest = width // LANES * STEP, width % LANES
-    first, last = rows * task // num_tasks, rows * (task + 1) // num_tasks
     tail = memory()
     totals, losses, tops = tail + STEP, tail + 2 * STEP, tail + 3 * STEP
-    own = splat1(0.0)
-    for start in range(first, last, RUN * LANES):
-        loss = splat(0.0)
-        for begin in range(start, min(start + RUN * LANES, last), LANES):
-            count = min(LANES, last - begin)
-{indent(_GROUP, 12)}
-            loss = loss + (load_all(losses) + log(load_all(totals)))
-        own = own + reduce_add(loss)
-    store1(found + task * ITEM, own)
+    for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
+        last = rows * (part + 1) // parts
+        own = splat1(0.0)
+        for start in range(rows * part // parts, last, RUN * LANES):
+            loss = splat(0.0)
+            for begin in range(start, min(start + RUN * LANES, last), LANES):
+                count = min(LANES, last - begin)
+{indent(_GROUP, 16)}
+                loss = loss + (load_all(losses) + log(load_all(totals)))
+            own = own + reduce_add(loss)
+        store1(shares + part * ITEM, own)
+    if task < 0 or num_tasks == 1:
+        for part in range(1, parts):
+            store1(shares, load1(shares) + load1(shares + part * ITEM))
 """
 
 
 def loss_source(dtype: str, lanes: int) -> str:
     """Return the kernel of the sum of all rows' cross entropy, with its gradient; rows whose label is left out have 0.
 
-    It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Each task has a place for its
-    sum, made in runs of rows for accuracy; y is the sum of all.
+    It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Word 15 is the number of parts
+    that tasks take whole; each has a place for its sum, made in runs of rows for accuracy. y is the sum of all.
     """
     what = {"form": "cross_entropy", "what": " with its gradient"}
     imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **what)

@@ -121,7 +121,10 @@ class _Factor:
         assert factor is not None
         if any(active.requires_grad(tensor) for tensor in (x, factor, grad)):
             return active.gradients(lambda x, factor: x * (factor / self.value), (x, factor), grad, needs)
-        total = (grad.reshape(-1) @ x.reshape(-1) / self.value).reshape(factor.shape) if needs[1] else None
+        total = None
+        if needs[1]:  # not a dot product: its last bits would depend on the number of threads
+            products = active.times(grad, x)
+            total = (active.sum(products, tuple(range(len(active.shape(x))))) / self.value).reshape(factor.shape)
         return [grad if needs[0] else None, total]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.graph.sparse import bind_sddmm, bind_several, bind_spmm
-from dglite.kernels.cpu.run import launch
+from dglite.kernels.cpu.graph import sparse
+from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_sddmm, bind_several, bind_spmm
+from dglite.kernels.cpu.run import launch, parts
+from dglite.kernels.spec import REDUCED
 from dglite.opspec import Reducer
 from tests import reference
 from tests.kernels.sparse_cases import (
@@ -32,9 +35,15 @@ REDUCERS = ["sum", "mean", "max", "min"]
 
 
 @pytest.fixture(autouse=True)
-def threads_for_small_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go parallel from the first element on, so that cut rows and merges happen on small graphs."""
+def threads_for_small_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Go parallel from the first element on, and cut rows of few entries, so that small graphs have merges."""
     monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(sparse, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(parts, "ROW_PART", 1)
+    monkeypatch.setattr(parts, "ENTRIES", 5)
+    parts.part_memory.cache_clear()
+    yield
+    parts.part_memory.cache_clear()
 
 
 def run(coo: Coo, index: str, dtype: str, values: list[np.ndarray], bound, out_shape, threads: int, **more):
@@ -104,6 +113,31 @@ def test_argmax_is_the_first_entries_with_the_extreme_value(kind, threads, reduc
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
         assert (argmax[node] == indptr[node] + best).all()
         assert (got[node] == messages[best, np.arange(20)]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reducer", ["sum", "mean", "max"])
+@pytest.mark.parametrize("kind", ["random", "star"])
+def test_any_number_of_tasks_gives_the_same_bits(kind, reducer, dtype):
+    coo, expr = graph(kind), expression("u_mul_e")
+    values = operands(expr, coo, ((20,), (1,)))
+    bound = bind_spmm(expr, Reducer(reducer), dtype, "int32", ((20,), (1,)))
+    results = [run(coo, "int32", dtype, values, bound, (coo.num_dst, 20), threads)[0] for threads in (1, 2, 3, 50)]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.parametrize("largest", [1 << 22, 120])
+@pytest.mark.parametrize("threads", [1, 2, 9])
+def test_an_epilogue_gets_each_row_once_all_its_parts_are_there(threads, largest, monkeypatch):
+    monkeypatch.setattr(parts, "LARGEST", largest)
+    monkeypatch.setattr(parts, "MOST_PARTS", 4)
+    coo, expr = graph("star"), expression("copy_u")
+    x, bias = operands(expr, coo, ((20,),))[0], np.random.default_rng(0).random((1, 20))
+    bound = bind_epilogue(expr, Reducer.MEAN, (REDUCED + Operand(Side.G, 1)) * 2.0, "float64", "int32", ((20,), (20,)))
+    got, _ = run(coo, "int32", "float64", [x, bias], bound, (coo.num_dst, 20), threads)
+    want = 2 * (reference.spmm(expr, Reducer.MEAN, coo.src, coo.dst, coo.num_dst, [x]) + bias)
+    assert_close(got, want, "float64")
 
 
 SEVERAL = {

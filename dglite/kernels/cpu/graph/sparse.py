@@ -20,6 +20,7 @@ from ...spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, spec_
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
 from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
+from ..run.parts import part_memory
 from .panels import Panels, factor_of_sources, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
@@ -73,7 +74,8 @@ class SpmmKernel(_Bound):
         mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
         super().__init__(reduce_driver.address, lambda: _spmm_address(spec), spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.argmax else 0
-        self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+        self.part_bytes = layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+        self.half = ITEM_BYTES[spec.dtype] == 2
         weights = [x.slot for x in spec.operands if x.side is Side.E]
         self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
         self.spec, operand, self.others = spec, panelled_operand(spec), dict[Prefetch, SpmmKernel]()
@@ -144,8 +146,9 @@ class SpmmKernel(_Bound):
             launch_at(self.driver, words.buffer_info()[0])
             return
         tasks, threads = tasks_for(work, threads)
-        if tasks > 1:
-            carry = array("b", bytes(tasks * self.carry_bytes))
+        memory = part_memory(tasks, structure[4], self.width, self.part_bytes, self.half)
+        if memory is not None:
+            carry = memory[0] * memory[1]
             words[_CARRY] = carry.buffer_info()[0]
         launch_at(self.driver, words.buffer_info()[0], tasks, threads)
 

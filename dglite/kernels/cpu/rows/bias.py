@@ -11,6 +11,7 @@ from ...render.biased import biased_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
+from ..run.parts import num_parts
 
 __all__ = ["over_rows", "sums_over_rows"]
 
@@ -62,7 +63,8 @@ def _run(
 ) -> np.ndarray:
     (rows, width), item = shape, ITEM_BYTES[dtype]
     tasks, threads = tasks_for(rows * width, threads)
-    sums = np.empty((2 * tasks if summed else 0, width), dtype)
-    words = [rows, width * item, *addresses, sums.ctypes.data, factor]
+    parts = num_parts(rows * width) if summed else tasks
+    sums = np.empty((2 * parts if summed else 0, width), dtype)
+    words = [rows, width * item, *addresses, sums.ctypes.data, factor, parts]
     launch(_address(formula, summed, factor != 0, dtype), words, tasks, threads)
     return sums

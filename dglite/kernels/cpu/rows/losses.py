@@ -11,6 +11,7 @@ from ...render.rowwise import loss_source, rowwise_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
+from ..run.parts import num_parts
 
 __all__ = ["cross_entropy"]
 
@@ -36,9 +37,10 @@ def cross_entropy(
     (rows, width), item = shape, ITEM_BYTES[dtype]
     tasks, threads = tasks_for(_COST * rows * width, threads)
     scales, fault = np.array([scale], dtype), array("q", [0])
-    losses = np.empty(tasks if grad else rows, dtype)
+    parts = num_parts(_COST * rows * width)
+    losses = np.empty(parts if grad else rows, dtype)
     words = [0, rows, width, x, width * item, labels, 8, losses.ctypes.data, item]
-    words += [scales.ctypes.data, 0, grad, width * item, 0, fault.buffer_info()[0]]
+    words += [scales.ctypes.data, 0, grad, width * item, 0, fault.buffer_info()[0], parts]
     lanes = min(block_lanes(dtype) // 8, max(1 << (width - 1).bit_length(), _LEAST_LANES))
     launch(_address(dtype, grad != 0, lanes), words, tasks, threads)
     return losses[0] if grad else losses.sum(), fault[0] // 2 if fault[0] else None

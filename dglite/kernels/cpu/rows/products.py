@@ -18,15 +18,17 @@ from ...render.matrix import matrix_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel, compile_kernels
 from ..run.launch import launch, tasks_for
+from ..run.parts import num_parts
 
 __all__ = ["gradients", "is_faster", "product", "transpose"]
 
 NARROW = 2048
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does."""
-_RUN, _RUNS_OF_SUMS = 64, 8
-"""Rows that go through the steps together; how many such runs a task has at least where it sums up over rows."""
+_RUN, _RUNS_OF_SUMS, _LEAST_PARTS = 64, 8, 4
+"""Rows that go through the steps together; how many such runs a part of a sum over rows has at least, unless there are
+fewer parts than threads could take."""
 _MOST_MEMORY = 1 << 26
-"""Bytes that tasks share, unless each thread needs more for one."""
+"""Bytes that tasks share, unless each thread needs more for one; and that parts of sums share, unless they are few."""
 _ROWS, _SAME, _SUMS, _OWN, _COLUMNS = range(5)
 """Where an operand of a step lies: in the rows of a tensor, in one place for all rows, in the sums over rows, as long
 as rows go through the steps in memory of the task, or in the columns of a tensor, one for each row."""
@@ -70,12 +72,12 @@ def turn(args, task, num_tasks):
 
 def kernel(args, task, num_tasks):
     rows, steps, num_steps, size = word(args, 0), word(args, 1), word(args, 2), word(args, 5)
-    if task >= 0:
-        mine, sums = word(args, 3) + word(args, 6) * task, word(args, 4) + size * task
+    mine, parts = word(args, 3) + word(args, 6) * task, word(args, 10)
+    for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
+        sums, last = word(args, 4) + size * part, rows * (part + 1) // parts
         for k in range(0, size, ITEM):
             store1(sums + k, 0.0)
-        last = rows * (task + 1) // num_tasks
-        for begin in range(rows * task // num_tasks, last, RUN):
+        for begin in range(rows * part // parts, last, RUN):
             for i in range(num_steps):
                 step = steps + 8 * {step} * i
                 for j in range({words}):
@@ -100,8 +102,8 @@ def kernel(args, task, num_tasks):
             for k in range(0, length, LANES * ITEM):
                 left = (length - k) // ITEM
                 total = load_part(sums + k, left)
-                for other in range(1, num_tasks):
-                    total = total + load_part(sums + other * size + k, left)
+                for part in range(1, parts):
+                    total = total + load_part(sums + part * size + k, left)
                 if adds != 0:
                     total = total + load_part(out + k, left)
                 store_part(out + k, total, left)
@@ -239,16 +241,22 @@ class _Pass:
         self.words.extend((self.kernels[form], *sizes, *places, *(where for _, _, where in operands), counted))
 
     def launch(self, shape: tuple[int, int, int], threads: int, adds: bool = False) -> None:
-        """Let all rows go through the steps, and add up what tasks have summed."""
+        """Let all rows go through the steps, and add up the sums of all parts."""
         rows, inner, outer = shape
         tasks, threads = tasks_for(rows * inner * outer, threads)
-        most = min(rows // (_RUN * (_RUNS_OF_SUMS if self.sums else 1)), _MOST_MEMORY // (self.own + self.sums))
-        tasks = min(tasks, max(most, threads))
-        memory = np.empty(tasks * (self.own + self.sums), np.int8)  # each task's own, then the sums of each
+        tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.own), threads))
+        parts = self._num_parts(shape) if self.sums else tasks
+        memory = np.empty(tasks * self.own + parts * self.sums, np.int8)  # each task's own, then the sums of each part
         mine, num_steps = memory.ctypes.data, len(self.words) // _STEP
         words = [rows, self.words.buffer_info()[0], num_steps, mine, mine + tasks * self.own, self.sums, self.own]
-        words += [self.targets.buffer_info()[0], len(self.targets) // 2, adds]
+        words += [self.targets.buffer_info()[0], len(self.targets) // 2, adds, parts]
         launch(self.kernels["kernel"], words, tasks, threads)
+
+    def _num_parts(self, shape: tuple[int, int, int]) -> int:
+        """Return how many parts sums over rows have: one for so many runs that its own sums do not count."""
+        rows, inner, outer = shape
+        most = max(min(rows // (_RUN * _RUNS_OF_SUMS), _MOST_MEMORY // self.sums), min(rows // _RUN, _LEAST_PARTS), 1)
+        return min(num_parts(rows * inner * outer), most)
 
 
 def _lines(size: int) -> int:

@@ -1,14 +1,21 @@
-"""The driver of row kernels: which task computes which rows, and how rows split between tasks are merged.
+"""The driver of row kernels: which task computes which rows, and how the parts of long rows are merged.
 
-Work is split by entries, not by rows, so a power-law graph balances: each task takes an equal run of entries. A row cut
-by such a boundary is finished by the later task in a row of its own (the carry), merged when all tasks are done.
+Work is split by entries, not by rows, so a power-law graph balances: each task takes an equal run of entries, with the
+rows that begin in it. Rows of many entries are cut into parts, each of which is of the task that it begins in. Where a
+row is cut depends on its length alone (see :mod:`.parts`), and the results of its parts are merged in their order: so a
+sum has the same bits for any number of tasks. A task merges the parts of rows that it began; those of a row that an
+earlier task began lie in its slots of the carry until all tasks are done.
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
-7 the kernel, 8 out, 9 argmax, 10 carry (for each task the row it carries, then what it found, then its argmax),
-11 mode, 12 elements from a row of ``out`` to the next. A kernel of several reductions writes (reductions, num_rows,
-width) to ``out`` and to ``argmax``, for max and min reductions only; in the carry a task's rows of all
-reductions lie side by side. A kernel with an epilogue is called once more for each row that tasks shared, when that is
-merged. Then (address, row stride, group table) for every operand.
+7 the kernel, 8 out, 9 argmax, 10 carry (0: no row is cut), 11 mode, 12 elements from a row of ``out`` to the next. A
+kernel of several reductions writes (reductions, num_rows, width) to ``out`` and to ``argmax``, for max and min
+reductions only. A kernel with an epilogue is called once more for each row that was cut, when its parts are merged.
+Then (address, row stride, group table) for every operand.
+
+Words of the carry: 0 entries of a row that is not cut, and of a part, at least; 1 parts of a row at most, unless 2, the
+entries of a part at most, needs more; 3 slots of a task, of which the last is for parts that are merged at once; then
+for each task the row that it carries and how many parts of it. Then each slot's results, those of all reductions side
+by side, then each slot's argmax.
 """
 
 from __future__ import annotations
@@ -58,6 +65,7 @@ def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, las
 
 
 _index32, _index64 = index_loader("int32"), index_loader("int64")
+_load_singles, _store_singles = simd.loader("float32", 8), simd.storer("float32", 8)
 _load0, _load1, _load2, _load3 = (simd.loader(dtype, 1) for dtype in DTYPES)
 _store0, _store1, _store2, _store3 = (simd.storer(dtype, 1) for dtype in DTYPES)
 _store_id32, _store_id64 = simd.storer("int32", 1), simd.storer("int64", 1)
@@ -117,9 +125,14 @@ def _num_selecting(mode: int) -> int:
 
 @njit(error_model="numpy")
 def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: int, ids: int, late_ids: int) -> None:
-    """Combine what a later task found for a row with ``ours``; ``ids`` are our argmax, 0 where they are not kept."""
+    """Combine what a later part has for a row with ``ours``; ``ids`` are our argmax, 0 where they are not kept."""
     dtype, wide = mode % 4, mode // 4 % 2
-    for k in range(width):
+    begin = 0
+    if merge == ADD and dtype == 0:
+        begin = width // 8 * 8
+        for k in range(0, begin, 8):
+            _store_singles(ours + k * 4, _load_singles(ours + k * 4) + _load_singles(late + k * 4))
+    for k in range(begin, width):
         early_value, late_value = _load(dtype, ours + k * item), _load(dtype, late + k * item)
         if merge == ADD:
             _store(dtype, ours + k * item, early_value + late_value)
@@ -134,34 +147,111 @@ def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: in
 
 
 @njit(error_model="numpy")
-def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
-    """Combine what later tasks found with the rows that earlier tasks began, in the order of the entries."""
-    num_rows, out, argmax, carry, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-    wide, parts, selecting = mode // 4 % 2, mode // 8 % 32, _num_selecting(mode)
-    row_bytes, id_bytes = width * item, width * (8 if wide else 4)
-    found = carry + 8 * num_tasks
-    found_ids = found + num_tasks * parts * row_bytes
-    for task in range(1, num_tasks):
-        row, chosen = word(carry, task), 0
-        if row < 0:
-            continue
-        for part in range(parts):
-            merge = _merge_of(mode, part)
-            ours, late = out + (part * num_rows + row) * row_bytes, found + (task * parts + part) * row_bytes
-            ids = argmax + (chosen * num_rows + row) * id_bytes if argmax != 0 else 0
-            _merge_row(mode, merge, width, item, ours, late, ids, found_ids + (task * selecting + chosen) * id_bytes)
-            chosen += merge != ADD
+def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids: int) -> None:
+    """Combine the results of a later part of a row with those of the parts before it."""
+    num_rows, out, argmax, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 11)
+    row_bytes, id_bytes = width * item, width * (8 if mode // 4 % 2 else 4)
+    chosen = 0
+    for part in range(mode // 8 % 32):
+        merge = _merge_of(mode, part)
+        ids = argmax + (chosen * num_rows + row) * id_bytes if argmax != 0 else 0
+        ours = out + (part * num_rows + row) * row_bytes
+        _merge_row(mode, merge, width, item, ours, late + part * row_bytes, ids, late_ids + chosen * id_bytes)
+        chosen += merge != ADD
 
 
 @njit(error_model="numpy")
-def _finish(args: int, num_tasks: int, width: int, item: int) -> None:
-    """Let the kernel's epilogue have the rows that tasks shared: it is called without entries, ``first`` being -1."""
-    carry, done = word(args, 10), -1
+def _finish(args: int, width: int, item: int, row: int) -> None:
+    """Let the kernel's epilogue have a row that was cut: it is called without entries, ``first`` being -1."""
+    if word(args, 11) >> (8 + 2 * MOST_PARTS) & 1:
+        call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
+
+
+@njit(error_model="numpy")
+def _slot(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> tuple[int, int]:
+    """Return the addresses of the results and of the argmax in a task's slot ``i``."""
+    carry, mode = word(args, 10), word(args, 11)
+    slot, slots = task * word(carry, 3) + i, num_tasks * word(carry, 3)
+    row_bytes, id_bytes = mode // 8 % 32 * width * item, _num_selecting(mode) * width * (8 if mode // 4 % 2 else 4)
+    results = carry + 8 * (4 + 2 * num_tasks)
+    return results + slot * row_bytes, results + slots * row_bytes + slot * id_bytes
+
+
+@njit(error_model="numpy")
+def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
+    """Combine the parts of rows that later tasks have with those that earlier tasks have, in the order of the parts."""
+    carry, last_row = word(args, 10), -1
     for task in range(1, num_tasks):
-        row = word(carry, task)
-        if row >= 0 and row != done:
-            call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
-            done = row
+        row, count = word(carry, 4 + 2 * task), word(carry, 5 + 2 * task)
+        if last_row >= 0 and count > 0 and row != last_row:
+            _finish(args, width, item, last_row)
+        for i in range(count):
+            late, late_ids = _slot(args, num_tasks, width, item, task, i)
+            _merge_part(args, width, item, row, late, late_ids)
+            last_row = row
+    if last_row >= 0:
+        _finish(args, width, item, last_row)
+
+
+@njit(error_model="numpy")
+def _part_of(carry: int, count: int) -> int:
+    """Return how many entries a part of a row of ``count`` entries has; the last one may have fewer."""
+    most = word(carry, 1)
+    return min(max((count + most - 1) // most, word(carry, 0)), word(carry, 2))
+
+
+@njit(error_model="numpy")
+def _next_long(wide: int, indptr: int, row: int, stop: int, least: int) -> int:
+    """Return the first row from ``row`` on that has more than ``least`` entries, or ``stop``.
+
+    Rows that have no more together are passed in one step: looking takes no longer for more rows, only for more
+    entries.
+    """
+    step = 1
+    while row < stop:
+        after = min(row + step, stop)
+        if _index(wide, indptr, after) - _index(wide, indptr, row) <= least:
+            row, step = after, 2 * step
+        elif after == row + 1:
+            return row
+        else:
+            step = max(step // 4, 1)
+    return stop
+
+
+@njit(error_model="numpy")
+def _carried(args: int, task: int, num_tasks: int, width: int, item: int, row: int, begin: int, end: int) -> None:
+    """Compute the parts from ``begin`` to ``end`` of a row that an earlier task began, each into a slot."""
+    indptr, carry, wide = word(args, 0), word(args, 10), word(args, 11) // 4 % 2
+    start, last, count = _index(wide, indptr, row), _index(wide, indptr, row + 1), 0
+    if last - start > word(carry, 0):
+        part = _part_of(carry, last - start)
+        first = start + (begin - start + part - 1) // part * part
+        while first < min(end, last):
+            late, late_ids = _slot(args, num_tasks, width, item, task, count)
+            call_rows(word(args, 7), args, row, row + 1, first, min(first + part, last), late, late_ids)
+            first, count = first + part, count + 1
+    put_word(carry, 4 + 2 * task, row)
+    put_word(carry, 5 + 2 * task, count)
+
+
+@njit(error_model="numpy")
+def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: int, end: int) -> None:
+    """Compute the parts before ``end`` of a long row; the sum of each is added to those before it."""
+    indptr, out, argmax, kernel = word(args, 0), word(args, 8), word(args, 9), word(args, 7)
+    carry, wide = word(args, 10), word(args, 11) // 4 % 2
+    first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
+    part = _part_of(carry, last - first)
+    ids = argmax + row * width * (8 if wide else 4)
+    call_rows(kernel, args, row, row + 1, first, first + part, out + row * width * item, ids)
+    late, late_ids = _slot(args, num_tasks, width, item, task, word(carry, 3) - 1)
+    first += part
+    while first < min(end, last):
+        call_rows(kernel, args, row, row + 1, first, min(first + part, last), late, late_ids)
+        _merge_part(args, width, item, row, late, late_ids)
+        first += part
+    if first >= last:
+        _finish(args, width, item, row)
 
 
 @cfunc(SIGNATURE, error_model="numpy")
@@ -169,27 +259,28 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
     out, argmax, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-    width, dtype, wide, parts = word(args, 5) * word(args, 6), mode % 4, mode // 4 % 2, mode // 8 % 32
+    width, dtype, wide = word(args, 5) * word(args, 6), mode % 4, mode // 4 % 2
     item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
     id_bytes = 8 if wide else 4
     if task < 0:
-        _merge(args, num_tasks, width, item)
-        if mode >> (8 + 2 * MOST_PARTS) & 1:
-            _finish(args, num_tasks, width, item)
+        if carry != 0:
+            _merge(args, num_tasks, width, item)
         return
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
-    row = 0
-    if task > 0:
-        row = _first_row_from(wide, indptr, num_rows, begin)
-        first = _index(wide, indptr, row)
-        put_word(carry, task, -1)
-        if begin < end and first > begin:
-            put_word(carry, task, row - 1)
-            late = carry + 8 * num_tasks
-            late_ids = late + num_tasks * parts * width * item + task * _num_selecting(mode) * width * id_bytes
-            call_rows(kernel, args, row - 1, row, begin, end, late + task * parts * width * item, late_ids)
+    row = 0 if task == 0 else _first_row_from(wide, indptr, num_rows, begin)
     stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
-    call_rows(kernel, args, row, stop, begin, end, out + row * width * item, argmax + row * width * id_bytes)
+    if carry != 0 and task > 0:
+        put_word(carry, 5 + 2 * task, 0)
+        if begin < end and _index(wide, indptr, row) > begin:
+            _carried(args, task, num_tasks, width, item, row - 1, begin, end)
+    while row < stop:
+        long = stop if carry == 0 else _next_long(wide, indptr, row, stop, word(carry, 0))
+        if row < long:
+            ids = argmax + row * width * id_bytes
+            call_rows(kernel, args, row, long, 0, num_entries, out + row * width * item, ids)
+        if long < stop:
+            _cut_row(args, task, num_tasks, width, item, long, end)
+        row = long + 1
 
 
 @cfunc(SIGNATURE, error_model="numpy")

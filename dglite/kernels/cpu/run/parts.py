@@ -1,0 +1,46 @@
+"""Where sums are cut: by their sizes alone, so that their last bits do not depend on the number of threads.
+
+Tasks are for balance; there are more of them for more threads. What is added up in several parts, rows of very many
+entries and the sums of columns, has the same parts for any number of threads: a task takes whole parts, and their sums
+are added in the order of the parts. See docs/decisions/0202-sums-are-cut-by-size-not-by-threads.md.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import lru_cache
+
+__all__ = ["num_parts", "part_memory"]
+
+PART, MOST_PARTS = 1 << 14, 64
+"""Elements of a part of the sums of columns, some microseconds of work, and how many parts a sum has at most. About 1%
+of the time goes into what parts cost besides."""
+ROW_PART, ENTRIES = 1 << 15, 256
+"""Elements, and entries, of a part of a row at least."""
+LARGEST = 1 << 22
+"""Elements of a part at most, whatever their number: a call, which ends after a tenth of a second or so for interrupts,
+has parts for all threads."""
+ROUNDED = 16
+"""How many parts a row of a 16-bit dtype has at most: the result of each is rounded to that dtype."""
+
+
+def num_parts(work: int) -> int:
+    """Return into how many parts to cut sums of columns over ``work`` elements."""
+    return max(min(1 + work // PART, MOST_PARTS), work // LARGEST)
+
+
+@lru_cache(maxsize=1024)
+def part_memory(tasks: int, num_entries: int, width: int, part_bytes: int, half: bool) -> tuple[array[int], int] | None:
+    """Return the first words of the carry of a reduction, see :mod:`.driver`, and how often they fit in all of it.
+
+    It is None if rows cannot be long enough to be cut: all have ``num_entries`` entries together. ``part_bytes`` are
+    those of the results of one part; ``half`` tells that they are rounded to 16 bits.
+    """
+    least, largest = (max(size // max(width, 1), ENTRIES) for size in (ROW_PART, LARGEST))
+    if num_entries <= least:
+        return None
+    most, of_task = ROUNDED if half else MOST_PARTS, -(-num_entries // tasks)
+    slots = 1 + min(-(-of_task // least), most + 1 + of_task // largest)
+    words = array("q", (least, most, largest, slots))
+    size = 8 * len(words) + tasks * (8 * 2 + slots * part_bytes)
+    return words, -(-size // (8 * len(words)))
