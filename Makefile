@@ -6,11 +6,12 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-distributed test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
+.PHONY: help demo demo-distributed dropin test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make demo-distributed   cut a graph into two parts and train on them with two processes"
+	@echo "make dropin       install the name dgl into an environment of its own, where importing it gives dglite"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
 	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU     make bench-gpu  ... and measure them"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
@@ -32,6 +33,14 @@ $(BIN)/%.installed: $(BIN)/torch.installed setup.cfg pyproject.toml
 
 demo: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py
+
+# In an environment of its own, for which pip finds torch: what imports or requires dgl runs on dglite.
+DROPIN ?= build/dropin
+dropin:
+	$(PYTHON) -m venv $(DROPIN)
+	$(DROPIN)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(DROPIN)/bin/python -m pip install --quiet --constraint constraints.txt .[torch] ./shim
+	cd $(DROPIN) && bin/python -I -c "import dgl, importlib.metadata as m; print('dgl', m.version('dgl'), 'is', dgl.graph.__module__); print(dgl.rand_graph(5, 9))"
 
 PARTS ?= parts
 demo-distributed: $(BIN)/examples.installed
