@@ -239,6 +239,28 @@ def test_a_data_set_on_disk(gb, tmp_path):
     assert len(dataset.all_nodes_set) == 7 and gb.OnDiskDataset(tmp_path).load(tasks="other").tasks == []
 
 
+def test_stop_iteration_of_a_stage_does_not_end_the_epoch(gb):
+    pipe = gb.ItemSampler(gb.ItemSet(4, names="seeds"), batch_size=2).transform(lambda batch: next(iter([])))
+    for workers in (0, 2):
+        with pytest.raises(RuntimeError, match="would end the epoch early"):
+            list(gb.DataLoader(pipe, num_workers=workers))
+
+
+def test_arguments_of_another_kind(gb):
+    items = gb.ItemSet(4, names="seeds")
+    for call, error, match in (
+        (lambda: gb.ItemSampler(items, batch_size=2.5), ValueError, "batch_size must be an integer"),
+        (lambda: gb.ItemSampler(items, batch_size=2, drop_last=3), ValueError, "drop_last must be True or False"),
+        (lambda: gb.ItemSampler(items, batch_size=2, shuffle="no"), ValueError, "shuffle must be True or False"),
+        (lambda: gb.ItemSampler(items, batch_size=2, minibatcher=3), TypeError, "minibatcher must be a function"),
+        (lambda: gb.ItemSampler(items, batch_size=2).transform(3), TypeError, "a stage must be a function"),
+        (lambda: gb.DataLoader(items), TypeError, "datapipe must be an ItemSampler with its stages, got ItemSet"),
+        (lambda: gb.DataLoader(gb.ItemSampler(items, 2), num_workers=0.5), ValueError, "num_workers must be"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
 def test_what_does_not_fit(gb, tmp_path):
     graph, feature = gb.from_dglgraph(shop()), gb.TorchBasedFeature(torch.zeros(3, 2))
     for call, match in (
