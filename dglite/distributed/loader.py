@@ -65,7 +65,11 @@ class _DistLoader(Resumable):
         self.exchange = Collectives(g.timeout)
         what, together = f"making a {type(self).__name__}", self.exchange.together
         flags = {"shuffle": shuffle or False, "drop_last": drop_last, "shared": shared}
-        counts = {"batch_size": (batch_size, 1), "num_workers": (num_workers, 0), "prefetch_factor": (prefetch_factor, 1)}
+        counts = {
+            "batch_size": (batch_size, 1),
+            "num_workers": (num_workers, 0),
+            "prefetch_factor": (prefetch_factor, 1),
+        }
         self.shuffle, self.drop_last, self.shared = together(
             what, lambda: [check_flag(flag, name) for name, flag in flags.items()]
         )

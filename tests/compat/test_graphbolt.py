@@ -261,6 +261,57 @@ def test_arguments_of_another_kind(gb):
             call()
 
 
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ("[" * 5000, r"metadata.yaml is damaged, or no YAML"),
+        ("- a", "is not a mapping"),
+        ({"graph": None}, r"metadata.yaml needs graph, names and values; got None"),
+        ({"graph": {}}, "needs nodes and edges"),
+        ({"graph": {"nodes": 3}}, "needs nodes, a list; got 3"),
+        ({"graph": {"nodes": [3]}}, r"nodes\[0\] in graph in .*metadata.yaml is 3"),
+        ({"nodes": [{"num": "many"}]}, r"needs num, a number from 0 on; got 'many'"),
+        ({"nodes": [{"num": -1}]}, r"needs num, a number from 0 on; got -1"),
+        ({"nodes": [{"num": 4, "type": "a"}]}, "name all or none"),
+        ({"edges": [{"format": "numpy"}]}, r"edges\[0\] in graph in .* needs path, a text; got None"),
+        ({"edges": [{"path": "e.npy"}]}, "needs format, a text"),
+        ({"edges": [{"format": "numpy", "path": "other.npy"}]}, r"other.npy does not exist, which edges\[0\]"),
+        ({"edges": [{"format": "numpy", "path": "bad.npy"}]}, "bad.npy is not read as .npy"),
+        ({"edges": [{"format": "numpy", "path": "x.npy"}]}, r"expected ids of shape \(2, num_edges\)"),
+        ({"edges": [{"format": "csv", "path": "bad.npy"}]}, "bad.npy"),
+        ({"feature_data": [{"domain": "node"}]}, r"feature_data\[0\] in .* needs path"),
+        ({"feature_data": [{"path": "bad.npy", "format": "torch"}]}, "bad.npy is not read as a tensor"),
+        ({"feature_data": [{"path": "x.npy", "format": "hdf5"}]}, "has the format 'hdf5'"),
+        ({"feature_data": [{"path": "x.npy", "format": "numpy", "in_memory": 3}]}, "needs in_memory, true or false"),
+        ({"tasks": [{"train_set": [{}]}]}, r"train_set\[0\] in tasks\[0\] in .* needs data"),
+        ({"tasks": 3}, "needs tasks, a list"),
+    ],
+)
+def test_a_damaged_data_set_on_disk(gb, tmp_path, changes, match):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "bad.npy").write_bytes(b"no array")
+    if isinstance(changes, dict):
+        of_graph = {"nodes": [{"num": 3}], "edges": [{"format": "numpy", "path": "e.npy"}]}
+        of_graph |= {name: x for name, x in changes.items() if name in of_graph}
+        changes = yaml.safe_dump({"graph": of_graph} | {name: x for name, x in changes.items() if name not in of_graph})
+    (tmp_path / "metadata.yaml").write_text(changes)
+    with pytest.raises(DGLError, match=match):
+        gb.OnDiskDataset(tmp_path).load()
+
+
+def test_a_failed_load_changes_nothing(gb, tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    described = {"graph": {"nodes": [{"num": 3}], "edges": [{"format": "numpy", "path": "e.npy"}]}}
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(described))
+    dataset = gb.OnDiskDataset(tmp_path).load()
+    before = dict(vars(dataset))
+    dataset.yaml_data["tasks"] = [{"train_set": 3}]
+    with pytest.raises(DGLError, match="needs train_set, a list"):
+        dataset.load()
+    assert {name: vars(dataset)[name] for name in before} == before and dataset.graph.total_num_edges == 2
+
+
 def test_what_does_not_fit(gb, tmp_path):
     graph, feature = gb.from_dglgraph(shop()), gb.TorchBasedFeature(torch.zeros(3, 2))
     for call, match in (
