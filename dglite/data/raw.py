@@ -59,8 +59,8 @@ def npy_of(path: Path, num_rows: int | None = None, mapped: bool = False) -> np.
     With ``mapped`` its pages are read when they are used.
     """
     try:
-        found = np.lib.format.open_memmap(path, mode="r")  # mapped first: the file must be as long as it says
-        found = found if mapped else np.array(found)
+        pages = np.lib.format.open_memmap(path, mode="r")  # mapped first: the file must be as long as it says
+        found: np.ndarray = pages if mapped else np.array(pages)
     except OSError:
         raise
     except Exception as error:  # a damaged header raises nearly anything: SyntaxError, ValueError, TypeError ...

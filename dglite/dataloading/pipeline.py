@@ -191,8 +191,8 @@ class Ordered:
     Notes
     -----
     An exception of ``produce`` is raised by ``next`` in its turn, with its own traceback (StopIteration as the cause of
-    a RuntimeError); after it, and after the last result, the iterator is closed. Dropping the iterator closes it. While it is open, the trainer keeps its threads
-    less one for each worker.
+    a RuntimeError); after it, and after the last result, the iterator is closed. Dropping the iterator closes it. While
+    it is open, the trainer keeps its threads less one for each worker.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ def test_an_error_of_a_transform_does_not_end_the_loop_over_a_data_set(error: ty
 
     dataset = KarateClubDataset(transform=fails)
     for elements in (dataset, Subset(dataset, [0])):
-        with pytest.raises(raised, match="StopIteration|mine"):
+        with pytest.raises(raised, match=r"StopIteration|mine"):
             list(elements)
     assert len(list(KarateClubDataset())) == len(list(Subset(KarateClubDataset(), [0, 0]))) - 1 == 1
 

@@ -65,7 +65,7 @@ def test_a_direction_that_is_no_text(edge_dir):
         lambda: dglite.sampling.select_topk(g, 2, "w", [1], edge_dir=edge_dir),
         lambda: NeighborSampler([2], edge_dir=edge_dir),
     ):
-        with pytest.raises(DGLError, match="edge_dir=.* is not understood; expected 'in' or 'out'"):
+        with pytest.raises(DGLError, match=r"edge_dir=.* is not understood; expected 'in' or 'out'"):
             call()
 
 

@@ -77,7 +77,10 @@ class OnDiskDataset:
         DGLError
             The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
         """
-        described, wanted = _Entry(self.yaml_data, self._folder / _FILE), [tasks] if isinstance(tasks, str) else tasks
+        described, wanted = (
+            _DescribedPart(self.yaml_data, self._folder / _FILE),
+            [tasks] if isinstance(tasks, str) else tasks,
+        )
         graph = FusedCSCSamplingGraph(self._graph(described.entry("graph")))
         feature = BasicFeatureStore()
         for x in described.entries("feature_data"):
@@ -96,7 +99,7 @@ class OnDiskDataset:
         self.graph, self.feature, self.tasks = graph, feature, found
         return self
 
-    def _read(self, described: _Entry, mapped: bool = False) -> Any:
+    def _read(self, described: _DescribedPart, mapped: bool = False) -> Any:
         path, kind = self._path(described), described.get("format", str)
         if kind == "numpy":
             found = npy_of(path, mapped=mapped)
@@ -111,15 +114,15 @@ class OnDiskDataset:
             raise DGLError(f"{path} holds {type(found).__name__}; expected a tensor with rows")
         return found
 
-    def _path(self, described: _Entry) -> Path:
+    def _path(self, described: _DescribedPart) -> Path:
         path = self._folder / described.get("path", str)
         if not path.is_file():
             raise DGLError(f"{path} does not exist, which {described.place} names")
         return path
 
-    def _graph(self, described: _Entry) -> DGLGraph:
-        counts = {x.get("type", str, None): x.get("num", int) for x in described.entries("nodes")}
-        edges = {x.get("type", str, None): self._ends(x) for x in described.entries("edges")}
+    def _graph(self, described: _DescribedPart) -> DGLGraph:
+        counts: dict[Any, int] = {x.get("type", str, None): x.get("num", int) for x in described.entries("nodes")}
+        edges: dict[Any, Any] = {x.get("type", str, None): self._ends(x) for x in described.entries("edges")}
         if not counts or not edges:
             raise DGLError(f"{described.place} needs nodes and edges; got {sorted(described.content, key=str)}")
         typed = None not in edges
@@ -137,15 +140,17 @@ class OnDiskDataset:
             view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x.get("name", str)] = self._read(x)
         return g
 
-    def _ends(self, described: _Entry) -> tuple[torch.Tensor, torch.Tensor]:
+    def _ends(self, described: _DescribedPart) -> tuple[torch.Tensor, torch.Tensor]:
         path = self._path(described)
         ends = table_of(path, dtype=np.int64).T if described.get("format", str) == "csv" else npy_of(path)
         if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
             raise DGLError(f"{path} has {ends.dtype} of shape {ends.shape}; expected ids of shape (2, num_edges)")
         return torch.from_numpy(ends[0].copy()), torch.from_numpy(ends[1].copy())
 
-    def _items(self, described: Sequence[_Entry]) -> Items:
-        sets = {x.get("type", str, None): self._item_set(x.entries("data"), x.place) for x in described}
+    def _items(self, described: Sequence[_DescribedPart]) -> Items:
+        sets: dict[Any, ItemSet] = {
+            x.get("type", str, None): self._item_set(x.entries("data"), x.place) for x in described
+        }
         if not sets:
             return None
         if None not in sets:
@@ -154,13 +159,13 @@ class OnDiskDataset:
             raise DGLError(f"{described[0].place} and those after it have types {list(sets)}: name all or none")
         return sets[None]
 
-    def _item_set(self, data: Sequence[_Entry], place: str) -> ItemSet:
+    def _item_set(self, data: Sequence[_DescribedPart], place: str) -> ItemSet:
         if not data:
             raise DGLError(f"{place} needs data, a list of the files that items are read from")
         return ItemSet(tuple(self._read(x) for x in data), tuple(x.get("name", str, None) for x in data))
 
 
-class _Entry:
+class _DescribedPart:
     """A part of the description, and where it is, for errors."""
 
     def __init__(self, content: Any, place: Any) -> None:
@@ -173,14 +178,15 @@ class _Entry:
         value = self.content.get(name)
         if value is None and default is not _REQUIRED:
             return default  # type: ignore[no-any-return]
-        if not isinstance(value, kind) or (kind is int and (isinstance(value, bool) or value < 0)):
+        negative = isinstance(value, int) and value < 0
+        if not isinstance(value, kind) or negative or (kind is int and isinstance(value, bool)):
             raise DGLError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
         return value
 
-    def entry(self, name: str) -> _Entry:
+    def entry(self, name: str) -> _DescribedPart:
         """Return a part of this part."""
-        return _Entry(self.get(name, dict), f"{name} in {self.place}")
+        return _DescribedPart(self.get(name, dict), f"{name} in {self.place}")
 
-    def entries(self, name: str) -> list[_Entry]:
+    def entries(self, name: str) -> list[_DescribedPart]:
         """Return the parts in a list, none where it is left out."""
-        return [_Entry(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(self.get(name, list, []))]
+        return [_DescribedPart(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(self.get(name, list, []))]
