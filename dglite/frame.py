@@ -6,6 +6,7 @@ stay right and frames may share columns.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, KeysView, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
@@ -61,6 +62,23 @@ class Frame(MutableMapping[str, Tensor]):
         self._initializers: dict[str | None, Initializer] | None = None
         if columns:
             self.update(columns)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
+        """Copy the columns, too. Raises ``DGLError`` for one that has a history of operations, as torch's copy does."""
+        made = Frame(self.num_rows, label=self.label, device=self.device)
+        memo[id(self)] = made
+        made._initializers = copy.deepcopy(self._initializers, memo)
+        for name, column in self._columns.items():
+            try:
+                made._columns[name] = copy.deepcopy(column, memo)
+            except (RuntimeError, DGLError) as error:
+                if getattr(self[name], "is_leaf", True):
+                    raise
+                raise DGLError(
+                    f"feature {name!r} on the {self.label}s has a history of operations, since it requires a gradient, "
+                    "that copy.deepcopy does not copy: use g.clone(), which shares features, or store x.detach()"
+                ) from error
+        return made
 
     # -- mapping ------------------------------------------------------------------------------------------------
     def __getitem__(self, name: str) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import dglite
 from dglite.errors import DGLError
 from dglite.frame import Frame, Scheme
 
@@ -204,3 +205,23 @@ def test_selected_rows_know_the_tensor_that_they_are_taken_of():
     column = part._columns["h"]
     assert column.storage is h and column.index.tolist() == [1, 0]
     assert part["h"].tolist() == [1, 0] and column.storage is part["h"] and column.index is None
+
+
+def test_a_deep_copy_says_what_to_do_with_a_history() -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    frame = Frame(2, {"leaf": x, "plain": torch.zeros(2)}, "node")
+    made = copy.deepcopy(frame)
+    assert made["leaf"] is not x and made["leaf"].requires_grad and made.num_rows == 2 and made.label == "node"
+    frame["h"] = x * 2
+    with pytest.raises(DGLError, match=r"feature 'h' on the nodes .* use g.clone\(\), .* or store x.detach\(\)"):
+        copy.deepcopy(frame)
+
+
+def test_a_deep_copy_of_a_graph() -> None:
+    g = dglite.graph(([0, 1], [1, 0]))
+    g.ndata["x"], g.edata["w"] = torch.ones(2, 1), torch.ones(2)
+    other = copy.deepcopy([g, g.ndata["x"]])
+    assert other[0].ndata["x"] is other[1] and torch.equal(other[0].edges()[0], g.edges()[0])
+    g.edata["w"] = torch.ones(2, requires_grad=True).exp()
+    with pytest.raises(DGLError, match=r"feature 'w' on the edge.* use g.clone"):
+        copy.deepcopy(g)

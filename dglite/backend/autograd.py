@@ -218,14 +218,18 @@ class Tensor:
             raise DGLError("a tensor that requires a gradient is not written in place; do so under no_grad()")
         self._writes[0] += 1
 
-    def backward(self, gradient: Any = None) -> None:
-        """Add d(self)/d(leaf), times ``gradient``, to ``grad`` of every leaf; a number needs no ``gradient``."""
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None) -> None:
+        """Add d(self)/d(leaf), times ``gradient``, to ``grad`` of every leaf; a number needs no ``gradient``.
+
+        What operations kept for it is then forgotten, unless ``retain_graph`` is set. Raises ``RuntimeError`` where a
+        part of the way was forgotten before, as torch does.
+        """
         if gradient is None and self.data.size != 1:
             raise DGLError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
         if not self.requires_grad:
             raise DGLError("backward() of a tensor that depends on nothing that requires a gradient")
         given = np.ones_like(self.data) if gradient is None else as_array(gradient)
-        backward(self, np.broadcast_to(given, self.shape))
+        backward(self, np.broadcast_to(given, self.shape), bool(retain_graph))
 
     def detach(self) -> Tensor:
         """Return the same values without gradient."""
@@ -368,13 +372,28 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
     return result
 
 
-def backward(root: Tensor, gradient: Any) -> None:
+_KEEP_NOTHING = frozenset(
+    ["add", "sub", "sum", "mean", "astype", "reshape", "permute", "broadcast_to", "concat", "clone"]
+)
+"""Operations whose gradients read no values: torch keeps nothing of these, and goes back through them at will."""
+
+
+def _spent(_: Any) -> Sequence[Any]:
+    raise RuntimeError(
+        "backward() goes back through this part of the computation a second time, and the first one has freed what was "
+        "kept; give retain_graph=True to the first, or compute it again"
+    )
+
+
+def backward(root: Tensor, gradient: Any, retain_graph: bool = False) -> None:
     """Add d(root)/d(leaf) times ``gradient`` to ``grad`` of every leaf that requires one.
 
     Raises
     ------
     DGLError
         An operand was written to after it had been read.
+    RuntimeError
+        An operation was gone through before, without ``retain_graph``.
     """
     with no_grad():
         if root._node is None:
@@ -386,7 +405,10 @@ def backward(root: Tensor, gradient: Any) -> None:
             node, g = pending.pop(-heapq.heappop(queue))
             if node.written != _writes(node.read):
                 raise DGLError(f"an operand of {node.name!r} was written in place before backward(); copy it first")
-            for x, part in zip(node.operands, node.gradients(g), strict=True):
+            parts = node.gradients(g)
+            if not retain_graph and node.name not in _KEEP_NOTHING:
+                node.gradients, node.read, node.written = _spent, [], 0
+            for x, part in zip(node.operands, parts, strict=True):
                 if x is None or part is None:
                     continue
                 if x._node is None:

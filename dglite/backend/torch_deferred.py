@@ -69,6 +69,10 @@ class DeferredTensor(torch.Tensor):
             recipe = recipe.on([x.detach() for x in recipe.sources])
         return _wrapper(recipe, dtype)
 
+    def as_subclass(self, cls: Any) -> Any:
+        """Return the values as a tensor of another class: torch's method does not ask ``__torch_function__``."""
+        return _read(self).as_subclass(cls)
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -118,10 +122,27 @@ def values(x: Any) -> Any:
     if kind is DeferredTensor:
         return _read(x)
     if kind is tuple or kind is list:
-        return kind([values(one) for one in x])
+        return kind([values(element) for element in x])
     if kind is dict:
-        return {key: values(one) for key, one in x.items()}
-    return x
+        return {key: values(element) for key, element in x.items()}
+    return _values_in(x) if isinstance(x, tuple | list | dict) else x
+
+
+def _values_in(x: Any) -> Any:
+    """Return :func:`values` of a collection of a class of its own, such as a named tuple; itself if none is deferred.
+
+    torch reads the elements of any subclass of tuple, list and dict. Named tuples, and those that torch's functions
+    return, stay what they are; of other classes, whose constructors take what they like, the elements are left.
+    """
+    if isinstance(x, dict):
+        replaced = {key: values(element) for key, element in x.items()}
+        return replaced if any(replaced[key] is not x[key] for key in replaced) else x
+    elements = [values(element) for element in x]
+    if all(new is old for new, old in zip(elements, x, strict=True)):
+        return x
+    if hasattr(x, "_fields"):
+        return type(x)._make(elements)
+    return elements if isinstance(x, list) else tuple(elements)
 
 
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)

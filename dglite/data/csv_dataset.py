@@ -17,7 +17,8 @@ from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
 from ..structure.distinct import contains
-from .dataset import DGLDataset, Transform, text_of
+from .dataset import DGLDataset, Transform
+from .raw import yaml_of
 from .splits import Subset
 
 __all__ = ["CSVDataset"]
@@ -222,17 +223,7 @@ def _chosen(parsers: Any, kind: Any) -> Parser | None:
 # -- files -------------------------------------------------------------------------------------------------------------
 def _read_meta(path: Path) -> dict[str, Any]:
     """Return what ``meta.yaml`` says, with defaults filled in."""
-    try:
-        import yaml
-    except ImportError as error:
-        raise ImportError("meta.yaml of a CSVDataset is read with PyYAML: pip install pyyaml") from error
-    if not path.is_file():
-        raise DGLError(f"there is no {path}, which would describe the CSV files")
-    try:
-        said = yaml.safe_load(text_of(path))
-    except yaml.YAMLError as error:
-        raise DGLError(f"{path} is not YAML: {error}") from error
-    given = said if isinstance(said, dict) else {}
+    given = yaml_of(path, "it describes the CSV files")
     if str(given.get("version", "1.0.0")) != "1.0.0":
         raise DGLError(f"{path} has version {given['version']}; expected 1.0.0")
     meta = {"separator": ",", "graph_data": None, **given}
@@ -305,7 +296,7 @@ def _numbers(cells: np.ndarray, name: str, path: Path) -> np.ndarray:
         return cells
     try:
         return np.array([ast.literal_eval(cell) for cell in cells.tolist()])
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:  # of many open brackets
         raise DGLError(
             f"column {name!r} of {path} has text that is no list of numbers of one length ({error}); give a parser"
         ) from error

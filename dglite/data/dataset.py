@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -198,6 +198,14 @@ class DGLDataset:
     def __len__(self) -> int:
         """Return how many graphs there are."""
         raise NotImplementedError(f"{type(self).__name__} does not write __len__, which returns the number of graphs")
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield every element; an error of ``__getitem__``, or of ``transform``, never ends the loop unseen.
+
+        Python's own iteration by index takes IndexError and StopIteration for the end.
+        """
+        for index in range(len(self)):
+            yield self[index]
 
     def _transformed(self, g: Any) -> Any:
         return g if self._transform is None else self._transform(g)

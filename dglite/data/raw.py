@@ -31,6 +31,7 @@ __all__ = [
     "npz_of",
     "sparse_edges_of",
     "table_of",
+    "yaml_of",
 ]
 
 
@@ -52,10 +53,14 @@ def npz_of(path: Path, names: Sequence[str]) -> list[np.ndarray]:
     return [found[name] for name in names]
 
 
-def npy_of(path: Path, num_rows: int | None = None) -> np.ndarray:
-    """Return the array of numbers in a ``.npy`` file; its header allocates nothing, and no pickle is read."""
+def npy_of(path: Path, num_rows: int | None = None, mapped: bool = False) -> np.ndarray:
+    """Return the array of numbers in a ``.npy`` file; its header allocates nothing, and no pickle is read.
+
+    With ``mapped`` its pages are read when they are used.
+    """
     try:
-        found = np.array(np.lib.format.open_memmap(path, mode="r"))  # mapped first: the file must be as long as it says
+        pages = np.lib.format.open_memmap(path, mode="r")  # mapped first: the file must be as long as it says
+        found: np.ndarray = pages if mapped else np.array(pages)
     except OSError:
         raise
     except Exception as error:  # a damaged header raises nearly anything: SyntaxError, ValueError, TypeError ...
@@ -75,6 +80,31 @@ def json_of(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
         raise DGLError(f"{path} is damaged, or no JSON: {error}") from error
     if not isinstance(found, dict) or any(key not in found for key in keys):
         raise DGLError(f"{path} is not an object with {', '.join(keys) or 'entries'}")
+    return found
+
+
+def yaml_of(path: Path, missing: str) -> dict[str, Any]:
+    """Return the mapping in a YAML file.
+
+    Raises
+    ------
+    ImportError
+        PyYAML is not installed.
+    DGLError
+        There is no file, ``missing`` says what it would do; or it is damaged, or holds no mapping.
+    """
+    try:
+        import yaml  # an extra, which the rest of the package does without
+    except ImportError as error:
+        raise ImportError(f"{path.name} is read with PyYAML: pip install pyyaml") from error
+    if not path.is_file():
+        raise DGLError(f"{path} does not exist; {missing}")
+    try:
+        found = yaml.safe_load(text_of(path))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError of dates such as 2024-13-01
+        raise DGLError(f"{path} is damaged, or no YAML: {error or type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise DGLError(f"{path} is not a mapping of names to values; got {found!r:.80}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -36,6 +36,10 @@ class Subset:
 
     def __getitem__(self, item: int) -> Any:
         return self.dataset[int(self.indices[item])]
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in range(len(self)):  # Python's iteration by index would take an error of the data set for the end
+            yield self[index]
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -74,9 +74,10 @@ class DataLoader(Loader):
     DGLError
         There are no indices, they are not integers, or they and the sampler do not fit the graph.
     TypeError
-        The graph is none, or an argument is unknown.
+        ``graph`` is not a graph, there is an unknown argument, or one of another type, such as a ``worker_init_fn``
+        that is no function.
     ValueError
-        A number is out of range, or arguments exclude each other.
+        A number is out of range, a flag is neither True nor False, or arguments exclude each other.
 
     Notes
     -----

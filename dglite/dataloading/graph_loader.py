@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import DGLError
 from .collator import GraphCollator
 from .loader import Loader
+from .order import check_function
 
 __all__ = ["GraphDataLoader"]
 
@@ -35,7 +36,9 @@ class GraphDataLoader(Loader):
     DGLError
         The data set is empty.
     TypeError
-        The data set has no length or items.
+        The data set has no length or items, or ``collate_fn`` is no function.
+    ValueError
+        A number is out of range, a flag is neither True nor False, or arguments exclude each other.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class GraphDataLoader(Loader):
             )
         super().__init__(len(dataset), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
         self.dataset = dataset
-        self.collate_fn = GraphCollator().collate if collate_fn is None and batch_size is not None else collate_fn
+        given = check_function(collate_fn, "collate_fn")
+        self.collate_fn = GraphCollator().collate if given is None and batch_size is not None else given
 
     def set_epoch(self, epoch: int) -> None:
         """Do as :meth:`DataLoader.set_epoch`, with ``use_ddp`` only, as in DGL.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..config import num_cores
 from ..errors import DGLError
 from ..random import draws_keyed_by
 from .buffers import Buffers
-from .order import BatchOrder, Share, check_count, seed_from
+from .order import BatchOrder, Share, check_count, check_flag, check_function, seed_from
 from .pipeline import Ordered
 
 __all__ = ["Epoch", "Loader", "Progress", "Resumable"]
@@ -78,12 +79,10 @@ class Resumable:
         Raises
         ------
         DGLError
-            The state has other keys than that.
+            The state has other keys than that, or values that are no integers from 0 on.
         """
-        if set(state_dict) != {"seed", "epoch", "position"}:
-            raise DGLError(f"the state of a loader has seed, epoch and position; got {sorted(state_dict)}")
-        self._seed = int(state_dict["seed"])
-        self._next, self._now = Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
+        seed, epoch, position = checked_state(state_dict)
+        self._seed, self._next, self._now = seed, Progress(epoch, position), None
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch, by which it shuffles and draws; later epochs count on from it.
@@ -91,6 +90,32 @@ class Resumable:
         Without it they count themselves. Training loops of several processes commonly call it.
         """
         self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
+
+
+def checked_state(state_dict: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return the seed, epoch and position in the state of a loader.
+
+    Raises
+    ------
+    DGLError
+        The state has other keys than that, or values that are no integers from 0 on.
+    """
+    if not isinstance(state_dict, Mapping):
+        raise DGLError(f"the state of a loader is a dictionary of seed, epoch and position; got {state_dict!r}")
+    if set(state_dict) != {"seed", "epoch", "position"}:
+        raise DGLError(f"the state of a loader has seed, epoch and position; got {sorted(state_dict, key=str)}")
+    return _natural(state_dict, "seed"), _natural(state_dict, "epoch"), _natural(state_dict, "position")
+
+
+def _natural(state_dict: Mapping[str, int], key: str) -> int:
+    value = state_dict[key]
+    try:
+        number = -1 if isinstance(value, bool) else index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise DGLError(f"the {key} in the state of a loader must be an integer >= 0, got {value!r}")
+    return number
 
 
 class Loader(Resumable):
@@ -109,7 +134,7 @@ class Loader(Resumable):
         count: int,
         batch_size: int | None,
         drop_last: bool,
-        shuffle: bool,
+        shuffle: bool | None,
         use_ddp: bool,
         ddp_seed: int,
         num_workers: int = 0,
@@ -125,13 +150,15 @@ class Loader(Resumable):
             raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
         self.num_workers = check_count(num_workers, "num_workers", 0)
         self.prefetch_factor = None if prefetch_factor is None else check_count(prefetch_factor, "prefetch_factor", 1)
-        self.worker_init_fn, self.generator = worker_init_fn, generator
-        self.batch_size, self.drop_last, self.shuffle = batch_size, drop_last, shuffle
-        self.use_ddp, self.ddp_seed = use_ddp, ddp_seed
-        self._share = Share.of_this_process(ddp_seed) if use_ddp else Share()
+        self.worker_init_fn, self.generator = check_function(worker_init_fn, "worker_init_fn"), generator
+        self.batch_size, self.drop_last = batch_size, check_flag(drop_last, "drop_last")
+        self.shuffle = shuffle is not None and check_flag(shuffle, "shuffle")  # torch's default is None
+        self.use_ddp, self.ddp_seed = check_flag(use_ddp, "use_ddp"), check_count(ddp_seed, "ddp_seed", 0)
+        self._share = Share.of_this_process(self.ddp_seed) if self.use_ddp else Share()
         self._seed = seed_from(generator)
         self.sampler, self.batch_sampler = sampler, batch_sampler
-        self._order = BatchOrder(count, batch_size, drop_last, shuffle, sampler, batch_sampler, self._seed, self._share)
+        order = self.drop_last, self.shuffle, sampler, batch_sampler, self._seed, self._share
+        self._order = BatchOrder(count, batch_size, *order)
         self._next = Progress(0, 0)
         self._now: Progress | None = None
         self._buffers = Buffers()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..errors import DGLError
 from ..random import draw_key
 from ..structure.ids import integer_array
 
-__all__ = ["BatchOrder", "Share", "check_count", "seed_from"]
+__all__ = ["BatchOrder", "Share", "check_count", "check_flag", "check_function", "check_order", "seed_from"]
 
 _SHUFFLE = 1
 """Set apart from a batch's draws, whose keys are longer."""
@@ -53,12 +53,64 @@ def check_count(value: Any, what: str, least: int) -> int:
     return int(value)
 
 
+def check_flag(value: Any, argument: str) -> bool:
+    """Return an argument that is True or False, or 1 or 0.
+
+    Raises
+    ------
+    ValueError
+        It is something else, which might be meant for another argument.
+    """
+    if not isinstance(value, bool | int | np.bool_ | np.integer) or value not in (0, 1):
+        raise ValueError(f"{argument} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_function(value: Callable[..., Any] | None, argument: str) -> Callable[..., Any] | None:
+    """Return an argument that is a function, or None.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    if value is not None and not callable(value):
+        raise TypeError(f"{argument} must be a function or None, got {value!r}")
+    return value
+
+
+def check_order(value: Any, argument: str, each: str) -> Any:
+    """Return an argument that decides the order of an epoch, as torch's samplers do, or None.
+
+    Raises
+    ------
+    TypeError
+        It has no length, or cannot be iterated over again for each epoch.
+    """
+    methods = ("__iter__", "__len__")
+    if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
+        raise TypeError(
+            f"{argument} must be a list of {each}, or another object with a length that is iterated over once for each "
+            f"epoch, such as torch's samplers; got {value!r}"
+        )
+    return value
+
+
 def seed_from(generator: Any) -> int:
-    """Return the seed of a loader: from torch's or NumPy's generator, or by default from :func:`dglite.seed`'s."""
+    """Return the seed of a loader: from torch's or NumPy's generator, or by default from :func:`dglite.seed`'s.
+
+    Raises
+    ------
+    TypeError
+        ``generator`` is no generator.
+    """
     if generator is None:
         return draw_key()
     if isinstance(generator, np.random.Generator):
         return int(generator.integers(1 << 62))
+    if name != "torch" or not isinstance(generator, framework.Generator):
+        libraries = "torch's or NumPy's" if name == "torch" else "NumPy's"
+        raise TypeError(f"generator must be {libraries} Generator or None, got {generator!r}")
     return int(framework.randint(1 << 62, (1,), generator=generator).item())
 
 
@@ -108,7 +160,8 @@ class BatchOrder:
             raise ValueError("use_ddp=True decides the order; leave out sampler and batch_sampler")
         self.count, self.drop_last, self.shuffle, self.seed, self.share = count, drop_last, shuffle, seed, share
         self.batch_size = None if batch_size is None else check_count(batch_size, "batch_size", 1)
-        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.sampler = check_order(sampler, "sampler", "positions")
+        self.batch_sampler = check_order(batch_sampler, "batch_sampler", "lists of positions")
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from ..backend import active
 
-__all__ = ["Ordered"]
+__all__ = ["Ordered", "call_in_next"]
 
 Produce = Callable[[int], Any]
 """Makes the result of a position."""
@@ -23,6 +23,26 @@ _AT_EXIT = 5.0
 """Seconds that the end of the program waits for a thread's current batch."""
 _HEEDS_INTERRUPTS = 0.2
 """Seconds after which a wait is begun anew: on Windows Ctrl-C does not end one."""
+
+
+def call_in_next(function: Callable[[int], Any], number: int) -> Any:
+    """Return ``function(number)``, users' code that an iterator calls in ``__next__``.
+
+    Raises
+    ------
+    RuntimeError
+        The function raised StopIteration, which would end the loop as if there were no more (PEP 479 for generators).
+    """
+    try:
+        return function(number)
+    except StopIteration as error:
+        stopped = RuntimeError(
+            "StopIteration was raised while a batch was made, which would end the epoch early; if it comes from "
+            "next(iterator), catch it there or give a default, next(iterator, None)"
+        )
+        for note in getattr(error, "__notes__", ()):
+            stopped.add_note(note)
+        raise stopped from error
 
 
 class _Cores:
@@ -127,7 +147,7 @@ def _work(store: _Store, number: int, begin: Callable[[int], None] | None, ready
         return  # not all threads could be started
     try:
         if begin is not None:
-            begin(number)
+            call_in_next(begin, number)
     except BaseException as error:  # the consumer raises it
         position = store.claim()
         if position is not None:
@@ -135,7 +155,7 @@ def _work(store: _Store, number: int, begin: Callable[[int], None] | None, ready
         return
     while (position := store.claim()) is not None:
         try:
-            result = store.produce(position)
+            result = call_in_next(store.produce, position)
         except BaseException as error:  # the consumer raises it
             result = _Failed(error)
         store.put(position, result)
@@ -170,9 +190,9 @@ class Ordered:
 
     Notes
     -----
-    An exception of ``produce`` is raised by ``next`` in its turn, with its own traceback; after it, and after the last
-    result, the iterator is closed. Dropping the iterator closes it. While it is open, the trainer keeps its threads
-    less one for each worker.
+    An exception of ``produce`` is raised by ``next`` in its turn, with its own traceback (StopIteration as the cause of
+    a RuntimeError); after it, and after the last result, the iterator is closed. Dropping the iterator closes it. While
+    it is open, the trainer keeps its threads less one for each worker.
     """
 
     def __init__(
@@ -223,7 +243,7 @@ class Ordered:
                 self._finish(store)
                 raise StopIteration
             if not self._workers:
-                result = store.produce(store.taken)
+                result = call_in_next(store.produce, store.taken)
                 store.taken += 1
                 return result
             result = store.get()

@@ -109,7 +109,9 @@ class PartConfig:
         try:
             fields = json.loads(text)
             version = fields.pop("version")
-            if type(version) is int and version > VERSION:
+            if type(version) is not int or version < 1:
+                raise ValueError(f"its version is {version!r}")
+            if version > VERSION:
                 raise DGLError(f"{path} is of version {version}; this dglite reads up to {VERSION}: update it")
             stated = fields.pop("hash", None)
             fields["nodes"] = dict(fields["nodes"])
@@ -118,10 +120,14 @@ class PartConfig:
             found = cls(**fields, path=path)
             if not found.nodes:
                 raise ValueError("it has no node types")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DGLError(f"{path} is damaged or was not written by partition_graph: {error!r}") from error
-        found.book(0)
-        if stated != found.hash:
+            fits = stated == found.hash
+            if fits:
+                found.book(0)
+        except DGLError:
+            raise
+        except Exception as error:  # damage raises nearly anything: KeyError, TypeError, OverflowError, RecursionError
+            raise DGLError(f"{path} is damaged or was not written by partition_graph: {error!r:.200}") from error
+        if not fits:
             raise DGLError(f"{path} was changed after it was written: its hash does not fit; partition the graph again")
         return found
 

@@ -16,8 +16,8 @@ from ..dataloading.base import BlockSampler, Sampler, names_by_type
 from ..dataloading.buffers import Buffers
 from ..dataloading.dataloader import make_formats
 from ..dataloading.items import Items
-from ..dataloading.loader import Epoch, Progress, Resumable
-from ..dataloading.order import check_count, seed_from
+from ..dataloading.loader import Epoch, Progress, Resumable, checked_state
+from ..dataloading.order import check_count, check_flag, seed_from
 from ..dataloading.pipeline import Ordered
 from ..dataloading.transfer import moved
 from ..errors import DGLError
@@ -61,24 +61,34 @@ class _DistLoader(Resumable):
             raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
         if not isinstance(g, DistGraph):
             raise TypeError(f"expected a DistGraph, got {type(g).__name__}; see dglite.dataloading.DataLoader")
-        self.graph, self.shuffle, self.drop_last, self.shared, self.device = g, shuffle, drop_last, shared, device
+        self.graph, self.device = g, device
         self.exchange = Collectives(g.timeout)
         what, together = f"making a {type(self).__name__}", self.exchange.together
-        self.batch_size = together(what, lambda: check_count(batch_size, "batch_size", 1))
-        self.num_workers = together(what, lambda: check_count(num_workers, "num_workers", 0))
-        self._ahead = together(what, lambda: check_count(prefetch_factor, "prefetch_factor", 1))
+        flags = {"shuffle": shuffle or False, "drop_last": drop_last, "shared": shared}
+        counts = {
+            "batch_size": (batch_size, 1),
+            "num_workers": (num_workers, 0),
+            "prefetch_factor": (prefetch_factor, 1),
+        }
+        self.shuffle, self.drop_last, self.shared = together(
+            what, lambda: [check_flag(flag, name) for name, flag in flags.items()]
+        )
+        self.batch_size, self.num_workers, self._ahead = together(
+            what, lambda: [check_count(count, name, least) for name, (count, least) in counts.items()]
+        )
         self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
         self._drawn = together(what, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler))
         self._items = together(what, lambda: self._checked(kind, indices))
         about = None if self._drawn is None else self._drawn.about()
-        given = self.batch_size, shuffle, drop_last, shared, self._digest(), about
+        given = self.batch_size, self.shuffle, self.drop_last, self.shared, self._digest(), about
         self.exchange.same(f"what a {type(self).__name__} is given", given)
-        if shared:
+        if self.shared:
             self._items = self._in_original_order(kind, indices)
         of_nodes = sampler_of_nodes(self.graph_sampler)
         if isinstance(of_nodes, LaborSampler):
             of_nodes.named = g.original_sources()
-        self._seed = self.exchange.gather_objects(what, seed_from(generator))[0]
+        seed = together(what, lambda: seed_from(generator))
+        self._seed = self.exchange.gather_objects(what, seed)[0]
         self._next = Progress(0, 0)
         self._now = None
         self._count = self._num_batches()
@@ -138,16 +148,18 @@ class _DistLoader(Resumable):
         Raises
         ------
         DGLError
-            The state has other keys, or the batches taken until then are no whole steps of these ranks.
+            The state has other keys, values that are no integers from 0 on, or the batches taken until then are no
+            whole steps of these ranks.
         """
-        taken, world = int(state_dict.get("position", 0)), self.exchange.world
+        world = self.exchange.world
         if self.shared:
+            _, _, taken = checked_state(state_dict)
             if taken % world:
                 raise DGLError(
                     f"the state is after {taken} shared batches, which are no whole steps of {world} ranks; go on with "
                     "a number of ranks that divides it, or save after another step"
                 )
-            state_dict = {**state_dict, "position": taken // world} if "position" in state_dict else state_dict
+            state_dict = {**state_dict, "position": taken // world}
         super().load_state_dict(state_dict)
 
     def _order(self, epoch: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from ..backend import active
+from ..dataloading.pipeline import call_in_next
 
 __all__ = ["Ahead"]
 
@@ -63,7 +64,7 @@ def _work(store: _FetchedRows) -> None:
     active.set_num_threads(1)
     while store.may_make():
         try:
-            result = store.make(store.next)
+            result = call_in_next(store.make, store.next)
         except BaseException as error:  # the consumer raises it
             result = _FailedFetch(error)
         store.put(result)
@@ -107,7 +108,7 @@ class Ahead:
         if self._thread is None:
             store.asked += 1
             try:
-                return store.make(store.asked - 1)
+                return call_in_next(store.make, store.asked - 1)
             except BaseException:
                 store.closed = True
                 raise

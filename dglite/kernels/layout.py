@@ -71,6 +71,9 @@ def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool 
     padded = [(1,) * (len(shape) - len(own)) + tuple(own) for own in shapes]
     strides = tuple(math.prod(own) for own in padded)
     whole = math.prod(shape)
+    if not whole and not dot:  # nothing is read: an axis of size 1 beside one of size 0 is no run that repeats
+        full = (Pattern.FULL,) * len(shapes)
+        return BroadcastLayout(shape, 1, 0, full, strides, 0, np.zeros((len(shapes), 1), np.int64))
     if not dot:
         patterns = _ungrouped(padded, shape)
         if patterns is not None:

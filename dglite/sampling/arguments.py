@@ -30,7 +30,7 @@ __all__ = [
 
 def is_inward(edge_dir: str) -> bool:
     """Return whether ``edge_dir``, "in" or "out", means the edges that enter the seeds."""
-    if edge_dir not in ("in", "out"):
+    if not isinstance(edge_dir, str) or edge_dir not in ("in", "out"):  # an array is compared element by element
         raise DGLError(f"edge_dir={edge_dir!r} is not understood; expected 'in' or 'out'")
     return edge_dir == "in"
 

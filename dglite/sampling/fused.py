@@ -16,7 +16,7 @@ from ..ops.devices import Gpu, device_on
 from ..structure.distinct import in_order_of_appearance
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
-from .arguments import seed_sets
+from .arguments import is_inward, seed_sets
 from .frontier import edge_frame
 from .neighbor import choose, sample_neighbors
 
@@ -51,7 +51,7 @@ def sample_neighbors_fused(
     require_graph(g)
     if g.is_block:
         raise DGLError("sample_neighbors_fused: the graph is a block already")
-    if edge_dir != "in" or isinstance(device_on(g._device), Gpu):
+    if not is_inward(edge_dir) or isinstance(device_on(g._device), Gpu):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
     sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
     chosen = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)

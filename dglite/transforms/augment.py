@@ -80,8 +80,8 @@ class AddEdge(BaseTransform):
 class FeatMask(BaseTransform):
     """Sets columns of features to 0, each with probability ``p``. You et al., Graph Contrastive Learning (2020).
 
-    ``node_feat_names`` and ``edge_feat_names`` name the features, (rows, ..., columns); none by default. Types that
-    lack one pass over it.
+    ``node_feat_names`` and ``edge_feat_names`` name the features, (rows, ..., columns), or (rows,), one column; none by
+    default. Types that lack one pass over it.
     """
 
     def __init__(
@@ -101,19 +101,16 @@ class FeatMask(BaseTransform):
 
     def _masked(self, x: Tensor) -> Tensor:
         shape = active.shape(x)
-        if len(shape) < 2:
-            raise DGLError(
-                f"FeatMask: a feature of shape {tuple(shape)} has no columns to mask; reshape it to (rows, 1)"
-            )
-        keep = active.from_numpy(generator().random(shape[-1]) >= self.p, active.device(x))
+        keep = active.from_numpy(np.asarray(generator().random(shape[1:][-1:]) >= self.p), active.device(x))
         return x * active.astype(keep, active.dtype(x))
 
 
 class RowFeatNormalizer(BaseTransform):
     """Divides each row of a feature by its sum, where that is more than 1. DGL leaves the other rows as they are, too.
 
-    With ``subtract_min`` the least value of the whole feature is subtracted first. ``node_feat_names`` and
-    ``edge_feat_names`` name the features; none by default. Types that lack one pass over it.
+    A row of a feature (rows,) is one number. With ``subtract_min`` the least value of the whole feature is subtracted
+    first. ``node_feat_names`` and ``edge_feat_names`` name the features; none by default. Types that lack one
+    pass over it.
     """
 
     def __init__(
@@ -132,9 +129,10 @@ class RowFeatNormalizer(BaseTransform):
         return made
 
     def _normalized(self, x: Tensor) -> Tensor:
-        if self.subtract_min and len(x):
+        if self.subtract_min and 0 not in active.shape(x):
             x = x - active.to_numpy(x).min().item()
-        total = active.sum(x, len(active.shape(x)) - 1, keepdims=True)
+        axes = len(active.shape(x))
+        total = active.sum(x, axes - 1, keepdims=True) if axes > 1 else x
         return x / framework.clamp(total, min=1)
 
 

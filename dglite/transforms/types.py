@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..backend import Tensor, active
-from ..errors import DGLError
+from ..errors import DGLError, DGLWarning
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
@@ -88,8 +89,9 @@ def to_heterogeneous(
         names: a node whose ``ntype_field`` is i is of type ``ntypes[i]``, an edge likewise. Edges of one name between
         different node types are different relations.
     metagraph
-        a NetworkX multigraph of the types, keys naming edge types: all of its types are made, also those without
-        edges. By default those that occur; node types all.
+        a NetworkX multigraph of the types, keys naming edge types, such as ``g.metagraph()``: all of its types are
+        made, also those without edges. By default those that occur; node types all. An edge type without edges is then
+        left out, with a warning, since the node types of its ends cannot be known.
 
     Returns
     -------
@@ -100,12 +102,15 @@ def to_heterogeneous(
     Raises
     ------
     DGLError
-        ``G`` has several types, a field is missing, a number has no name, or an edge is not in the metagraph.
+        ``G`` has several types, a field is missing, a number has no name, or a node or an edge is not in the metagraph.
     """
     adjacency = require_homogeneous(G, "to_heterogeneous")
     node_types = _numbers(G._node_frame(0), ntype_field, ntypes, "node")
     edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
     names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
+    lost = sorted({ntypes[i] for i in np.flatnonzero(np.bincount(node_types)).tolist()} - set(names))
+    if lost:
+        raise DGLError(f"to_heterogeneous: there are nodes of type {lost[0]!r}, which the metagraph does not have")
     node_ids = {name: _of_type(node_types, _places(ntypes, name)) for name in names}
     src, dst = adjacency.endpoints()
     places = _places_in_types(node_ids, adjacency)
@@ -116,6 +121,8 @@ def to_heterogeneous(
         unknown = [relation for relation in edge_ids if relation not in relations]
         if unknown:
             raise DGLError(f"to_heterogeneous: there are edges of type {unknown[0]}, which the metagraph does not have")
+    else:
+        _warn_left_out(etypes, relations)
     counts = {name: len(ids) for name, ids in node_ids.items()}
     rows = [edge_ids.get(relation, np.empty(0, np.int64)) for relation in relations]
     adjacencies = tuple(
@@ -127,6 +134,17 @@ def to_heterogeneous(
     made._node_frames = [_dealt(G._node_frame(0), node_ids[name], ntype_field, made, NID) for name in names]
     made._edge_frames = [_dealt(G._edge_frame(0), ids, etype_field, made, EID) for ids in rows]
     return made
+
+
+def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, str]]) -> None:
+    left_out = sorted(set(etypes) - {name for _, name, _ in relations})
+    if left_out:
+        warnings.warn(
+            f"to_heterogeneous: no edge is of type {', '.join(map(repr, left_out))}, so that the node types of its "
+            "ends cannot be known, and it is left out; give metagraph=, such as g.metagraph() of the graph that it was",
+            DGLWarning,
+            stacklevel=3,
+        )
 
 
 def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.ndarray:

@@ -20,7 +20,7 @@ def leaf(*values: float) -> Tensor:
 def test_gradients_add_up_over_calls_and_uses() -> None:
     x = leaf(1.0, 2.0)
     y = x * x
-    (y + y).sum().backward()
+    (y + y).sum().backward(retain_graph=True)
     y.sum().backward()
     assert x.grad.tolist() == [6, 12]
     x.grad = None
@@ -137,3 +137,36 @@ def test_copies() -> None:
     y = x.clone().detach()
     y[0] = 9
     assert x.tolist() == [1] and {x: 1}[x] == 1
+
+
+def test_a_second_backward_needs_retain_graph() -> None:
+    x = leaf(1.0, 2.0)
+    square = (x * x).sum()
+    square.backward(retain_graph=True)
+    square.backward()
+    np.testing.assert_allclose(x.grad.data, [4.0, 8.0])
+    with pytest.raises(RuntimeError, match=r"a second time.*retain_graph=True"):
+        square.backward()
+    np.testing.assert_allclose(x.grad.data, [4.0, 8.0])
+
+
+def test_a_second_backward_through_a_shared_part() -> None:
+    x = leaf(1.0, 2.0)
+    shared = x.exp()
+    shared.sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        (shared * 2).sum().backward()
+    y = leaf(1.0, 2.0)
+    moved = (y + 1).reshape(2, 1)
+    moved.sum().backward()
+    moved.sum().backward()  # sums and shapes keep nothing, in torch either
+    np.testing.assert_allclose(y.grad.data, [2.0, 2.0])
+
+
+def test_an_array_that_was_written_after_backward_is_no_error_of_the_next() -> None:
+    x, other = leaf(1.0, 2.0), toolkit.tensor([1.0, 3.0])
+    product = (x * other).sum()
+    product.backward()
+    other[0] = 5.0
+    with pytest.raises(RuntimeError, match="a second time"):
+        product.backward()

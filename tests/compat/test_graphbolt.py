@@ -239,6 +239,79 @@ def test_a_data_set_on_disk(gb, tmp_path):
     assert len(dataset.all_nodes_set) == 7 and gb.OnDiskDataset(tmp_path).load(tasks="other").tasks == []
 
 
+def test_stop_iteration_of_a_stage_does_not_end_the_epoch(gb):
+    pipe = gb.ItemSampler(gb.ItemSet(4, names="seeds"), batch_size=2).transform(lambda batch: next(iter([])))
+    for workers in (0, 2):
+        with pytest.raises(RuntimeError, match="would end the epoch early"):
+            list(gb.DataLoader(pipe, num_workers=workers))
+
+
+def test_arguments_of_another_kind(gb):
+    items = gb.ItemSet(4, names="seeds")
+    for call, error, match in (
+        (lambda: gb.ItemSampler(items, batch_size=2.5), ValueError, "batch_size must be an integer"),
+        (lambda: gb.ItemSampler(items, batch_size=2, drop_last=3), ValueError, "drop_last must be True or False"),
+        (lambda: gb.ItemSampler(items, batch_size=2, shuffle="no"), ValueError, "shuffle must be True or False"),
+        (lambda: gb.ItemSampler(items, batch_size=2, minibatcher=3), TypeError, "minibatcher must be a function"),
+        (lambda: gb.ItemSampler(items, batch_size=2).transform(3), TypeError, "a stage must be a function"),
+        (lambda: gb.DataLoader(items), TypeError, "datapipe must be an ItemSampler with its stages, got ItemSet"),
+        (lambda: gb.DataLoader(gb.ItemSampler(items, 2), num_workers=0.5), ValueError, "num_workers must be"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ("[" * 5000, r"metadata.yaml is damaged, or no YAML"),
+        ("- a", "is not a mapping"),
+        ({"graph": None}, r"metadata.yaml needs graph, names and values; got None"),
+        ({"graph": {}}, "needs nodes and edges"),
+        ({"graph": {"nodes": 3}}, "needs nodes, a list; got 3"),
+        ({"graph": {"nodes": [3]}}, r"nodes\[0\] in graph in .*metadata.yaml is 3"),
+        ({"nodes": [{"num": "many"}]}, r"needs num, a number from 0 on; got 'many'"),
+        ({"nodes": [{"num": -1}]}, r"needs num, a number from 0 on; got -1"),
+        ({"nodes": [{"num": 4, "type": "a"}]}, "name all or none"),
+        ({"edges": [{"format": "numpy"}]}, r"edges\[0\] in graph in .* needs path, a text; got None"),
+        ({"edges": [{"path": "e.npy"}]}, "needs format, a text"),
+        ({"edges": [{"format": "numpy", "path": "other.npy"}]}, r"other.npy does not exist, which edges\[0\]"),
+        ({"edges": [{"format": "numpy", "path": "bad.npy"}]}, "bad.npy is not read as .npy"),
+        ({"edges": [{"format": "numpy", "path": "x.npy"}]}, r"expected ids of shape \(2, num_edges\)"),
+        ({"edges": [{"format": "csv", "path": "bad.npy"}]}, "bad.npy"),
+        ({"feature_data": [{"domain": "node"}]}, r"feature_data\[0\] in .* needs path"),
+        ({"feature_data": [{"path": "bad.npy", "format": "torch"}]}, "bad.npy is not read as a tensor"),
+        ({"feature_data": [{"path": "x.npy", "format": "hdf5"}]}, "has the format 'hdf5'"),
+        ({"feature_data": [{"path": "x.npy", "format": "numpy", "in_memory": 3}]}, "needs in_memory, true or false"),
+        ({"tasks": [{"train_set": [{}]}]}, r"train_set\[0\] in tasks\[0\] in .* needs data"),
+        ({"tasks": 3}, "needs tasks, a list"),
+    ],
+)
+def test_a_damaged_data_set_on_disk(gb, tmp_path, changes, match):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "bad.npy").write_bytes(b"no array")
+    if isinstance(changes, dict):
+        of_graph = {"nodes": [{"num": 3}], "edges": [{"format": "numpy", "path": "e.npy"}]}
+        of_graph |= {name: x for name, x in changes.items() if name in of_graph}
+        changes = yaml.safe_dump({"graph": of_graph} | {name: x for name, x in changes.items() if name not in of_graph})
+    (tmp_path / "metadata.yaml").write_text(changes)
+    with pytest.raises(DGLError, match=match):
+        gb.OnDiskDataset(tmp_path).load()
+
+
+def test_a_failed_load_changes_nothing(gb, tmp_path):
+    np.save(tmp_path / "e.npy", np.array([[0, 1], [1, 2]]))
+    described = {"graph": {"nodes": [{"num": 3}], "edges": [{"format": "numpy", "path": "e.npy"}]}}
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(described))
+    dataset = gb.OnDiskDataset(tmp_path).load()
+    before = dict(vars(dataset))
+    dataset.yaml_data["tasks"] = [{"train_set": 3}]
+    with pytest.raises(DGLError, match="needs train_set, a list"):
+        dataset.load()
+    assert {name: vars(dataset)[name] for name in before} == before and dataset.graph.total_num_edges == 2
+
+
 def test_what_does_not_fit(gb, tmp_path):
     graph, feature = gb.from_dglgraph(shop()), gb.TorchBasedFeature(torch.zeros(3, 2))
     for call, match in (

@@ -142,8 +142,10 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
         ),
         ({"meta": HOMOGENEOUS + "graph_data: {file_name: none.csv}"}, r"none\.csv is not readable"),
         ({"meta": "dataset_name: x"}, "needs node_data, a list; got None"),
-        ({"meta": "- x"}, "needs dataset_name, a str"),
-        ({"meta": "a: b: c"}, "is not YAML"),
+        ({"meta": "- x"}, "is not a mapping of names to values"),
+        ({"meta": "a: b: c"}, "or no YAML"),
+        ({"meta": "[" * 5000}, "or no YAML"),
+        ({"meta": "dataset_name: 2024-13-01"}, "or no YAML"),
         ({"meta": HOMOGENEOUS + "version: 2.0.0"}, r"has version 2\.0\.0; expected 1\.0\.0"),
         ({"meta": HOMOGENEOUS.replace("file_name: nodes.csv", "ntype: a")}, "describes a file without file_name"),
         ({"meta": HOMOGENEOUS.replace("nodes.csv}", "nodes.csv}, {file_name: x}")}, "two files for type _V"),
@@ -156,7 +158,7 @@ def test_files_that_are_not_as_described(tmp_path: Path, files: dict[str, str], 
 
 
 def test_without_a_description(tmp_path: Path) -> None:
-    with pytest.raises(DGLError, match=r"there is no .*meta\.yaml"):
+    with pytest.raises(DGLError, match=r"meta\.yaml does not exist"):
         CSVDataset(tmp_path)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
-from dglite.data import DGLDataset, KarateClubDataset
+from dglite import DGLGraph
+from dglite.data import DGLDataset, KarateClubDataset, Subset
 from dglite.data.dataset import fetch
 from dglite.errors import DGLError, DGLWarning
 
@@ -88,6 +89,18 @@ def test_a_data_set_writes_as_many_steps_as_it_uses(tmp_path: Path) -> None:
         len(made)
     with pytest.raises(NotImplementedError, match="Plain does not write __getitem__"):
         made[0]
+
+
+@pytest.mark.parametrize(("error", "raised"), [(StopIteration, RuntimeError), (IndexError, IndexError)])
+def test_an_error_of_a_transform_does_not_end_the_loop_over_a_data_set(error: type, raised: type) -> None:
+    def fails(g: DGLGraph) -> DGLGraph:
+        raise error("mine")
+
+    dataset = KarateClubDataset(transform=fails)
+    for elements in (dataset, Subset(dataset, [0])):
+        with pytest.raises(raised, match=r"StopIteration|mine"):
+            list(elements)
+    assert len(list(KarateClubDataset())) == len(list(Subset(KarateClubDataset(), [0, 0]))) - 1 == 1
 
 
 def test_the_hash_tells_options_apart(tmp_path: Path) -> None:

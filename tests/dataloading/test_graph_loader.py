@@ -79,6 +79,11 @@ def test_what_a_collator_takes():
         collate([(1, 2), (1,)])
 
 
+def test_what_is_no_collate_function():
+    with pytest.raises(TypeError, match="collate_fn must be a function or None, got 'list'"):
+        GraphDataLoader([dglite.rand_graph(3, 3)], collate_fn="list")
+
+
 def test_what_is_no_data_set():
     with pytest.raises(TypeError, match="generator has no length"):
         GraphDataLoader(ring(i) for i in range(3))

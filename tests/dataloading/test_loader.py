@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 import dglite
 from dglite import DGLError
-from dglite.dataloading import DataLoader, DistNodeDataLoader, NeighborSampler, NodeDataLoader, Sampler, loader
+from dglite.dataloading import (
+    DataLoader,
+    DistNodeDataLoader,
+    GraphDataLoader,
+    NeighborSampler,
+    NodeDataLoader,
+    Sampler,
+    loader,
+)
 from dglite.dataloading.order import BatchOrder, Share
 from tests.dataloading.graphs import plain, ring, shop
 
@@ -123,8 +133,19 @@ def test_an_epoch_goes_on_where_it_was_left(taken, num_workers):
 
 def test_states_that_do_not_fit():
     loader = DataLoader(ring(), range(4), Given())
+    state = loader.state_dict()
     with pytest.raises(DGLError, match="has seed, epoch and position"):
         loader.load_state_dict({"epoch": 1})
+    for key, value in (("position", 1.5), ("position", -1), ("epoch", "2"), ("seed", None), ("epoch", True)):
+        with pytest.raises(DGLError, match=f"the {key} in the state of a loader must be an integer >= 0, got"):
+            loader.load_state_dict({**state, key: value})
+    with pytest.raises(DGLError, match="is a dictionary"):
+        loader.load_state_dict([1, 0, 0])
+    with pytest.raises(DGLError, match="the epoch in the state"):
+        loader.set_epoch(0.5)
+    assert loader.state_dict() == state, "a state that is refused changes nothing"
+    loader.load_state_dict({**state, "position": np.int64(2), "epoch": torch.tensor(0)})
+    assert len(list(loader)) == 2
     loader.load_state_dict({"seed": 1, "epoch": 0, "position": 5})
     with pytest.raises(DGLError, match="batch 5 of an epoch, but epochs have 4"):
         iter(loader)
@@ -184,6 +205,39 @@ def test_dgls_arguments_are_accepted():
         assert len(list(NodeDataLoader(g, torch.arange(4), NeighborSampler([1]), batch_size=2))) == 2
     with pytest.raises(DGLError, match=r"dglite\.distributed"):
         DistNodeDataLoader(g, [0], NeighborSampler([1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"worker_init_fn": 3}, TypeError, "worker_init_fn must be a function or None, got 3"),
+        ({"drop_last": 3}, ValueError, "drop_last must be True or False, got 3"),
+        ({"drop_last": None}, ValueError, "drop_last must be"),
+        ({"shuffle": "no"}, ValueError, "shuffle must be True or False, got 'no'"),
+        ({"shuffle": 0.5}, ValueError, "shuffle must be"),
+        ({"use_ddp": "env"}, ValueError, "use_ddp must be"),
+        ({"ddp_seed": 0.5}, ValueError, "ddp_seed must be an integer"),
+        ({"ddp_seed": -1}, ValueError, "ddp_seed must be an integer >= 0"),
+        ({"generator": 3}, TypeError, "torch's or NumPy's Generator or None, got 3"),
+        ({"sampler": 3}, TypeError, "sampler must be a list of positions"),
+        ({"sampler": iter([1])}, TypeError, "sampler must be a list of positions"),
+        ({"batch_sampler": ([i] for i in range(2))}, TypeError, "batch_sampler must be a list of lists"),
+        ({"prefetch_factor": 1.5}, ValueError, "prefetch_factor must be an integer"),
+        ({"num_workers": True}, ValueError, "num_workers must be an integer"),
+        ({"batch_size": 2.0}, ValueError, "batch_size must be an integer"),
+    ],
+)
+@pytest.mark.parametrize("make", [partial(DataLoader, ring(), range(4), Given()), partial(GraphDataLoader, [ring()])])
+def test_arguments_of_another_kind(make, options, error, match):
+    with pytest.raises(error, match=match):
+        make(**options)
+
+
+def test_flags_are_those_of_torch_and_numpy():
+    for value in (True, 1, np.True_):
+        loader = DataLoader(ring(), range(5), Given(), batch_size=2, drop_last=value, shuffle=value)
+        assert len(loader) == 2 and loader.shuffle is True
+    assert DataLoader(ring(), range(5), Given(), shuffle=None).shuffle is False
 
 
 def test_what_is_no_graph_or_sampler():

@@ -18,7 +18,7 @@ import torch
 
 import dglite
 from dglite import DGLError
-from dglite.dataloading import DataLoader, NeighborSampler, Sampler
+from dglite.dataloading import DataLoader, GraphDataLoader, NeighborSampler, Sampler, as_edge_prediction_sampler
 from dglite.dataloading.pipeline import Ordered
 from tests.dataloading.graphs import plain, ring
 
@@ -85,6 +85,60 @@ def test_no_more_is_made_ahead_than_asked_for():
     time.sleep(0.02)
     assert sorted(begun) == [0, 1, 2] and next(made) == 0
     made.close()
+
+
+def exhausted(*_):
+    """Raise StopIteration, as ``next`` does of an iterator that has ended: what users' code may let out."""
+    return next(iter([]))
+
+
+class Stops(Says):
+    """Stands for a sampler, a data set, a feature store and a negative sampler whose code raises StopIteration."""
+
+    sample = rows = __getitem__ = __call__ = exhausted
+    num_rows = 12
+
+    def __len__(self):
+        return 4
+
+
+def stopping_loaders(num_workers):
+    """Return loaders, each with code of its user in another place that raises StopIteration."""
+    g, nodes, stops, by_one = ring(), range(12), Stops(), NeighborSampler([2])
+    edges = {
+        "exclude": as_edge_prediction_sampler(by_one, exclude=exhausted),
+        "negative sampler": as_edge_prediction_sampler(by_one, negative_sampler=stops),
+    }
+    found = {name: DataLoader(g, nodes, sampler, num_workers=num_workers) for name, sampler in edges.items()}
+    stored = NeighborSampler([2], prefetch_node_feats={"z": stops})
+    return found | {
+        "sampler": DataLoader(g, nodes, stops, num_workers=num_workers),
+        "feature store": DataLoader(g, nodes, stored, num_workers=num_workers),
+        "data set": GraphDataLoader(stops, num_workers=num_workers),
+        "collate_fn": GraphDataLoader([g] * 4, collate_fn=exhausted, num_workers=num_workers),
+    }
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+@pytest.mark.parametrize("place", stopping_loaders(0))
+def test_stop_iteration_of_users_code_does_not_end_the_epoch(place, num_workers):
+    loader = stopping_loaders(num_workers)[place]
+    with pytest.raises(RuntimeError, match="would end the epoch early") as caught:
+        list(loader)
+    assert isinstance(caught.value.__cause__, StopIteration) and "batch 0 of epoch 0" in caught.value.__notes__[0]
+
+
+def test_stop_iteration_of_worker_init_fn_does_not_end_the_epoch():
+    with pytest.raises(RuntimeError, match="would end the epoch early"):
+        list(DataLoader(ring(), range(12), Says(), num_workers=2, worker_init_fn=exhausted))
+
+
+def test_results_before_a_stop_iteration_come():
+    made = Ordered(lambda i: exhausted() if i == 3 else i, 0, 10, 2, 4)
+    assert [next(made) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="StopIteration was raised"):
+        next(made)
+    assert list(made) == []
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])

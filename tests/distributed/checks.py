@@ -151,6 +151,8 @@ def errors_are_the_same_everywhere(folder: Path) -> None:
     assert "unknown" in message(lambda: loader(g, range(4), names=["unknown"] if rank() == last else ["x"]))
     assert "node id 60" in message(lambda: loader(g, [60] if rank() == last else [1]))
     assert "batch_size" in message(lambda: loader(g, [1], batch_size=0 if rank() == last else 1))
+    assert "drop_last" in message(lambda: loader(g, [1], drop_last=3 if rank() == last else True))
+    assert "generator" in message(lambda: loader(g, [1], generator=3 if rank() == last else None))
     if world() > 1:
         assert "differs between ranks" in message(lambda: loader(g, [1], batch_size=1 + rank()))
     assert "integers" in message(lambda: loader(g, [0.5] if rank() == last else [1]))
@@ -276,21 +278,25 @@ def a_loop_is_left_early(folder: Path) -> None:
 class Fails(NeighborSampler):
     """Fails on one rank in the second batch."""
 
+    error: Exception
+
     def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
         if rank() == world() - 1 and 2 in seed_nodes:
-            raise ValueError("no more")
+            raise self.error
         return super().sample_blocks(g, seed_nodes, exclude_eids)
 
 
 def a_failed_batch_fails_everywhere(folder: Path) -> None:
     g = opened(folder)
     for workers in (0, 1):
-        batches = DistNodeDataLoader(g, range(8), Fails([2]), batch_size=2, num_workers=workers)
-        running = iter(batches)
-        next(running)
-        assert message(lambda r=running: next(r)).startswith(f"rank {world() - 1}: ValueError: no more")
-        assert list(running) == []
-        assert len(next(iter(batches))) == 3
+        for error, said in ((ValueError("no more"), "ValueError: no more"), (StopIteration(), "RuntimeError: StopIt")):
+            Fails.error = error
+            batches = DistNodeDataLoader(g, range(8), Fails([2]), batch_size=2, num_workers=workers)
+            running = iter(batches)
+            next(running)
+            assert message(lambda r=running: next(r)).startswith(f"rank {world() - 1}: {said}")
+            assert list(running) == []
+            assert len(next(iter(batches))) == 3
 
 
 def typed_batches_have_features(folder: Path) -> None:

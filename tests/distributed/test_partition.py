@@ -156,6 +156,37 @@ def test_damage_is_found(tmp_path) -> None:
         load_partition_book(path, 0)
 
 
+def places(value, path=()):
+    """Return the way to each value in a JSON text, itself included."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, x in inner for place in places(x, (*path, key)))]
+
+
+def replaced(value, path, by):
+    """Return a JSON value with another one at a place."""
+    if not path:
+        return by
+    made = value.copy()
+    made[path[0]] = replaced(value[path[0]], path[1:], by)
+    return made
+
+
+@pytest.mark.parametrize("by", [None, -1, 1.5, "x", [], {}, [[]], 1 << 80, float("nan"), True], ids=str)
+def test_a_damaged_description_is_named(tmp_path, by) -> None:
+    path, _ = cut(tmp_path, homogeneous())
+    fields = json.loads(path.read_text())
+    for place in places(fields):
+        damaged = replaced(fields, place, by)
+        if damaged != fields:
+            path.write_text(json.dumps(damaged))
+            with pytest.raises(DGLError, match=r"g\.json"):
+                load_partition_book(path, 0)
+    for text in ("", "[" * 5000, '{"version": 1', "\x00", "3"):
+        path.write_text(text)
+        with pytest.raises(DGLError, match=r"g\.json"):
+            load_partition_book(path, 0)
+
+
 def test_a_book_names_owners_and_refuses_other_ids() -> None:
     book = PartitionBook(0, {"_N": [0, 2, 2, 5]}, {("_N", "_E", "_N"): [0, 4, 4, 9]})
     assert book.nid2partid([0, 1, 2, 4]).tolist() == [0, 0, 2, 2] and book.eid2partid([4]).tolist() == [2]

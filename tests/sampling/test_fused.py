@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import dglite
 from dglite import DGLError
+from dglite.dataloading import NeighborSampler
 from dglite.sampling import sample_neighbors_fused
 from tests.sampling.graphs import hetero, random_graph
 
@@ -48,6 +50,23 @@ def test_the_block_of_out_edges():
         assert torch.equal(*ids)
     with pytest.raises(DGLError, match="edge_dir"):
         sample_neighbors_fused(g, {"a": [1]}, -1, edge_dir="both")
+
+
+@pytest.mark.parametrize(
+    "edge_dir", [3, None, ["in"], np.array(["in", "out"]), torch.tensor([1, 2]), b"in", {}], ids=str
+)
+def test_a_direction_that_is_no_text(edge_dir):
+    g = dglite.rand_graph(5, 10)
+    g.edata["w"] = torch.rand(10)
+    for call in (
+        lambda: sample_neighbors_fused(g, [1], 2, edge_dir=edge_dir),
+        lambda: dglite.sampling.sample_neighbors(g, [1], 2, edge_dir=edge_dir),
+        lambda: dglite.sampling.sample_labors(g, [1], 2, edge_dir=edge_dir),
+        lambda: dglite.sampling.select_topk(g, 2, "w", [1], edge_dir=edge_dir),
+        lambda: NeighborSampler([2], edge_dir=edge_dir),
+    ):
+        with pytest.raises(DGLError, match=r"edge_dir=.* is not understood; expected 'in' or 'out'"):
+            call()
 
 
 OPTIONS = {

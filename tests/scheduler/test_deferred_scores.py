@@ -9,6 +9,7 @@ import copy
 import io
 import threading
 import types
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -419,6 +420,66 @@ def test_waiting_is_not_noticed(case, monkeypatch):
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1 << 62)
     alike(waiting, case(Steps()))
     alike(waiting, case(PlainSteps()))
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+class Tagged(torch.Tensor):
+    """A tensor of a class of its own."""
+
+
+class Listed(list):
+    """A list of a class of its own."""
+
+
+class Tupled(tuple):
+    """A tuple of a class of its own."""
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda e: torch.stack(Pair(e, e)),
+        lambda e: torch.cat(Pair(e, 2 * e)),
+        lambda e: torch.cat(Listed([e, e])),
+        lambda e: torch.cat(Tupled([e, e])),
+        lambda e: torch.stack(torch.return_types.max((e, e))),
+        lambda e: torch.hstack(Pair(e, e)),
+        lambda e: torch.einsum("abc,abc->ab", Listed([e, e])),
+        lambda e: torch.broadcast_tensors(*Pair(e, e))[1],
+        lambda e: torch._foreach_add(Pair(e, e), 1)[0],
+        lambda e: torch.nn.utils.parameters_to_vector(Pair(e, e)),
+        lambda e: torch.nn.utils.rnn.pad_sequence(Pair(e, e)),
+        lambda e: torch.autograd.grad(Pair(e.sum(), e.sum()), Tupled([e]))[0],
+        lambda e: checkpoint(lambda pair: pair.a * pair.b, Pair(e, e), use_reentrant=False),
+        lambda e: torch.utils.data.default_collate([Pair(e.detach(), e.detach())])[0],
+        lambda e: e.as_subclass(Tagged).as_subclass(torch.Tensor),
+        lambda e: Tagged(e.detach()).as_subclass(torch.Tensor),
+        lambda e: torch.Tensor._make_subclass(Tagged, e.detach()).as_subclass(torch.Tensor),
+    ],
+)
+def test_deferred_tensors_in_containers_and_classes(monkeypatch, function, taken):
+    results = []
+    for least in (1, 1 << 62):
+        monkeypatch.setattr(scores, "WORTH_DEFERRING", least)
+        s = Steps()
+        e = s.scores(s.el, s.er)
+        assert (type(e) is torch_deferred.DeferredTensor) == (least == 1)
+        if taken:
+            F.leaky_relu(e, 0.2)
+        results.append(function(e))
+    torch.testing.assert_close(*results)
+
+
+def test_a_subclass_of_deferred_scores_has_their_gradient(monkeypatch):
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    s = Steps()
+    tagged = s.scores(s.el, s.er).as_subclass(Tagged)
+    assert type(tagged) is Tagged
+    (grad,) = torch.autograd.grad(tagged.sum(), s.el)
+    torch.testing.assert_close(grad.as_subclass(torch.Tensor)[:, 0, 0], s.g.out_degrees().double())
 
 
 def test_other_threads_read_the_same_tensor(monkeypatch):

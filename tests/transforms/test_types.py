@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 
 import dglite
-from dglite import DGLError
+from dglite import DGLError, DGLWarning
 from dglite.graph import DGLGraph
 from tests.transforms.graphs import FOLLOWS, PLAYS, pairs, typed_graphs
 
@@ -88,3 +88,20 @@ def test_blocks_become_graphs() -> None:
     assert g.nodes["A_src"].data["h"] is block.srcnodes["A"].data["h"] and pairs(g, "AB") == pairs(block, "AB")
     plain = dglite.to_homogeneous(block)
     assert plain.num_nodes() == sum(g.num_nodes(name) for name in g.ntypes) and pairs(plain)[0] == (1, 4 + 3 + 4 + 2)
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_relations_without_edges_need_a_metagraph(idtype: Any) -> None:
+    counts = {"n": 1, "m": 0, "lonely": 2}
+    g = dglite.heterograph({("n", "f", "m"): ([], []), ("n", "r", "n"): ([0], [0])}, counts, idtype=idtype)
+    plain = dglite.to_homogeneous(g)
+    with pytest.warns(DGLWarning, match="no edge is of type 'f'.* give metagraph="):
+        made = dglite.to_heterogeneous(plain, g.ntypes, g.etypes)
+    assert made.canonical_etypes == [("n", "r", "n")] and made.ntypes == g.ntypes
+    back = dglite.to_heterogeneous(plain, g.ntypes, g.etypes, metagraph=g.metagraph())
+    assert back.canonical_etypes == g.canonical_etypes and back.ntypes == g.ntypes and back.idtype == idtype
+    assert [back.num_nodes(ntype) for ntype in g.ntypes] == [g.num_nodes(ntype) for ntype in g.ntypes]
+    meta = g.metagraph()
+    meta.remove_node("lonely")
+    with pytest.raises(DGLError, match="nodes of type 'lonely', which the metagraph does not have"):
+        dglite.to_heterogeneous(plain, g.ntypes, g.etypes, metagraph=meta)

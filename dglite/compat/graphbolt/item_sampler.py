@@ -13,6 +13,7 @@ import torch
 from ...dataloading import LaborSampler, NeighborSampler
 from ...dataloading.edge_sampler import graph_of_pairs
 from ...dataloading.loader import Loader
+from ...dataloading.order import check_count, check_flag, check_function
 from ...frame import EID, NID
 from ...graph import DGLGraph
 from ...random import generator
@@ -55,6 +56,13 @@ class ItemSampler:
         items of a batch; whether to leave out a smaller last batch, and to shuffle all items in each epoch.
     minibatcher
         makes a batch of its items and their names.
+
+    Raises
+    ------
+    TypeError
+        ``minibatcher``, or a stage given to :meth:`transform`, is no function.
+    ValueError
+        The batch size is no integer above 0, or a flag is neither True nor False.
     """
 
     use_ddp = False
@@ -68,8 +76,9 @@ class ItemSampler:
         shuffle: bool = False,
         **_: Any,
     ) -> None:
-        self.item_set, self.batch_size, self.drop_last, self.shuffle = item_set, batch_size, drop_last, shuffle
-        self.minibatcher = minibatcher or minibatcher_default
+        self.item_set, self.batch_size = item_set, check_count(batch_size, "batch_size", 1)
+        self.drop_last, self.shuffle = check_flag(drop_last, "drop_last"), check_flag(shuffle, "shuffle")
+        self.minibatcher = check_function(minibatcher, "minibatcher") or minibatcher_default
         self.stages: tuple[Callable[[Any], Any], ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
@@ -78,7 +87,7 @@ class ItemSampler:
     def transform(self, transformer: Callable[[Any], Any]) -> Self:
         """Apply a function of the batch, which returns a batch."""
         made = copy.copy(self)
-        made.stages = (*self.stages, transformer)
+        made.stages = (*self.stages, _stage(transformer))
         return made
 
     def copy_to(self, device: Any, extra_attrs: Sequence[str] | None = None) -> Self:
@@ -171,6 +180,12 @@ class ItemSampler:
         return self.transform(stage)
 
 
+def _stage(transformer: Any) -> Callable[[Any], Any]:
+    if not callable(transformer):
+        raise TypeError(f"a stage must be a function of the batch, got {transformer!r}")
+    return transformer
+
+
 class DistributedItemSampler(ItemSampler):
     """An :class:`ItemSampler` that gives each process of ``torch.distributed`` its share of the items."""
 
@@ -203,9 +218,16 @@ class DataLoader(Loader):
     """Runs a pipe; ``num_workers`` are threads of this process, and batches the same for any number.
 
     Options of GraphBolt's prefetching are accepted.
+
+    Raises
+    ------
+    TypeError
+        ``datapipe`` is not an :class:`ItemSampler`, with or without stages.
     """
 
     def __init__(self, datapipe: ItemSampler, num_workers: int = 0, **others: Any) -> None:
+        if not isinstance(datapipe, ItemSampler):
+            raise TypeError(f"datapipe must be an ItemSampler with its stages, got {type(datapipe).__name__}")
         pipe = self.datapipe = datapipe
         super().__init__(
             len(pipe.item_set), pipe.batch_size, pipe.drop_last, pipe.shuffle, pipe.use_ddp, 0, num_workers=num_workers

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 
 from ...convert import graph, heterograph
+from ...data.raw import npy_of, table_of, yaml_of
 from ...errors import DGLError
 from ...graph import DGLGraph
+from ...io.container import local_path
 from .etypes import by_type, etype_str_to_tuple
 from .features import BasicFeatureStore, TorchBasedFeature
 from .itemset import HeteroItemSet, ItemSet
@@ -21,6 +23,10 @@ from .sampling_graph import FusedCSCSamplingGraph
 __all__ = ["OnDiskDataset", "OnDiskTask"]
 
 Items = ItemSet | HeteroItemSet | None
+_Kind = TypeVar("_Kind")
+_FILE = "metadata.yaml"
+_REQUIRED = object()
+_WORDS = {str: "a text", int: "a number from 0 on", bool: "true or false", list: "a list", dict: "names and values"}
 
 
 @dataclass
@@ -53,71 +59,134 @@ class OnDiskDataset:
     Raises
     ------
     DGLError
-        There is no such file; in :meth:`load`, it describes no graph or has an unknown format.
+        There is no such file, or it is no YAML.
+    ImportError
+        PyYAML is not installed.
     """
 
     def __init__(self, path: str | Path, include_original_edge_id: bool = False, **others: Any) -> None:
-        self._folder = Path(path)
-        file = self._folder / "metadata.yaml"
-        if not file.exists():
-            raise DGLError(f"{file} does not exist; it describes the data set, see dgl.graphbolt.OnDiskDataset")
-        import yaml  # an extra, which the rest of the package does without
-
-        self.yaml_data: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+        self._folder = local_path(path)
+        self.yaml_data = yaml_of(self._folder / _FILE, "it describes the data set, see dgl.graphbolt.OnDiskDataset")
         self.dataset_name = self.yaml_data.get("dataset_name")
 
     def load(self, tasks: Sequence[str] | str | None = None) -> Self:
-        """Read graph, features and tasks, those of the given names or all; return self."""
-        described, wanted = self.yaml_data, [tasks] if isinstance(tasks, str) else tasks
-        if "graph" not in described:
-            raise DGLError(f"{self._folder / 'metadata.yaml'} describes no graph: nodes, edges")
-        self.graph = FusedCSCSamplingGraph(self._graph(described["graph"]))
-        self.feature = BasicFeatureStore()
-        for x in described.get("feature_data") or []:
-            values = self._read(x, mapped=not x.get("in_memory", True))
-            self.feature[x["domain"], x.get("type"), x["name"]] = TorchBasedFeature(values)
-        self.tasks = [
+        """Read graph, features and tasks, those of the given names or all; return self.
+
+        Raises
+        ------
+        DGLError
+            The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
+        """
+        described, wanted = (
+            _DescribedPart(self.yaml_data, self._folder / _FILE),
+            [tasks] if isinstance(tasks, str) else tasks,
+        )
+        graph = FusedCSCSamplingGraph(self._graph(described.entry("graph")))
+        feature = BasicFeatureStore()
+        for x in described.entries("feature_data"):
+            values = self._read(x, mapped=not x.get("in_memory", bool, True))
+            feature[x.get("domain", str), x.get("type", str, None), x.get("name", str)] = TorchBasedFeature(values)
+        found = [
             OnDiskTask(
-                {name: x for name, x in task.items() if not name.endswith("_set")},
-                *(self._items(task.get(f"{part}_set")) for part in ("train", "validation", "test")),
+                {name: x for name, x in task.content.items() if not name.endswith("_set")},
+                *(self._items(task.entries(f"{part}_set")) for part in ("train", "validation", "test")),
             )
-            for task in described.get("tasks") or []
-            if wanted is None or task.get("name") in wanted
+            for task in described.entries("tasks")
+            if wanted is None or task.content.get("name") in wanted
         ]
-        nodes = by_type(lambda count: ItemSet(count, "seeds"), self.graph.num_nodes)
+        nodes = by_type(lambda count: ItemSet(count, "seeds"), graph.num_nodes)
         self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
+        self.graph, self.feature, self.tasks = graph, feature, found
         return self
 
-    def _read(self, described: Mapping[str, Any], mapped: bool = False) -> Any:
-        path, kind = self._folder / described["path"], described["format"]
-        if kind not in ("numpy", "torch"):
+    def _read(self, described: _DescribedPart, mapped: bool = False) -> Any:
+        path, kind = self._path(described), described.get("format", str)
+        if kind == "numpy":
+            found = npy_of(path, mapped=mapped)
+            return found if mapped else torch.from_numpy(found)
+        if kind != "torch":
             raise DGLError(f"{path} has the format {kind!r}; expected 'numpy' or 'torch'")
-        if kind == "torch":
-            return torch.load(path, weights_only=True)
-        return np.load(path, mmap_mode="r") if mapped else torch.from_numpy(np.load(path))
+        try:
+            found = torch.load(path, weights_only=True)
+        except Exception as error:  # of a damaged file nearly anything: UnpicklingError, RuntimeError, EOFError ...
+            raise DGLError(f"{path} is not read as a tensor that torch.save wrote: {error!r:.200}") from error
+        if not torch.is_tensor(found) or not found.ndim:
+            raise DGLError(f"{path} holds {type(found).__name__}; expected a tensor with rows")
+        return found
 
-    def _graph(self, described: Mapping[str, Any]) -> DGLGraph:
-        counts = {x.get("type"): int(x["num"]) for x in described["nodes"]}
-        edges = {}
-        for x in described["edges"]:
-            path = self._folder / x["path"]
-            ends = np.loadtxt(path, np.int64, delimiter=",", ndmin=2).T if x["format"] == "csv" else np.load(path)
-            edges[x.get("type")] = torch.from_numpy(ends[0].copy()), torch.from_numpy(ends[1].copy())
-        if list(edges) == [None]:
-            g = graph(edges[None], num_nodes=counts[None])
+    def _path(self, described: _DescribedPart) -> Path:
+        path = self._folder / described.get("path", str)
+        if not path.is_file():
+            raise DGLError(f"{path} does not exist, which {described.place} names")
+        return path
+
+    def _graph(self, described: _DescribedPart) -> DGLGraph:
+        counts: dict[Any, int] = {x.get("type", str, None): x.get("num", int) for x in described.entries("nodes")}
+        edges: dict[Any, Any] = {x.get("type", str, None): self._ends(x) for x in described.entries("edges")}
+        if not counts or not edges:
+            raise DGLError(f"{described.place} needs nodes and edges; got {sorted(described.content, key=str)}")
+        typed = None not in edges
+        if (len(edges) > 1 and not typed) or any((ntype is not None) != typed for ntype in counts):
+            raise DGLError(
+                f"{described.place} has nodes of types {list(counts)}, edges of {list(edges)}: name all or none"
+            )
+        if typed:
+            g = heterograph({etype_str_to_tuple(etype): x for etype, x in edges.items() if etype}, counts)
         else:
-            g = heterograph({etype_str_to_tuple(etype): x for etype, x in edges.items()}, counts)
-        for x in described.get("feature_data") or []:
-            view, types = (g.nodes, g.ntypes) if x["domain"] == "node" else (g.edges, g.canonical_etypes)
-            kind = x.get("type") or types[0]
-            view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x["name"]] = self._read(x)
+            g = graph(edges[None], num_nodes=counts[None])
+        for x in described.entries("feature_data"):
+            view, types = (g.nodes, g.ntypes) if x.get("domain", str) == "node" else (g.edges, g.canonical_etypes)
+            kind = x.get("type", str, None) or types[0]
+            view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x.get("name", str)] = self._read(x)
         return g
 
-    def _items(self, described: Sequence[Mapping[str, Any]] | None) -> Items:
-        if not described:
-            return None
+    def _ends(self, described: _DescribedPart) -> tuple[torch.Tensor, torch.Tensor]:
+        path = self._path(described)
+        ends = table_of(path, dtype=np.int64).T if described.get("format", str) == "csv" else npy_of(path)
+        if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
+            raise DGLError(f"{path} has {ends.dtype} of shape {ends.shape}; expected ids of shape (2, num_edges)")
+        return torch.from_numpy(ends[0].copy()), torch.from_numpy(ends[1].copy())
+
+    def _items(self, described: Sequence[_DescribedPart]) -> Items:
         sets: dict[Any, ItemSet] = {
-            x.get("type"): ItemSet(tuple(self._read(y) for y in x["data"]), tuple(y.get("name") for y in x["data"]))
-            for x in described
+            x.get("type", str, None): self._item_set(x.entries("data"), x.place) for x in described
         }
-        return sets[None] if list(sets) == [None] else HeteroItemSet(sets)
+        if not sets:
+            return None
+        if None not in sets:
+            return HeteroItemSet({etype: items for etype, items in sets.items() if etype is not None})
+        if len(sets) > 1:
+            raise DGLError(f"{described[0].place} and those after it have types {list(sets)}: name all or none")
+        return sets[None]
+
+    def _item_set(self, data: Sequence[_DescribedPart], place: str) -> ItemSet:
+        if not data:
+            raise DGLError(f"{place} needs data, a list of the files that items are read from")
+        return ItemSet(tuple(self._read(x) for x in data), tuple(x.get("name", str, None) for x in data))
+
+
+class _DescribedPart:
+    """A part of the description, and where it is, for errors."""
+
+    def __init__(self, content: Any, place: Any) -> None:
+        if not isinstance(content, Mapping):
+            raise DGLError(f"{place} is {content!r:.80}; expected names and values")
+        self.content, self.place = content, str(place)
+
+    def get(self, name: str, kind: type[_Kind], default: Any = _REQUIRED) -> _Kind:
+        """Return a value of a kind; the default, if there is one, where the description leaves it out."""
+        value = self.content.get(name)
+        if value is None and default is not _REQUIRED:
+            return default  # type: ignore[no-any-return]
+        negative = isinstance(value, int) and value < 0
+        if not isinstance(value, kind) or negative or (kind is int and isinstance(value, bool)):
+            raise DGLError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
+        return value
+
+    def entry(self, name: str) -> _DescribedPart:
+        """Return a part of this part."""
+        return _DescribedPart(self.get(name, dict), f"{name} in {self.place}")
+
+    def entries(self, name: str) -> list[_DescribedPart]:
+        """Return the parts in a list, none where it is left out."""
+        return [_DescribedPart(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(self.get(name, list, []))]

@@ -45,7 +45,7 @@ class DenseChebConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         for i in range(self._k):
-            nn.init.xavier_normal_(self.W[i], nn.init.calculate_gain("relu"))
+            functional.xavier_normal_(self.W[i], nn.init.calculate_gain("relu"))
 
     def forward(self, adj: Tensor, feat: Tensor, lambda_max: Tensor | float | None = None) -> Tensor:
         """Return the new features; ``adj[v, u]`` is the weight of an edge from u to v.

@@ -56,7 +56,7 @@ class DenseGraphConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
-        nn.init.xavier_uniform_(self.weight)
+        functional.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

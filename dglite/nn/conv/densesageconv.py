@@ -49,7 +49,7 @@ class DenseSAGEConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution with the gain of ReLU."""
-        nn.init.xavier_uniform_(self.fc.weight, gain=nn.init.calculate_gain("relu"))
+        functional.xavier_uniform_(self.fc.weight, gain=nn.init.calculate_gain("relu"))
 
     def forward(self, adj: Tensor, feat: Any) -> Tensor:
         """Return the new features; ``adj[v, u]`` is the weight of an edge from u to v."""

@@ -99,9 +99,9 @@ class EdgeGATConv(InEdgesRequired):
         # DGL's order, so that a seed gives the same weights.
         attention = self.attn_l, self.attn_r, self.fc_edge.weight, self.attn_edge
         for weight in (*(linear.weight for linear in linears), *attention):
-            nn.init.xavier_normal_(weight, gain=gain)
+            functional.xavier_normal_(weight, gain=gain)
         if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            functional.xavier_normal_(self.res_fc.weight, gain=gain)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -154,5 +154,5 @@ class EdgeGATConv(InEdgesRequired):
 
     def _folded(self, linear: nn.Linear, vector: Tensor) -> Tensor:
         """Return the matrix (in, heads) whose product is that of the heads' results with a vector each."""
-        by_head = linear.weight.reshape(self._num_heads, self._out_feats, -1)
+        by_head = linear.weight.reshape(self._num_heads, self._out_feats, linear.weight.shape[1])
         return (by_head * vector[0, :, :, None]).sum(1).T

@@ -68,8 +68,8 @@ class EGATConv(nn.Module):
         """Draw all weights from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
         gain = nn.init.calculate_gain("relu")
         for linear in (self.fc_node_src, self.fc_ni, self.fc_fij, self.fc_nj):
-            nn.init.xavier_normal_(linear.weight, gain=gain)
-        nn.init.xavier_normal_(self.attn, gain=gain)
+            functional.xavier_normal_(linear.weight, gain=gain)
+        functional.xavier_normal_(self.attn, gain=gain)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

@@ -97,11 +97,11 @@ class GATConv(InEdgesRequired):
         gain = nn.init.calculate_gain("relu")
         linears = [self.fc_src, self.fc_dst] if self._paired else [self.fc]
         for weight in (*(linear.weight for linear in linears), self.attn_l, self.attn_r):
-            nn.init.xavier_normal_(weight, gain=gain)
+            functional.xavier_normal_(weight, gain=gain)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            functional.xavier_normal_(self.res_fc.weight, gain=gain)
             if self.res_fc.bias is not None:
                 nn.init.zeros_(self.res_fc.bias)
 

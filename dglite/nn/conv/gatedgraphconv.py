@@ -56,7 +56,7 @@ class GatedGraphConv(nn.Module):
         """Draw the types' matrices from Glorot's normal distribution with the gain of ReLU, set their biases to 0."""
         self.gru.reset_parameters()
         for linear in self.linears:
-            nn.init.xavier_normal_(linear.weight, gain=nn.init.calculate_gain("relu"))  # type: ignore[arg-type]
+            functional.xavier_normal_(linear.weight, gain=nn.init.calculate_gain("relu"))  # type: ignore[arg-type]
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:

@@ -93,7 +93,7 @@ class GATv2Conv(InEdgesRequired):
         _draw(self.fc_src, gain)
         if self.fc_dst is not self.fc_src:
             _draw(self.fc_dst, gain)
-        nn.init.xavier_normal_(self.attn, gain=gain)
+        functional.xavier_normal_(self.attn, gain=gain)
         if isinstance(self.res_fc, nn.Linear):
             _draw(self.res_fc, gain)
 
@@ -141,6 +141,6 @@ class GATv2Conv(InEdgesRequired):
 
 def _draw(linear: nn.Linear, gain: float) -> None:
     """Draw the weight of a product and set its bias to 0."""
-    nn.init.xavier_normal_(linear.weight, gain=gain)
+    functional.xavier_normal_(linear.weight, gain=gain)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

@@ -80,9 +80,9 @@ class GMMConv(InEdgesRequired):
     def reset_parameters(self) -> None:
         """Draw matrices from Glorot's normal distribution with the gain of ReLU, and means from N(0, 0.1)."""
         gain = nn.init.calculate_gain("relu")
-        nn.init.xavier_normal_(self.fc.weight, gain=gain)
+        functional.xavier_normal_(self.fc.weight, gain=gain)
         if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            functional.xavier_normal_(self.res_fc.weight, gain=gain)
         nn.init.normal_(self.mu, 0, 0.1)
         nn.init.constant_(self.inv_sigma, 1)
         if self.bias is not None:
@@ -103,7 +103,7 @@ class GMMConv(InEdgesRequired):
         weights = functional.gaussians(adjacency, pseudo, self.mu, self.inv_sigma)
         reducer, kernels = Reducer(self._aggre_type), self._n_kernels
         if reducer is Reducer.MAX or not functional.is_plain(self.fc):
-            projected = self.fc(source).reshape(-1, kernels, self._out_feats)
+            projected = self.fc(source).reshape(source.shape[0], kernels, self._out_feats)
             result = functional.reduce_neighbours(adjacency, projected, reducer, weights[:, :, None]).sum(1)
         else:
             matrices = self.fc.weight.reshape(kernels, self._out_feats, self._in_src_feats).transpose(1, 2)

@@ -79,7 +79,7 @@ class GraphConv(InEdgesRequired):
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
         if self.weight is not None:
-            nn.init.xavier_uniform_(self.weight)
+            functional.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

@@ -69,7 +69,7 @@ class HGTConv(nn.Module):
             self.norm = nn.LayerNorm(width)
         if in_size != width:
             self.residual_w = nn.Parameter(framework.empty(in_size, width))
-            nn.init.xavier_uniform_(self.residual_w)
+            functional.xavier_uniform_(self.residual_w)
 
     def forward(self, g: DGLGraph, x: Tensor, ntype: Tensor, etype: Tensor, *, presorted: bool = False) -> Tensor:
         """Return the new features of the destination nodes; of a block, these are the first sources.
@@ -85,7 +85,7 @@ class HGTConv(nn.Module):
         own, own_type = functional.first_rows(x, adjacency.num_dst), functional.first_rows(ntype, adjacency.num_dst)
         keys, values = (functional.by_head(f(x, ntype), self.num_heads) for f in (self.linear_k, self.linear_v))
         queries = functional.by_head(self.linear_q(own, own_type), self.num_heads)
-        prior = framework.stack(list(self.relation_pri), 1)[:, :, None, None] * self.head_size**-0.5
+        prior = framework.stack(list(self.relation_pri), 1)[:, :, None, None] * max(self.head_size, 1) ** -0.5
         score = framework.stack([linear.W for linear in self.relation_att], 1) * prior
         message = framework.stack([linear.W for linear in self.relation_msg], 1)
         met = functional.typed_attention(adjacency, keys, queries, values, etype, score, message)

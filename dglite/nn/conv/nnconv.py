@@ -79,7 +79,7 @@ class NNConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=nn.init.calculate_gain("relu"))
+            functional.xavier_normal_(self.res_fc.weight, gain=nn.init.calculate_gain("relu"))
 
     def forward(self, graph: DGLGraph, feat: Any, efeat: Tensor) -> Tensor:
         """Return the destinations' new features; raises ``DGLError`` for wrong widths and numbers of rows."""
@@ -103,7 +103,7 @@ class NNConv(nn.Module):
             for layer in before:
                 efeat = layer(efeat)
             # One layer less than the matrices: (num_edges, k), times k matrices.
-            matrices = linear.weight.T.reshape(-1, *shape)
+            matrices = linear.weight.T.reshape(linear.weight.shape[1], *shape)
             result = functional.sum_of_products(adjacency, source, efeat, matrices, reducer)
             if linear.bias is not None:
                 result = result + functional.reduce_neighbours(adjacency, source, reducer) @ linear.bias.reshape(shape)

@@ -84,7 +84,7 @@ class RelGraphConv(nn.Module):
             self.layer_norm_weight = nn.LayerNorm(out_feat, elementwise_affine=True)
         if self_loop:
             self.loop_weight = nn.Parameter(framework.empty(in_feat, out_feat))
-            nn.init.xavier_uniform_(self.loop_weight, gain=nn.init.calculate_gain("relu"))
+            functional.xavier_uniform_(self.loop_weight, gain=nn.init.calculate_gain("relu"))
         self.dropout = nn.Dropout(dropout)
 
     def forward(

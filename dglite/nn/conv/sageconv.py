@@ -97,12 +97,12 @@ class SAGEConv(nn.Module):
         """Draw the weights from Glorot's uniform distribution with the gain of ReLU."""
         gain = nn.init.calculate_gain("relu")
         if self._aggre_type == "pool":
-            nn.init.xavier_uniform_(self.fc_pool.weight, gain=gain)
+            functional.xavier_uniform_(self.fc_pool.weight, gain=gain)
         if self._aggre_type == "lstm":
             self.lstm.reset_parameters()
         if self._aggre_type != "gcn":
-            nn.init.xavier_uniform_(self.fc_self.weight, gain=gain)
-        nn.init.xavier_uniform_(self.fc_neigh.weight, gain=gain)
+            functional.xavier_uniform_(self.fc_self.weight, gain=gain)
+        functional.xavier_uniform_(self.fc_neigh.weight, gain=gain)
 
     def forward(
         self,

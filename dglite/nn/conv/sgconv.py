@@ -64,7 +64,7 @@ class SGConv(InEdgesRequired):
 
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
-        nn.init.xavier_uniform_(self.fc.weight)
+        functional.xavier_uniform_(self.fc.weight)
         if self.fc.bias is not None:
             nn.init.zeros_(self.fc.bias)
 

@@ -56,7 +56,7 @@ class TAGConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the weight from Glorot's normal distribution with the gain of ReLU."""
-        nn.init.xavier_normal_(self.lin.weight, gain=nn.init.calculate_gain("relu"))
+        functional.xavier_normal_(self.lin.weight, gain=nn.init.calculate_gain("relu"))
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features.

@@ -155,7 +155,7 @@ class _Perceptron(nn.Module):
             self.norms = nn.ModuleList([make(hidden) for _ in range(count)])
         self.normalises = norm != "none"
         for layer in self.layers:
-            nn.init.xavier_normal_(layer.weight)  # type: ignore[arg-type]
+            functional.xavier_normal_(layer.weight)  # type: ignore[arg-type]
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -126,6 +126,10 @@ class EdgeScorer(Explainer):
             parts = mask.split([graph.num_edges(etype) for etype in etypes])
             by_type = self._given(dict(zip(etypes, parts, strict=True)))
             output = model(graph, given, edge_weight=by_type, **kwargs)
+            if training and graph.num_edges():
+                # The model's parameters are constant here, so that a gradient can come from the mask alone.
+                parts = output.values() if isinstance(output, Mapping) else [output]
+                self._require_weighted(any(x.requires_grad for x in parts), "edge_weight")
         if not training:
             self.clear_masks()
         return output, by_type

@@ -67,6 +67,15 @@ class Explainer(nn.Module):
                 )
         return {ntype: x.detach() for ntype, x in feat.items()}
 
+    def _require_weighted(self, depends: bool, argument: str) -> None:
+        """Raise ``DGLError`` if the model's output does not depend on the weights of edges that it was called with."""
+        if not depends:
+            raise DGLError(
+                f"{type(self).__name__}: the model's output does not depend on {argument}, so that nothing "
+                f"can be learned of edges; let its forward multiply the messages by {argument}, as "
+                "GraphConv(...)(graph, feat, edge_weight=...) does"
+            )
+
     def _given(self, by_type: dict[Any, Any]) -> Any:
         """Return values by type as the user gives and gets them."""
         return by_type if self.typed else next(iter(by_type.values()))

@@ -96,7 +96,7 @@ class GNNExplainer(MaskLearner):
         ------
         DGLError
             Several nodes were given, or a node that does not exist; the graph has several types; features or the
-            model's output do not have a row for each node.
+            model's output do not have a row for each node; the output does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         near, new_id = khop_in_subgraph(graph, node_id, self.num_hops)
@@ -133,7 +133,7 @@ class GNNExplainer(MaskLearner):
         ------
         DGLError
             The graph has several types, features do not have a row for each node, or the model's output is not
-            (1, num_classes).
+            (1, num_classes) or does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         return self._learn(graph, features, self._logits_of_graph, "Explain graph", kwargs)

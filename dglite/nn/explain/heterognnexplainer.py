@@ -75,7 +75,7 @@ class HeteroGNNExplainer(MaskLearner):
         ------
         DGLError
             Several nodes were given, or a node that does not exist; features are not by node type; features or the
-            model's output for ``ntype`` do not have a row for each node.
+            model's output for ``ntype`` do not have a row for each node; the output does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         near, new_ids = khop_in_subgraph(graph, {ntype: node_id}, self.num_hops)
@@ -118,7 +118,7 @@ class HeteroGNNExplainer(MaskLearner):
         ------
         DGLError
             Features are not by node type or do not have a row for each node, or the model's output is not
-            (1, num_classes).
+            (1, num_classes) or does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         return self._learn(graph, features, self._logits_of_graph, "Explain graph", kwargs)

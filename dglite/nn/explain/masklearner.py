@@ -60,12 +60,15 @@ class MaskLearner(Explainer):
                 label = read(model(graph=graph, feat=self._given(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)
             optimizer = framework.optim.Adam([masks.logits], lr=self.lr)
-            for _ in tqdm(range(self.num_epochs), desc=title, disable=not self.log):
+            for epoch in tqdm(range(self.num_epochs), desc=title, disable=not self.log):
                 chances = masks.logits.sigmoid()
                 of_features, of_edges = masks.by_type(chances)
                 seen = {ntype: x * of_features[ntype] for ntype, x in features.items()}
                 output = model(graph=graph, feat=self._given(seen), eweight=self._given(of_edges), **kwargs)
-                loss = masks.penalty(chances) - read(output).log_softmax(-1)[label]
+                logits = read(output)
+                if not epoch and graph.num_edges():
+                    self._require_weighted(_depends(logits, list(of_edges.values())), "eweight")
+                loss = masks.penalty(chances) - logits.log_softmax(-1)[label]
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -95,6 +98,14 @@ class MaskLearner(Explainer):
         if len(new_ids) != 1:
             raise DGLError(f"{type(self).__name__}.explain_node explains one node; got {len(new_ids)} ids")
         return int(new_ids[0])
+
+
+def _depends(output: Tensor, inputs: list[Tensor]) -> bool:
+    """Whether any of the inputs takes part in the output, whatever its gradient is."""
+    if not output.requires_grad:
+        return False
+    grads = framework.autograd.grad(output.sum(), inputs, retain_graph=True, allow_unused=True)
+    return any(grad is not None for grad in grads)
 
 
 class _Masks:

@@ -96,8 +96,8 @@ class PGExplainer(EdgeScorer):
         Raises
         ------
         DGLError
-            The explainer is for nodes, the graph has several types, or features or embeddings do not have a row for
-            each node.
+            The explainer is for nodes, the graph has several types, features or embeddings do not have a row for each
+            node, or the model's output does not depend on ``edge_weight``.
         """
         return self._train_step(graph, feat, temperature, kwargs)
 

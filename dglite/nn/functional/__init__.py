@@ -65,6 +65,7 @@ from .given import (
     require_width,
     set_number,
 )
+from .initial import xavier_normal_, xavier_uniform_
 from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, repeated_by_graph, top_rows
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
@@ -158,4 +159,6 @@ __all__ = [
     "typed_sum_of_bases",
     "walk",
     "walk_weight",
+    "xavier_normal_",
+    "xavier_uniform_",
 ]

@@ -141,7 +141,7 @@ def typed_sum_of_bases(
     num_bases, width, out = active.shape(bases)
     pairs = None if active.compiling() else edge_pairs(adjacency, types, len(coefficients))
     if pairs is not None and adjacency.num_dst * num_bases > pairs.groups.num_rows:
-        matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(-1, width, out)
+        matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(len(coefficients), width, out)
         return typed_sum(adjacency, x, types, matrices, edge_weight)
     weights = core.take_rows(coefficients, types if pairs is None else pairs.types)[:, :, None]
     if edge_weight is not None:

@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
         """Draw all matrices from Glorot's uniform distribution."""
         for parameter in self.parameters():
             if parameter.ndim > 1:
-                nn.init.xavier_uniform_(parameter)
+                functional.xavier_uniform_(parameter)
 
     def forward(self, x: Tensor, mem: Tensor, pairs: functional.SetPairs) -> Tensor:
         """Return the new rows; ``pairs`` says which rows meet which memory."""
@@ -134,7 +134,7 @@ class InducedSetAttentionBlock(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the points from Glorot's uniform distribution."""
-        nn.init.xavier_uniform_(self.inducing_points)
+        functional.xavier_uniform_(self.inducing_points)
 
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return the new rows; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
@@ -171,7 +171,7 @@ class PMALayer(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the seeds from Glorot's uniform distribution."""
-        nn.init.xavier_uniform_(self.seed_vectors)
+        functional.xavier_uniform_(self.seed_vectors)
 
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return k rows for each graph; ``sizes`` (batch_size,) are the graphs' numbers of rows."""

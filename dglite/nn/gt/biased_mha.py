@@ -60,8 +60,8 @@ class BiasedMHA(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the matrices from Glorot's uniform distribution, for q, k and v with a gain of 1 / sqrt(2)."""
         for project in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(project.weight, gain=2**-0.5)
-        nn.init.xavier_uniform_(self.out_proj.weight)
+            functional.xavier_uniform_(project.weight, gain=2**-0.5)
+        functional.xavier_uniform_(self.out_proj.weight)
         if self.out_proj.bias is not None:
             nn.init.zeros_(self.out_proj.bias)
 

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from ...backend import Tensor
 from ...errors import DGLError
+from .. import functional
 from ..base import nn
 
 __all__ = ["HeteroEmbedding"]
@@ -35,7 +36,7 @@ class HeteroEmbedding(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all tables from Glorot's uniform distribution."""
         for weight in self.weight.values():
-            nn.init.xavier_uniform_(weight)
+            functional.xavier_uniform_(weight)
 
     def forward(self, input_ids: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
         """Return rows by type, (ids, embedding_dim); raises ``DGLError`` for a type that has no table."""

@@ -73,16 +73,16 @@ class TypedLinear(nn.Module):
 
     def reset_parameters(self) -> None:
         r"""Draw matrices from :math:`-1/\sqrt{n}` to :math:`1/\sqrt{n}` for n inputs, coefficients from Glorot's."""
-        bound = (self.submat_in if self.regularizer == "bdd" else self.in_size) ** -0.5
+        bound = max(self.submat_in if self.regularizer == "bdd" else self.in_size, 1) ** -0.5
         nn.init.uniform_(self.W, -bound, bound)
         if self.regularizer == "basis":
-            nn.init.xavier_uniform_(self.coeff, gain=nn.init.calculate_gain("relu"))
+            functional.xavier_uniform_(self.coeff, gain=nn.init.calculate_gain("relu"))
 
     def get_weight(self) -> Tensor:
         """Return the types' matrices, (num_types, in_size, out_size); with ``"bdd"`` the parameter as it is."""
         if self.regularizer != "basis":
             return self.W
-        flat = self.coeff @ self.W.reshape(len(self.W), -1)
+        flat = self.coeff @ self.W.reshape(len(self.W), self.in_size * self.out_size)
         return flat.reshape(self.num_types, self.in_size, self.out_size)
 
     def by_block(self, x: Tensor) -> tuple[Tensor, Tensor]:

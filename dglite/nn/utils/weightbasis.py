@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import final
 
 from ...backend import Tensor, framework
 from ...errors import DGLWarning
+from .. import functional
 from ..base import nn
 
 __all__ = ["WeightBasis"]
@@ -44,9 +46,9 @@ class WeightBasis(nn.Module):
         self.weight = nn.Parameter(framework.empty(num_bases, *self.shape))
         self.w_comp = nn.Parameter(framework.empty(num_outputs, num_bases))
         for parameter in (self.weight, self.w_comp):
-            nn.init.xavier_uniform_(parameter, gain=nn.init.calculate_gain("relu"))
+            functional.xavier_uniform_(parameter, gain=nn.init.calculate_gain("relu"))
 
     def forward(self) -> Tensor:
         """Return the parameters."""
-        flat = self.w_comp @ self.weight.reshape(self.num_bases, -1)
+        flat = self.w_comp @ self.weight.reshape(self.num_bases, math.prod(self.shape))
         return flat.reshape(self.num_outputs, *self.shape)

@@ -31,6 +31,21 @@ def in_triangle(g: DGLGraph) -> torch.Tensor:
     return torch.isin(src, torch.tensor(TRIANGLE)) & torch.isin(dst, torch.tensor(TRIANGLE))
 
 
+class Weightless(nn.Module):
+    """A model that takes weights of edges, and ignores them; of typed graphs, too."""
+
+    def __init__(self, of_nodes: bool, typed: bool) -> None:
+        super().__init__()
+        self.of_nodes, self.typed = of_nodes, typed
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, graph, feat, embed=False, **weights):
+        logits = {ntype: x * self.scale for ntype, x in (feat if self.typed else {"_N": feat}).items()}
+        if embed or self.of_nodes:
+            return logits if self.typed else logits["_N"]
+        return sum(x.sum(0, keepdim=True) for x in logits.values())
+
+
 class MarkedPairs(nn.Module):
     """Predicts class 1 by the number of edges whose ends are both marked by feature 2: of a graph, or at each node."""
 

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+import dglite
 from dglite import nn
 from dglite.errors import DGLError
 from tests.nn.explain.models import (
     MarkedPairs,
     TypedMarkedPairs,
+    Weightless,
     marks,
     tree_with_triangle,
     typed_marks,
@@ -127,3 +129,45 @@ def test_progress_is_shown_where_asked(capsys: pytest.CaptureFixture[str]) -> No
     CALLS["GNNExplainer"](*given("GNNExplainer"))
     CALLS["SubgraphX"](*given("SubgraphX"))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("of_nodes", [False, True])
+def test_a_model_that_ignores_the_weights_of_edges_is_refused(of_nodes: bool) -> None:
+    g = dglite.graph(([0, 1, 2, 2], [1, 2, 0, 1]))
+    typed = dglite.heterograph({("a", "r", "a"): ([0, 1, 2, 2], [1, 2, 0, 1])})
+    x, model, by_type = torch.rand(3, 2), Weightless(of_nodes, False), Weightless(of_nodes, True)
+    learner, typed_learner = nn.GNNExplainer(model, 1, log=False), nn.HeteroGNNExplainer(by_type, 1, log=False)
+    scorer = nn.PGExplainer(model, 2, num_hops=1, explain_graph=not of_nodes)
+    typed_scorer = nn.HeteroPGExplainer(by_type, 2, num_hops=1, explain_graph=not of_nodes)
+    if of_nodes:
+        calls = {
+            "eweight": (
+                lambda: learner.explain_node(0, g, x),
+                lambda: typed_learner.explain_node("a", 0, typed, {"a": x}),
+            ),
+            "edge_weight": (
+                lambda: scorer.train_step_node([0], g, x, 1.0),
+                lambda: typed_scorer.train_step_node({"a": [0]}, typed, {"a": x}, 1.0),
+            ),
+        }
+    else:
+        calls = {
+            "eweight": (lambda: learner.explain_graph(g, x), lambda: typed_learner.explain_graph(typed, {"a": x})),
+            "edge_weight": (
+                lambda: scorer.train_step(g, x, 1.0),
+                lambda: typed_scorer.train_step(typed, {"a": x}, 1.0),
+            ),
+        }
+    for argument, several in calls.items():
+        for call in several:
+            with pytest.raises(DGLError, match=f"output does not depend on {argument}"):
+                call()
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_without_edges_there_is_nothing_to_ignore() -> None:
+    g = dglite.graph(([], []), num_nodes=3)
+    features, edges = nn.GNNExplainer(Weightless(False, False), 1, num_epochs=2, log=False).explain_graph(
+        g, torch.rand(3, 2)
+    )
+    assert features.shape == (2,) and edges.shape == (0,)
