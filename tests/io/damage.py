@@ -2,8 +2,8 @@
 
 ``python -m tests.io.damage CASES FORMAT ...`` does so CASES times for each FORMAT, by default for all of them. A reader
 may return something or raise a DGLError that names the file. Anything else is printed and makes the process fail: other
-errors, a DGLError that a lack of memory caused, a read that computes for five seconds. The address space is limited to a
-little more than the process has; what NumPy and Python allocate is counted.
+errors, a DGLError that a lack of memory caused, a read of over five seconds of processor time. The address space is
+limited to a little more than the process has; what NumPy and Python allocate is counted.
 """
 
 from __future__ import annotations

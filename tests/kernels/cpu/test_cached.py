@@ -28,7 +28,8 @@ with event.install_recorder("numba:run_pass") as passes, warnings.catch_warnings
     translate.translate = lambda *given, work=translate.translate: passes.buffer.append(1) or work(*given)
     value = _variate(1, 2, np.array([1.0, 0.0]), 3)
     compile_kernel("test", "def kernel(args, task, tasks):\\n    return\\n")
-print(dglite.__file__, value, len(passes.buffer), [str(w.message) for w in told if w.category is dglite.DGLWarning], sep="|")
+said = [str(w.message) for w in told if w.category is dglite.DGLWarning]
+print(dglite.__file__, value, len(passes.buffer), said, sep="|")
 """
 
 
