@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the whole product of operators, reducers and dtypes instead of a choice in which every pair occurs",
     )
+
+
+_LONGEST = 64
+"""Bytes of TMPDIR that leave 40 for the names of multiprocessing's sockets; a socket's path has 104 or 108 at most."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +32,17 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("DGLITE_COMPILER", "llvm")
     if config.getoption("--full"):
         os.environ["DGLITE_TEST_FULL"] = "1"
+    if os.name == "posix" and len(os.fsencode(tempfile.gettempdir())) > _LONGEST:
+        _shorten_temporary_folder(config)
+
+
+def _shorten_temporary_folder(config: pytest.Config) -> None:
+    """Use a short link to the folder for temporary files, also in the processes that tests start."""
+    place = tempfile.TemporaryDirectory(prefix="dglite-", dir="/tmp")
+    config.add_cleanup(place.cleanup)
+    link = Path(place.name) / "tmp"
+    link.symlink_to(tempfile.gettempdir())
+    os.environ["TMPDIR"], tempfile.tempdir = str(link), None
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.patience import PATIENCE
+
 _METHODS = multiprocessing.get_all_start_methods()
 CONTEXT = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
 if CONTEXT.get_start_method() == "forkserver":
@@ -42,19 +44,19 @@ class Started:
         self._process = CONTEXT.Process(target=_begin, args=(*given, work, args), daemon=False)
         self._process.start()
 
-    def wait(self, seconds: float) -> Done:
-        """Return what became of it; it is killed where it takes longer."""
-        self._process.join(seconds)
+    def wait(self) -> Done:
+        """Return how the process ended; it is killed if it hangs."""
+        self._process.join(PATIENCE)
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
         return Done(self._process.exitcode, *(file.read_text() if file.exists() else "" for file in self._files))
 
 
-def run(work: Callable[..., Any], *args: Any, seconds: float = 300, **environment: str) -> Done:
+def run(work: Callable[..., Any], *args: Any, **environment: str) -> Done:
     """Call a function in a process of its own; return how that ended."""
     with tempfile.TemporaryDirectory() as folder:
-        return Started(Path(folder), work.__name__, work, *args, **environment).wait(seconds)
+        return Started(Path(folder), work.__name__, work, *args, **environment).wait()
 
 
 def script(path: str, *arguments: str) -> None:

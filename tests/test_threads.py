@@ -11,7 +11,6 @@ import copy
 import faulthandler
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
@@ -35,6 +34,8 @@ from dglite.kernels.cpu.graph import convert
 from dglite.kernels.cpu.run import launch
 from dglite.structure import adjacency
 from tests import forked
+from tests.interrupts import interrupted
+from tests.patience import PATIENCE
 
 THREADS = 8
 SOAK = 120 if os.environ.get("DGLITE_TEST_FULL") else 5
@@ -44,9 +45,9 @@ NODES, EDGES = 300, 3000
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
-def in_process(code: str, seconds: float = 300) -> str:
+def in_process(code: str) -> str:
     """Run code with this module's names in a process of its own; return what it printed. It fails as the code does."""
-    run = forked.run(forked.code, f"from tests.test_threads import *\n{code}", seconds=seconds)
+    run = forked.run(forked.code, f"from tests.test_threads import *\n{code}")
     assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}\n{run.stderr}"
     return run.stdout
 
@@ -368,33 +369,26 @@ def soak(seconds: float) -> None:
 
 
 def test_threads_do_everything_at_once() -> None:
-    assert "calls" in in_process(f"soak({SOAK})", seconds=SOAK + 300)
+    assert "calls" in in_process(f"soak({SOAK})")
 
 
 # -- interrupts --------------------------------------------------------------------------------------------------------
-def interrupted(work: Callable[[], Any]) -> None:
+def ends_early(work: Callable[[], Any]) -> None:
     """Interrupt something that takes a quarter of a minute at least, shortly after it has begun."""
-    sent: list[float] = []
+    begin = time.process_time()
 
-    def interrupt() -> None:
-        time.sleep(0.5)
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
+    def begun() -> None:
+        while time.process_time() < begin + 0.5:
+            time.sleep(0.01)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        work()
-        thread.join()
-    assert time.monotonic() - sent[0] < 4
-    thread.join()
+    assert interrupted(work, begun) < 4
 
 
 def interrupt_a_sum(threads: int) -> None:
     torch.set_num_threads(threads)
     g, x = dglite.graph(endpoints(500, 3_000_000), num_nodes=500), torch.ones(500, 1 << 16)
     ops.copy_u_sum(g, x[:, :1].contiguous())
-    interrupted(lambda: ops.copy_u_sum(g, x))
+    ends_early(lambda: ops.copy_u_sum(g, x))
     assert (ops.copy_u_sum(g, x[:, :64].contiguous())[:, 0] == g.in_degrees()).all()
 
 
@@ -408,7 +402,7 @@ def dense() -> DGLGraph:
 def interrupt_walks() -> None:
     g, nodes = dense(), torch.arange(20)
     sampling.random_walk(g, nodes, length=100, prob="w")
-    interrupted(lambda: sampling.random_walk(g, nodes, length=4_000_000, prob="w"))
+    ends_early(lambda: sampling.random_walk(g, nodes, length=4_000_000, prob="w"))
     traces, _ = sampling.random_walk(g, nodes, length=100, prob="w")
     assert (traces >= 0).all()
 
@@ -417,7 +411,7 @@ def interrupt_a_sample() -> None:
     g = dense()
     nodes = torch.arange(200).repeat(40_000)
     sampling.sample_neighbors(g, nodes[:200], 2, prob="w", replace=True)
-    interrupted(lambda: sampling.sample_neighbors(g, nodes, 2, prob="w", replace=True))
+    ends_early(lambda: sampling.sample_neighbors(g, nodes, 2, prob="w", replace=True))
     assert sampling.sample_neighbors(g, nodes[:200], 2, prob="w").num_edges() == 400
 
 
@@ -452,7 +446,7 @@ def fork_while_locks_are_held() -> None:
     launch._Pool.words[0] = 1
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(60, exit=True)
+        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)
         torch.set_num_threads(1)
         for name, known in want.items():
             for x, y in zip(getattr(works, name)(fresh()), known, strict=True):
@@ -474,7 +468,7 @@ def fork_while_locks_are_held() -> None:
 
 @FORKS
 def test_a_child_does_not_wait_for_threads_that_it_does_not_have() -> None:
-    in_process("fork_while_locks_are_held()", seconds=120)
+    in_process("fork_while_locks_are_held()")
 
 
 def test_what_holds_a_lock_is_pickled_and_copied() -> None:
@@ -502,7 +496,7 @@ def end_threads_one_after_the_other() -> None:
         if number == 0:
             most = len(os.listdir("/proc/self/task")) + 1
     assert launch.parallel_launches() == before + 20
-    until = time.monotonic() + 30  # a team ends a while after its thread, on a busy machine
+    until = time.monotonic() + PATIENCE  # a team ends a while after its thread, on a busy machine
     while len(os.listdir("/proc/self/task")) > most and time.monotonic() < until:
         time.sleep(0.01)
     assert len(os.listdir("/proc/self/task")) <= most

@@ -52,7 +52,7 @@ def _threads() -> _Threads | None:
     maps = Path("/proc/self/maps")
     if "OPENBLAS_NUM_THREADS" in os.environ or not maps.is_file():
         return None
-    files = {line.split()[-1] for line in maps.read_text(encoding="utf-8").splitlines() if "openblas" in line}
+    files = {line.split(maxsplit=5)[-1] for line in maps.read_text(encoding="utf-8").splitlines() if "openblas" in line}
     numpys = Path(np.__file__).parents[1] / "numpy.libs"
     for path in sorted(files, key=lambda file: not file.startswith(str(numpys))):  # SciPy may have one of its own
         library = ctypes.CDLL(path)

@@ -140,8 +140,7 @@ def _met(store: dist.Store, rank: int, world: int, own: Witness, end: float) -> 
             store.wait([f"rank {other}"], timedelta(seconds=left))
             theirs, found[other] = json.loads(store.get(f"rank {other}"))
         except RuntimeError as error:
-            missing = [r for r in range(world) if r not in found and not _is_there(store, r)]
-            raise DGLError(f"ranks {missing} of {world} did not come in time; see their messages") from error
+            raise DGLError(f"{_missing(store, world)}; see their messages") from error
         if theirs != world:
             (a, size), (b, other_size) = sorted([(rank, world), (other, theirs)])
             raise DGLError(
@@ -150,8 +149,9 @@ def _met(store: dist.Store, rank: int, world: int, own: Witness, end: float) -> 
     return found
 
 
-def _is_there(store: dist.Store, rank: int) -> bool:
+def _missing(store: dist.Store, world: int) -> str:
     try:
-        return bool(store.check([f"rank {rank}"]))
-    except RuntimeError:  # the store is gone with the first process
-        return rank != 0
+        missing = [rank for rank in range(world) if not store.check([f"rank {rank}"])]
+    except RuntimeError:
+        return "rank 0 is gone, and with it the store in which ranks meet"
+    return f"ranks {missing} of {world} did not come in time"

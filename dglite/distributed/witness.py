@@ -34,6 +34,7 @@ Address = tuple[str, int, str, str]
 PATIENCE = 5.0
 """Seconds that a process has for an answer."""
 _PAUSE, _GLANCE, _MOST = 0.1, 1.0, 1 << 16
+_GONE = "gone: killed, or ended without an error of its own"
 
 
 class RankError(DGLError):
@@ -133,18 +134,20 @@ class Witness:
                     self._learn(str(answer["reason"]))
             if gone:  # one that left because of another has told its reason before, and this changes nothing
                 who = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))} are"
-                self._learn(f"{who} gone: killed, or ended without an error of its own")
+                self._learn(f"{who} {_GONE}")
             if self.reason or time.monotonic() > end:
                 return self.reason
             time.sleep(_PAUSE)
 
     def _absent(self, group: str, members: Sequence[int], what: str) -> str:
-        """Return who lives, but takes no part in an exchange."""
+        """Return who takes no part in an exchange."""
         for rank in sorted(self._peers.keys() & members):
             answer = self._ask(rank)
-            if answer is not None and "doing" not in answer:
+            if answer is None:
+                return f"rank {rank} is {_GONE}"
+            if "doing" not in answer:
                 return f"rank {rank} has stopped, or its machine cannot be reached: it does not answer"
-            if answer is not None and group not in answer["doing"]:
+            if group not in answer["doing"]:
                 return f"rank {rank} did not take part in {what} in time: it lives, and does something else"
         return ""
 

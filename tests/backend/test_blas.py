@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -44,6 +45,19 @@ def test_threads_come_back_after_an_error(threads: list[int]) -> None:
 def test_what_somebody_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     assert blas._threads.__wrapped__() is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").is_file(), reason="the system has no list of loaded libraries")
+def test_openblas_is_found_in_a_folder_with_spaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    library = tmp_path / "a folder" / "libopenblas.so"
+    maps = f"7f00-7f01 r--p 00000000 fe:00 42    {library}\n7f01-7f02 r-xp 00001000 fe:00 42    {library}\n"
+    opened: list[str] = []
+    functions = {name.format(what): what for name in blas._NAMES for what in ("get", "set")}
+    monkeypatch.setattr(Path, "read_text", lambda path, encoding: maps)
+    monkeypatch.setattr(blas.ctypes, "CDLL", lambda path: opened.append(path) or SimpleNamespace(**functions))
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert blas._threads.__wrapped__() == ("get", "set")
+    assert opened == [str(library)]
 
 
 def test_openblas_is_found_where_it_is() -> None:

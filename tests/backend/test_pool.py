@@ -23,6 +23,7 @@ from dglite.backend import load, memory, torch_memory
 from dglite.backend import torch as torch_backend
 from dglite.backend.memory import LARGE, Pool, pool, rounded
 from dglite.errors import DGLError
+from tests.patience import PATIENCE
 
 MB = 1 << 20
 BYTES = np.dtype(np.uint8)
@@ -67,7 +68,7 @@ def run(code, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
-        timeout=240,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr

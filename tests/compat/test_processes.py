@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dglite.compat import install, uninstall
+from tests.patience import PATIENCE
 
 POOL = """
     import multiprocessing
@@ -38,7 +39,7 @@ POOL = """
 def _run(script: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "dglite.compat", str(script), *arguments]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment}
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE, env={**os.environ, **environment}
     )
 
 
@@ -81,7 +82,7 @@ def test_workers_of_a_module(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, sys.path)))},
     )

@@ -25,6 +25,7 @@ from dglite.dataloading import (
 )
 from dglite.dataloading import features as feature_stores
 from tests.dataloading.graphs import ring, shop
+from tests.patience import PATIENCE
 
 ROWS = [5, 0, 5, 9]
 
@@ -101,7 +102,7 @@ def test_a_file_is_read_in_forks_and_from_pickles(tmp_path):
     store.rows(rows)
     child = multiprocessing.get_context("fork").Process(target=_check_rows, args=(store, rows, array))
     child.start()
-    child.join(60)
+    child.join(PATIENCE)
     assert child.exitcode == 0
     _check_rows(pickle.loads(pickle.dumps(store)), rows, array)
 

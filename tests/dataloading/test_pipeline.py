@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -21,6 +20,8 @@ from dglite import DGLError
 from dglite.dataloading import DataLoader, GraphDataLoader, NeighborSampler, Sampler, as_edge_prediction_sampler
 from dglite.dataloading.pipeline import Ordered
 from tests.dataloading.graphs import plain, ring
+from tests.interrupts import interrupted
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ def workers():
 
 def none_left():
     """Wait until worker threads have ended; they may be in the middle of a batch."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while workers() and time.monotonic() < end:
         time.sleep(0.001)
     return not workers()
@@ -55,7 +56,7 @@ class Says(Sampler):
 
     def sample(self, g, indices):
         if self.waits is not None:
-            self.waits.wait(10)
+            self.waits.wait(PATIENCE)
         if set(indices.tolist()) & set(self.fails):
             raise self.error()
         return indices.tolist()
@@ -79,7 +80,7 @@ def test_no_more_is_made_ahead_than_asked_for():
         return i
 
     made = Ordered(produce, 0, 100, 2, 3)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while len(begun) < 3 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.02)
@@ -219,10 +220,7 @@ def test_an_exception_in_the_users_loop_frees_the_threads():
 def test_waiting_for_a_batch_can_be_interrupted():
     waits = threading.Event()
     made = iter(DataLoader(ring(), range(12), Says(waits=waits), num_workers=1))
-    timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        next(made)
+    interrupted(lambda: next(made), after=lambda: time.sleep(0.05))
     assert torch.get_num_threads() == 8
     waits.set()
 
@@ -266,7 +264,7 @@ def test_a_program_ends_though_a_loader_is_open():
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

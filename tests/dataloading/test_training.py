@@ -16,6 +16,7 @@ import dglite
 from dglite.dataloading import DataLoader, NeighborSampler, Sampler
 from dglite.nn import SAGEConv
 from tests.dataloading.graphs import plain, ring
+from tests.patience import PATIENCE
 from tests.sampling.graphs import random_graph
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +109,7 @@ def test_two_processes(tmp_path):
         for rank in range(2)
     ]
     try:
-        said = [rank.communicate(timeout=300)[0] for rank in ranks]
+        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -36,8 +36,8 @@ from dglite.errors import DGLError
 from dglite.nn import NodeEmbedding
 from tests.distributed.graphs import hetero, homogeneous
 from tests.distributed.networks import NETWORKS
+from tests.patience import PATIENCE
 
-TIMEOUT = 20.0
 NAMES = [
     "rows_are_those_of_the_graph",
     "bytes_are_those_of_remote_rows",
@@ -72,7 +72,7 @@ def world() -> int:
 
 @cache
 def opened(folder: Path, name: str = "g") -> DistGraph:
-    return DistGraph(name, folder / name / f"{name}.json", verify=True, timeout=TIMEOUT)
+    return DistGraph(name, folder / name / f"{name}.json", verify=True, timeout=PATIENCE)
 
 
 @cache
@@ -527,7 +527,7 @@ def checkpoints_that_do_not_fit(folder: Path) -> None:
 
 def partitions_that_do_not_fit(folder: Path) -> None:
     def refused(config: Path, name: str = "g", **options: Any) -> str:
-        return message(lambda: DistGraph(name, config, timeout=TIMEOUT, **options))
+        return message(lambda: DistGraph(name, config, timeout=PATIENCE, **options))
 
     good, last = folder / "g" / "g.json", world() - 1
     assert "is of graph 'g', not of 'other'" in refused(good, "other")

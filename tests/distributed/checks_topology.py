@@ -18,6 +18,7 @@ from dglite.distributed import DistEdgeDataLoader, DistGraph, DistNodeDataLoader
 from dglite.errors import DGLError
 from tests.distributed.checks import everywhere, message, rank, world
 from tests.distributed.graphs import hetero, homogeneous
+from tests.patience import PATIENCE
 
 NAMES = [
     "edges_and_degrees_are_found",
@@ -51,7 +52,7 @@ def reference(name: str) -> dglite.DGLGraph:
 
 @cache
 def opened(folder: Path, name: str, topology: str) -> DistGraph:
-    g = DistGraph(name, folder / name / f"{name}.json", timeout=20.0, topology=topology)
+    g = DistGraph(name, folder / name / f"{name}.json", timeout=PATIENCE, topology=topology)
     if topology == "replicated":  # which reads weights from the structure
         for etype in g.canonical_etypes:
             for feature in g.frame("edge", etype):
@@ -221,10 +222,10 @@ def what_owners_cannot_draw_is_refused(folder: Path) -> None:
     negative = {"negative_sampler": GlobalUniform(1)}
     assert "GlobalUniform" in message(lambda: DistEdgeDataLoader(g, nodes, NeighborSampler([2]), **negative))
     path = folder / "g" / "g.json"
-    assert "not understood" in message(lambda: DistGraph("g", path, timeout=20.0, topology="both"))
+    assert "not understood" in message(lambda: DistGraph("g", path, timeout=PATIENCE, topology="both"))
     if world() > 1:
         kinds = ["replicated", "partitioned"]
-        assert "differs" in message(lambda: DistGraph("g", path, timeout=20.0, topology=kinds[rank() > 0]))
+        assert "differs" in message(lambda: DistGraph("g", path, timeout=PATIENCE, topology=kinds[rank() > 0]))
         fanouts = [2 + (rank() > 0)]
         assert "differs" in message(lambda: DistNodeDataLoader(g, nodes, NeighborSampler(fanouts)))
 

@@ -1,10 +1,11 @@
-"""Processes that fail: run with a folder, it forks ranks for each case and prints what each of them said, as JSON.
+"""Processes that fail: run with a folder, it forks ranks for all cases and prints what each of them said, as JSON.
 
 A process that has failed leaves by Python's own way out, so that what it says is what a script would.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,16 +18,21 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from dglite.distributed import Collectives, exit_client, initialize, witness
+from dglite.distributed import Collectives, exit_client, initialize, start, witness
+from tests.patience import PATIENCE
 
-TIMEOUT = 3.0
-FREE = 6.0
-"""Seconds after which the rank that is to blame may go on."""
+TIMEOUT = 10.0
+"""Seconds where waiting in vain is what is tested; the ranks that do come have to be less than this apart."""
 
 
-def joined(rank: int) -> Collectives:
-    initialize(timeout=TIMEOUT)
-    return Collectives(TIMEOUT)
+def joined(rank: int, timeout: float = PATIENCE) -> Collectives:
+    witness.PATIENCE = timeout
+    initialize(timeout=PATIENCE)
+    return Collectives(timeout)
+
+
+def log(case: str, rank: int) -> Path:
+    return Path(sys.argv[1]) / f"{case}{rank}"
 
 
 def raises(rank: int) -> None:
@@ -59,14 +65,14 @@ def is_killed_while_others_compute(rank: int) -> None:
 
 
 def is_busy(rank: int) -> None:
-    exchange = joined(rank)
-    if rank == 1:
-        time.sleep(FREE)
+    exchange = joined(rank, TIMEOUT)
+    while rank == 1 and not log("is_busy", 0).stat().st_size:  # until rank 0 has given up
+        time.sleep(0.1)
     exchange.barrier()
 
 
 def stops(rank: int) -> None:
-    exchange = joined(rank)
+    exchange = joined(rank, TIMEOUT)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     exchange.barrier()
@@ -80,7 +86,7 @@ def leaves_before_the_end(rank: int) -> None:
 
 def does_not_come(rank: int) -> None:
     if rank != 1:
-        joined(rank)
+        initialize(timeout=TIMEOUT)
 
 
 def is_there_twice(rank: int) -> None:
@@ -92,12 +98,12 @@ def is_there_twice(rank: int) -> None:
 def has_another_number_of_ranks(rank: int) -> None:
     if rank == 1:
         os.environ["WORLD_SIZE"] = "3"
-    initialize(timeout=TIMEOUT)
+    initialize(timeout=PATIENCE)
 
 
 def is_too_many(rank: int) -> None:
     os.environ["RANK"] = str(rank + 2)
-    initialize(timeout=TIMEOUT)
+    initialize(timeout=PATIENCE)
 
 
 CASES: dict[Callable[[int], None], int] = {
@@ -117,30 +123,28 @@ CASES: dict[Callable[[int], None], int] = {
 
 
 def main() -> None:
-    witness.PATIENCE = 2.0
-    found = {}
-    for case, world in CASES.items():
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        pids = []
+    start._READ = TIMEOUT
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in CASES]
+        ports = [probe.getsockname()[1] for probe in probes]
+    pids: dict[str, list[int]] = {}
+    for (case, world), port in zip(CASES.items(), ports, strict=True):
+        pids[case.__name__] = []
         for rank in range(world):
-            log = Path(sys.argv[1]) / f"{case.__name__}{rank}"
             pid = os.fork()
             if pid == 0:
-                os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
+                os.dup2(os.open(log(case.__name__, rank), os.O_WRONLY | os.O_CREAT), 2)
                 own = {"RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
                 os.environ |= {key: str(value) for key, value in own.items()}
                 case(rank)
                 return
-            pids.append((pid, log))
-        if case is stops:
-            os.waitpid(pids[0][0], 0)
-            os.kill(pids[1][0], signal.SIGKILL)
-            pids = pids[1:]
-        for pid, _ in pids:
-            os.waitpid(pid, 0)
-        found[case.__name__] = [(Path(sys.argv[1]) / f"{case.__name__}{rank}").read_text() for rank in range(world)]
+            pids[case.__name__].append(pid)
+    stopped = pids["stops"][1]
+    for pid in {pid for ranks in pids.values() for pid in ranks} - {stopped}:
+        os.waitpid(pid, 0)
+    os.kill(stopped, signal.SIGKILL)
+    os.waitpid(stopped, 0)
+    found = {name: [log(name, rank).read_text() for rank in range(len(ranks))] for name, ranks in pids.items()}
     print(json.dumps(found))
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from torch import distributed
 
+from tests.patience import PATIENCE
+
 
 def check(rank: int, size: int, folder: Path, module: str) -> None:
     """Call a module's checks one after another; write what each returns, or how it failed, to a file of the folder."""
     distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=60)
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE)
     )
     checks = importlib.import_module(module)
     found = {}

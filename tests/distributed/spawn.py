@@ -15,7 +15,7 @@ def results(folder: Path, size: int, module: str) -> list[dict[str, tuple[bool, 
     started = [
         Started(folder, f"rank{rank}", check, rank, size, folder, module, OMP_NUM_THREADS="1") for rank in range(size)
     ]
-    said = [process.wait(240).stderr for process in started]
+    said = [process.wait().stderr for process in started]
     found = []
     for rank, text in enumerate(said):
         path = folder / f"found{rank}"

@@ -7,9 +7,15 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from dglite import DGLError
+from dglite.distributed import start
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
@@ -17,7 +23,7 @@ FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
-def run(*command: object, seconds: float) -> subprocess.CompletedProcess[str]:
+def run(*command: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, *map(str, command)],
@@ -25,7 +31,7 @@ def run(*command: object, seconds: float) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -33,7 +39,7 @@ def run(*command: object, seconds: float) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Return what each rank of each case wrote to the error output."""
-    done = run("-m", "tests.distributed.failing", tmp_path_factory.mktemp("said"), seconds=120)
+    done = run("-m", "tests.distributed.failing", tmp_path_factory.mktemp("said"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -70,9 +76,30 @@ def test_of_two_processes_of_one_rank_the_second_says_so(said: dict[str, list[st
     assert sum("DGLError: two processes have RANK=1" in text for text in said["is_there_twice"][1:]) == 1
 
 
+class StoreOfDeadRank:
+    """A store of whose process nothing is left once this rank has read its entry."""
+
+    add, set = staticmethod(lambda key, count: 1), staticmethod(lambda key, value: None)
+
+    def wait(self, keys: list[str], timeout: object) -> None:
+        if keys != ["rank 0"]:
+            raise RuntimeError("Connection reset by peer")
+
+    def get(self, key: str) -> str:
+        return json.dumps([2, ["127.0.0.1", 1, "", ""]])
+
+    def check(self, keys: list[str]) -> bool:
+        raise RuntimeError("Broken pipe")
+
+
+def test_a_store_that_is_gone_is_not_a_rank_that_is_late() -> None:
+    with pytest.raises(DGLError, match="rank 0 is gone"):
+        start._met(StoreOfDeadRank(), 1, 2, SimpleNamespace(address=("127.0.0.1", 2, "", "")), time.monotonic() + 60)
+
+
 def test_killed_ranks_are_named_and_jobs_go_on() -> None:
     """A job is killed in each place; see benchmarks/kills.py."""
     runs = 200 if FULL else 5
-    done = run("benchmarks/kills.py", "--quick", f"--runs={runs}", seconds=60 + 20 * runs)
+    done = run("benchmarks/kills.py", "--quick", f"--runs={runs}", "--timeout=40")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f'"kills": {runs}' in done.stdout

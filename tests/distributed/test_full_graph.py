@@ -335,5 +335,5 @@ assert [group() for group in groups] == [None, None]
 
 def test_no_group_outlives_its_end() -> None:
     """Threads of a group that still runs when Python ends may abort the process."""
-    done = forked.run(forked.code, GROUPS_END, seconds=120)
+    done = forked.run(forked.code, GROUPS_END)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests import forked
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def run(example: str, *options: str, **environment: str) -> forked.Done:
     """Run the example in one process."""
     path = str(ROOT / "examples" / example)
-    return forked.run(forked.script, path, *options, seconds=120, OMP_NUM_THREADS="1", **environment)
+    return forked.run(forked.script, path, *options, OMP_NUM_THREADS="1", **environment)
 
 
 def run_together(folder: Path, example: str, *options: str) -> list[forked.Done]:
@@ -29,7 +30,7 @@ def run_together(folder: Path, example: str, *options: str) -> list[forked.Done]
         forked.Started(folder, f"rank{i}", forked.script, path, *options, OMP_NUM_THREADS="1", RANK=str(i), **meet)
         for i in range(2)
     ]
-    return [rank.wait(120) for rank in ranks]
+    return [rank.wait() for rank in ranks]
 
 
 def launched(example: str, processes: int, *options: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +42,7 @@ def launched(example: str, processes: int, *options: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
 
@@ -124,7 +125,7 @@ def test_a_worker_of_ray_trains(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert "test accuracy 0." in done.stdout

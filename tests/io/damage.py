@@ -2,8 +2,8 @@
 
 ``python -m tests.io.damage CASES FORMAT ...`` does so CASES times for each FORMAT, by default for all of them. A reader
 may return something or raise a DGLError that names the file. Anything else is printed and makes the process fail: other
-errors, a DGLError that a lack of memory caused, a read of more than five seconds. The address space is limited to a
-little more than the process has; what NumPy and Python allocate is counted.
+errors, a DGLError that a lack of memory caused, a read of over five seconds of processor time. The address space is
+limited to a little more than the process has; what NumPy and Python allocate is counted.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def fault(read: Callable[[Path], Any], path: Path, allowed: int) -> str | None:
     """Return what a reader does wrong, or None."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    signal.alarm(5)
+    signal.setitimer(signal.ITIMER_PROF, 5)
     try:
         read(path)
     except DGLError as error:
@@ -222,7 +222,7 @@ def fault(read: Callable[[Path], Any], path: Path, allowed: int) -> str | None:
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     used = tracemalloc.get_traced_memory()[1] - before
     return f"allocates {used} bytes, {allowed} are allowed" if used > allowed else None
 
@@ -255,7 +255,7 @@ def main(count: int, names: list[str]) -> int:
         check(name, 5)
     limit = _address_space() + (256 << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGPROF, signal.default_int_handler)
     tracemalloc.start()
     found = [line for name in names for line in check(name, count, seed=1)]
     print("\n".join(found))

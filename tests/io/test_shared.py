@@ -16,6 +16,7 @@ import torch.multiprocessing
 import dglite
 from dglite import DGLError, DGLGraph
 from tests.io.graphs import KINDS, heterogeneous
+from tests.patience import PATIENCE
 
 NAME = f"test {os.getpid()}/ä"
 READER = """
@@ -84,7 +85,7 @@ def _work(given: Any, results: Any, done: Any) -> None:
     g.ndata["x"][0] = 7
     g.ndata["new"] = g.ndata["x"] * 2
     results.put(g)
-    done.wait(60)  # the memory of what was put lasts as long as its process
+    done.wait(PATIENCE)  # the memory of what was put lasts as long as its process
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are forked")
@@ -97,10 +98,10 @@ def test_queues_share_features(how: str) -> None:
     g = small()
     g.ndata["x"] = g.ndata["x"].share_memory_()
     given.put(g)
-    found = results.get(timeout=60)
+    found = results.get(timeout=PATIENCE)
     assert g.ndata["x"].flatten().tolist() == [7, 1, 1, 1] == found.ndata["x"].flatten().tolist()
     assert found.ndata["new"].is_shared() and found.ndata["new"].flatten().tolist() == [14, 2, 2, 2]
     assert found.edges()[1].tolist() == [1, 2, 0]
     done.set()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == 0

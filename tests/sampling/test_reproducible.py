@@ -13,6 +13,7 @@ import torch
 import dglite
 from dglite import sampling
 from dglite.kernels.cpu.run import launch
+from tests.patience import PATIENCE
 from tests.sampling.graphs import random_graph
 
 GRAPH = random_graph(500, 9000)
@@ -72,7 +73,7 @@ def _from_child(function):
     ours, theirs = context.Pipe()
     child = context.Process(target=lambda: theirs.send(function()))
     child.start()
-    assert ours.poll(120)
+    assert ours.poll(PATIENCE)
     result = ours.recv()
     child.join()
     return result

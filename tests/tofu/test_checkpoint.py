@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tenso
 from torch.nn import functional
 
 from dglite import DGLError, tofu
+from tests.patience import PATIENCE
 from tests.tofu.workers import Workers
 
 
@@ -38,7 +39,7 @@ def work(seed: int = 0) -> tuple[nn.Module, torch.optim.Optimizer, tuple[torch.T
 def prepared(seed: int = 0, steps: int = 0) -> tuple[tofu.ParallelStep, tuple[torch.Tensor, ...]]:
     """Return a step that has trained for some steps, and its inputs."""
     module, optimizer, inputs = work(seed)
-    step = tofu.parallelize(module, functional.cross_entropy, optimizer, timeout=60)
+    step = tofu.parallelize(module, functional.cross_entropy, optimizer, timeout=PATIENCE)
     step.prepare(*inputs)
     for _ in range(steps):
         step(*inputs)

@@ -26,6 +26,7 @@ from dglite.tofu.parts import part_runner
 from dglite.tofu.plan import PartitionPlan
 from dglite.tofu.search import Policy, recursions, search
 from dglite.tofu.strategy import Region, Strategy
+from tests.patience import PATIENCE
 from tests.tofu.samples import samples
 from tests.tofu.workers import Workers
 
@@ -338,7 +339,7 @@ def differ(rank: int) -> list[str]:
     for change in ({"shift": rank}, {"tanh": rank == 1}, {"fails": rank == 1}):
         torch.manual_seed(0)
         module = Other(**change).double()
-        step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=20)
+        step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=PATIENCE)
         with pytest.raises(DGLError) as caught:
             step(*inputs)
         found.append(str(caught.value))
@@ -361,7 +362,7 @@ def test_mistakes_are_told_in_every_process(two: Workers) -> None:
 def die(rank: int) -> None:
     """Train until one process ends."""
     module, loss, inputs = work("mlp")
-    step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=20)
+    step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=PATIENCE)
     step(*inputs)
     if rank == 1:
         os._exit(1)

@@ -13,11 +13,12 @@ import torch
 import torch.distributed as dist
 
 from tests.forked import CONTEXT
+from tests.patience import PATIENCE
 
 
 def _serve(rank: int, world: int, store: str, pipe: Connection) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world, timeout=timedelta(seconds=PATIENCE))
     while (work := pipe.recv()) is not None:
         function, args = work
         try:
@@ -45,12 +46,12 @@ class Workers:
         for pipe in self.pipes:
             pipe.send((function, args))
 
-    def outcomes(self, patience: float = 120) -> list[tuple[Any, str | None]]:
+    def outcomes(self) -> list[tuple[Any, str | None]]:
         """Return of each what the function returned, and the error that it raised; of one that has died, why."""
         found = []
         for pipe in self.pipes:
             try:
-                found.append(pipe.recv() if pipe.poll(patience) else (None, "no answer"))
+                found.append(pipe.recv() if pipe.poll(PATIENCE) else (None, "no answer"))
             except EOFError:
                 found.append((None, "died"))
         return found

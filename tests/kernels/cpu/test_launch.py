@@ -20,6 +20,7 @@ from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests.patience import PATIENCE
 
 U0 = Operand(Side.U, 0)
 
@@ -139,9 +140,9 @@ def test_a_forked_worker_runs_serially_and_does_not_hang(two_threads):
     ours, theirs = context.Pipe()
     worker = context.Process(target=_child, args=(theirs,))
     worker.start()
-    assert ours.poll(60), "the worker hangs"
+    assert ours.poll(PATIENCE), "the worker hangs"
     assert ours.recv() == (1, want)
-    worker.join(10)
+    worker.join(PATIENCE)
     assert worker.exitcode == 0
 
 
