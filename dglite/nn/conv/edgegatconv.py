@@ -132,6 +132,7 @@ class EdgeGATConv(InEdgesRequired):
         if projected:
             operands = self.attn_l[0], self.attn_r[0]
         else:
+            functional.compute_weights(fc_dst, destination)
             operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst.weight, self.attn_r)
         how = Attention(
             Score.ADDITIVE,

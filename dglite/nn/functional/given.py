@@ -63,7 +63,7 @@ def compute_weights(module: Any, *inputs: Any) -> None:
         return
     if any(isinstance(value, framework.Tensor) for value in vars(module).values()):
         for key, hook in module._forward_pre_hooks.items():
-            arguments = (inputs, {}) if key in module._forward_pre_hooks_with_kwargs else (inputs,)
+            arguments: tuple[Any, ...] = (inputs, {}) if key in module._forward_pre_hooks_with_kwargs else (inputs,)
             hook(module, *arguments)
 
 

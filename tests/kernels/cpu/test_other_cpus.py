@@ -20,8 +20,9 @@ from dglite.kernels.cpu.run.launch import launch
 from tests.kernels.cpu.test_agreement import adjacency, operands
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-CPUS = [("generic", None), ("nehalem", ""), ("goldmont-plus", ""), ("sandybridge", ""), ("haswell", "")]
-CPUS += [("x86-64-v2", None), ("x86-64-v4", "-avx512f"), ("generic", "+f16c"), ("generic", "+f16c,-avx")]
+CPUS = [("goldmont-plus", ""), ("sandybridge", ""), ("x86-64-v2", ""), ("generic", "+f16c"), ("generic", "+f16c,-avx")]
+CPUS += [("haswell", ""), ("x86-64-v4", "-avx512f"), ("nehalem", None)]
+"""(NUMBA_CPU_NAME, NUMBA_CPU_FEATURES or None) that say which instructions there are by a name, a list or both."""
 SOURCE = """
 from dglite.kernels.cpu.lanes import simd
 from dglite.kernels.cpu.lanes.simd import word
@@ -50,7 +51,8 @@ def floats_around(dtype: torch.dtype) -> np.ndarray:
     numbers = np.unique(halves[halves.isfinite()].double().numpy())
     largest = 2 * numbers[-1] - numbers[-2]  # where infinity would lie
     numbers = np.concatenate([[-largest], numbers, [largest]])
-    points = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2]).astype(np.float32)
+    with np.errstate(over="ignore"):
+        points = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2]).astype(np.float32)
     sides = [np.nextafter(points, np.float32(side)) for side in (np.inf, -np.inf)]
     special = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-45, 3e38], np.float32)
     payloads = np.array([0x7F800001, 0x7F80F000, 0xFFC12345, 0x7FFFFFFF], np.uint32).view(np.float32)
@@ -58,8 +60,8 @@ def floats_around(dtype: torch.dtype) -> np.ndarray:
     return np.concatenate([found, np.zeros(-len(found) % 8, np.float32)])
 
 
-def results() -> dict[str, np.ndarray]:
-    """Return conversions of all 16-bit floats and around them, and results and gradients on a graph."""
+def conversions() -> dict[str, np.ndarray]:
+    """Return what all 16-bit floats become as float32, and the floats around them as 16-bit floats."""
     found: dict[str, np.ndarray] = {}
     numbers = np.arange(1 << 16, dtype=np.uint16)
     for name in ("float16", "bfloat16"):
@@ -67,6 +69,12 @@ def results() -> dict[str, np.ndarray]:
         for lanes in (1, 8):
             found[f"{name} widened, {lanes}"] = converted(numbers, name, "float32", lanes)
             found[f"{name} narrowed, {lanes}"] = converted(floats, "float32", name, lanes)
+    return found
+
+
+def messages() -> dict[str, np.ndarray]:
+    """Return results and gradients on a graph."""
+    found: dict[str, np.ndarray] = {}
     adj = adjacency()
     g = dglite.graph(adj.endpoints(), num_nodes=20)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -90,32 +98,50 @@ def test_16_bit_floats_are_converted_as_the_tensor_library_does():
             torch.testing.assert_close(narrow, torch.from_numpy(floats).to(dtype), rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.skipif(not X86, reason="names of x86 CPUs")
-@pytest.mark.parametrize("compiler", ["llvm", "numba"])
-@pytest.mark.parametrize(("name", "features"), CPUS)
-def test_kernels_for_other_cpus_give_the_same(name, features, compiler, tmp_path):
-    if compiler == "numba" and name not in ("generic", "nehalem"):
-        pytest.skip("the same instructions, which Numba takes long to compile")
-    environment = os.environ | {"DGLITE_COMPILER": compiler, "NUMBA_CPU_NAME": name, "OMP_NUM_THREADS": "2"}
+def run_for(
+    name: str, features: str | None, what: str, folder: Path, **more: str
+) -> tuple[dict[str, np.ndarray], bool]:
+    """Return results of a child that compiles for another CPU, and whether that converts float16 by an instruction."""
+    environment = os.environ | {"NUMBA_CPU_NAME": name, "OMP_NUM_THREADS": "2"} | more
     environment.pop("NUMBA_CPU_FEATURES", None)
     if features is not None:
         environment["NUMBA_CPU_FEATURES"] = features
-    command = [sys.executable, "-m", __name__, str(tmp_path)]
-    folder = Path(__file__).parents[3]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
+    command = [sys.executable, "-m", __name__, what, str(folder)]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, errors="replace"
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [name, str(features == "+f16c" or name in ("haswell", "x86-64-v2", "x86-64-v4"))]
-    wanted, found = results(), np.load(tmp_path / "found.npz")
-    assert found.keys() == wanted.keys()
-    for key, x in wanted.items():
-        if x.dtype.kind == "u":
-            np.testing.assert_array_equal(found[key], x, err_msg=key)
-        else:
-            # Without FMA a product is rounded before it is added.
-            bound = 1e-5 if "float32" in key else 1e-2 if "bfloat16" in key else 2e-3
-            np.testing.assert_allclose(found[key], x, rtol=bound, atol=bound, err_msg=key)
+    compiled_for, native = done.stdout.split()
+    assert compiled_for == name
+    return dict(np.load(folder / "found.npz")), native == "True"
+
+
+@pytest.mark.skipif(not X86, reason="names of x86 CPUs")
+@pytest.mark.parametrize(("name", "features"), CPUS)
+def test_every_cpu_converts_to_the_same_bits(name, features, tmp_path):
+    found, native = run_for(name, features, "conversions", tmp_path)
+    assert native == (
+        features == "+f16c" or name in ("haswell", "x86-64-v4") or (features is None and converts_halves())
+    )
+    for key, bits in conversions().items():
+        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+
+
+@pytest.mark.skipif(not X86, reason="names of x86 CPUs")
+@pytest.mark.parametrize("compiler", ["llvm", "numba"])
+@pytest.mark.parametrize(("name", "features"), [("generic", None), ("nehalem", "")])
+def test_kernels_for_lesser_cpus_give_the_same(name, features, compiler, tmp_path):
+    found, native = run_for(name, features, "both", tmp_path, DGLITE_COMPILER=compiler)
+    assert not native
+    for key, bits in conversions().items():
+        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+    for key, x in messages().items():
+        # Without FMA a product is rounded before it is added.
+        bound = 1e-5 if "float32" in key else 1e-2 if "bfloat16" in key else 2e-3
+        np.testing.assert_allclose(found[key], x, rtol=bound, atol=bound, err_msg=key)
 
 
 if __name__ == "__main__":
-    np.savez(Path(sys.argv[1]) / "found.npz", **results())
+    wanted, folder = sys.argv[1:]
+    np.savez(Path(folder) / "found.npz", **conversions(), **(messages() if wanted == "both" else {}))
     print(cpu()[0], converts_halves())

@@ -100,7 +100,7 @@ def run_on_threads(mail, function, data, threads):  # type: ignore[no-untyped-de
     call_int(word(mail, _CLOSE), word(mail, 4), 1)
 
 
-class _Threads:
+class _Team:
     """The threads of this process; those of a forked child are its parent's, and it must not use them."""
 
     mail = array("q", bytes(8 * (_LOCKS + MOST)))
@@ -111,22 +111,22 @@ class _Threads:
 
 def mail_address() -> int:
     """Return the address by which compiled code finds the threads."""
-    return _Threads.address
+    return _Team.address
 
 
 def start_threads(threads: int) -> None:
     """Have so many threads, the caller among them; raise ``RuntimeError`` where the system has no more."""
     if threads > MOST:
         raise RuntimeError(f"kernels use {MOST} threads at most, got {threads}: set a lower number of threads")
-    if _Threads.started >= threads:
+    if _Team.started >= threads:
         return
-    mail = _Threads.mail
-    with _Threads.lock:
+    mail = _Team.mail
+    with _Team.lock:
         if not mail[4]:
             mail[_CLOSE], mail[_OPEN] = lock_functions()
             mail[4] = closed_lock()
-        for number in range(_Threads.started, threads):
+        for number in range(_Team.started, threads):
             mail[_LOCKS + number] = closed_lock()
-            words = _Threads.address, number
+            words = _Team.address, number
             threading.Thread(target=_serve, args=words, name=f"dglite-kernels-{number}", daemon=True).start()
-            _Threads.started = number + 1
+            _Team.started = number + 1
