@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,7 +30,11 @@ import platformdirs
 
 from .errors import DGLError
 
-__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level", "num_cores", "pool_limit"]
+with suppress(ImportError):  # Windows
+    import resource
+
+__all__ = ["available_memory", "backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level"]
+__all__ += ["num_cores", "pool_limit"]
 
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
@@ -132,3 +137,15 @@ def _memory() -> int:
             continue
         known += [int(text)] if text.isdigit() else []
     return min(known, default=0)
+
+
+def available_memory() -> int | None:
+    """Return how many bytes of memory this process can still have, None where the system does not say."""
+    known = [_memory()] if _memory() else []
+    with suppress(OSError):  # as Linux tells them
+        words = Path("/proc/meminfo").read_text(encoding="ascii").split()
+        known.append(int(words[words.index("MemAvailable:") + 1]) * 1024)
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        known += [] if limit == resource.RLIM_INFINITY else [max(limit - used, 0)]
+    return min(known, default=None)

@@ -341,5 +341,5 @@ def _look(phase: str, info: dict[str, int]) -> None:
 
 
 gc.callbacks.append(_look)
-if sys.platform != "win32":
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.release)  # writing to what the parent has, too, would copy it

@@ -124,7 +124,7 @@ class TorchBackend(Backend):
         signature: list[Any] = []
         addresses = []
         for x in xs:
-            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous():
+            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous() or x.is_neg():
                 return None
             if x.requires_grad and torch.is_grad_enabled():
                 return None
@@ -142,12 +142,13 @@ class TorchBackend(Backend):
         return x.data_ptr()
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
-        return x.contiguous()
+        # The imaginary part of a conjugate is stored with the other sign and a bit that says so.
+        return x.contiguous() if not x.is_neg() else x.resolve_neg().contiguous()
 
     def dense(self, xs: Sequence[torch.Tensor | None]) -> tuple[list[Any], list[int]]:
         dense, addresses = list[Any](), list[int]()
         for x in xs:
-            dense += (None,) if x is None else (x.contiguous(),)
+            dense += (None,) if x is None else (self.contiguous(x),)
             addresses += (0,) if dense[-1] is None else (dense[-1].data_ptr(),)
         return dense, addresses
 

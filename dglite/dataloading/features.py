@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -389,6 +389,7 @@ def _mapped(path: Path) -> tuple[np.ndarray, mmap.mmap | None]:
         raise DGLError(f"File {path} does not exist.") from None
     except (OSError, ValueError) as error:
         raise DGLError(f"{path} is not read as a NumPy array file: {error}") from error
-    if sys.platform != "win32":
-        memory.madvise(mmap.MADV_RANDOM)
+    if hasattr(mmap, "MADV_RANDOM"):  # not on Windows
+        with suppress(OSError):  # advice that a file system may refuse
+            memory.madvise(mmap.MADV_RANDOM)
     return np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape), memory

@@ -196,7 +196,7 @@ class Collectives:
         self.sent[kind] += (sum(counts) - counts[self.rank]) * row
         self.received[kind] += (sum(coming) - coming[self.rank]) * row
         with self.watched(what):
-            end = self._links.start(values.contiguous(), received, counts, coming, few=False)
+            end = self._links.start(values.resolve_neg().contiguous(), received, counts, coming, few=False)
 
         def wait() -> None:
             with self.watched(what):

@@ -310,7 +310,7 @@ def _width(like: Tensor) -> int:
 
 
 def _bytes(rows: Tensor) -> Tensor:
-    return rows.detach().contiguous().reshape(-1).view(torch.uint8)
+    return rows.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _taken(rows: Tensor, places: np.ndarray) -> Tensor:

@@ -13,6 +13,7 @@ from ..frame import EID, NID, Frame
 from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
+from ..structure.room import require_room
 from .base import GraphBase
 
 __all__ = ["MutationMixin"]
@@ -108,6 +109,7 @@ class MutationMixin(GraphBase):
         if self._metagraph.is_block:
             raise DGLError("remove_nodes: the nodes of a block are fixed")
         node_set = self._metagraph.node_set(ntype)
+        require_room(self._num_nodes[node_set], 25, sum(adjacency.num_edges for adjacency in self.adjacencies))
         keep = np.ones(self._num_nodes[node_set], bool)
         keep[self._set_ids(nids, node_set)] = False
         counts = [int(keep.sum()) if i == node_set else count for i, count in enumerate(self._num_nodes)]

@@ -11,6 +11,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Frame
 from ..structure.ids import as_ids
+from ..structure.room import require_room
 
 if TYPE_CHECKING:
     from .queries import QueryMixin
@@ -148,7 +149,9 @@ class NodeView:
 
     def __call__(self, ntype: str | None = None) -> Tensor:
         """Return the node ids of a type, 0 .. num_nodes - 1; None means the only one."""
-        return self._graph._ids_tensor(np.arange(self._graph._num_nodes[self._node_set(ntype)]))
+        num_nodes = self._graph._num_nodes[self._node_set(ntype)]
+        require_room(num_nodes, 8, self._graph.num_edges())
+        return self._graph._ids_tensor(np.arange(num_nodes))
 
     def __getitem__(self, key: Any) -> Space:
         """Return the features of a node type, of the nodes with the given ids of the only type, or of ``ids, type``."""

@@ -13,12 +13,16 @@ from pathlib import Path
 
 __all__ = ["folder_beside", "replacing"]
 
+_IN_USE_STAYS = os.name == "nt"
+"""Whether a file that is open or mapped cannot be replaced."""
+
 
 @contextmanager
 def replacing(path: Path, parents: bool = False) -> Iterator[Path]:
     """Yield the name of a temporary file, which is renamed to ``path`` when the block ends without an error.
 
-    ``parents`` and errors are those of :func:`folder_beside`.
+    ``parents`` and errors are those of :func:`folder_beside`. On Windows ``PermissionError`` is also raised for a
+    ``path`` that is in use: open, or mapped to memory.
     """
     with folder_beside(path, parents) as folder:
         part = folder / path.name
@@ -26,7 +30,13 @@ def replacing(path: Path, parents: bool = False) -> Iterator[Path]:
         mode = part.stat().st_mode
         yield part
         part.chmod(mode)  # some libraries make files that only their owner may read
-        part.replace(path)
+        try:
+            part.replace(path)
+        except PermissionError as error:
+            if not _IN_USE_STAYS or not path.exists():
+                raise
+            reason = "it is in use, perhaps by a graph that was loaded from it: delete that, or use another name"
+            raise PermissionError(error.errno, reason, str(path)) from error
 
 
 @contextmanager

@@ -70,7 +70,15 @@ def _place(name: str) -> Path:
     if not isinstance(name, str) or not name:
         raise DGLError(f"shared memory is named by a text that is not empty, got {name!r:.60}")
     folder = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
-    return folder / quote(f"dglite-{getpass.getuser()}-{name}", safe="")
+    return folder / quote(f"dglite-{_user()}-{name}", safe="")
+
+
+def _user() -> str:
+    """Return the user's name, or number: in a container a user may have no name."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return str(os.getuid()) if hasattr(os, "getuid") else "user"
 
 
 def _forget(path: Path, inode: int, owner: int) -> None:

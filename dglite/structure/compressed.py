@@ -12,6 +12,7 @@ from ..backend.memory import new_array
 from ..errors import DGLError
 from ..locks import new_lock
 from .ids import check_range
+from .room import require_room
 
 __all__ = [
     "SMALL",
@@ -155,7 +156,8 @@ def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:
-    """Return the entries sorted by row, stably, in O(num_edges + num_rows)."""
+    """Return the entries sorted by row, stably, in O(num_edges + num_rows); ``DGLError`` where memory is too small."""
+    require_room(num_rows, rows.itemsize + 8 * (len(rows) <= SMALL), len(rows))
     if len(rows) >= _LAZY:
         return _compress_many(rows, cols, num_rows)
     if len(rows) > SMALL:
@@ -177,7 +179,8 @@ def _compress_many(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compres
 
 
 def count_ids(ids: np.ndarray, count: int) -> np.ndarray:
-    """Return how often each of 0 .. count - 1 occurs, int64."""
+    """Return how often each of 0 .. count - 1 occurs, int64; ``DGLError`` where there is no memory for that."""
+    require_room(count, 8, len(ids))
     if len(ids) < _LARGE:
         return np.bincount(ids, minlength=count)
     counts: np.ndarray = kernels().count_rows(ids, count, active.num_threads())

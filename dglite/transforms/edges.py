@@ -16,6 +16,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency
+from ..structure.room import require_room
 from .parts import node_frames, without_parallel
 
 __all__ = [
@@ -166,6 +167,7 @@ def add_self_loop(
         raise DGLError(f"add_self_loop: there is no edge feature {unknown[0]!r}; there are {sorted(frame) or 'none'}")
     data = {name: _filled(adjacency, frame[name], fill_data) for name in names}
     made = g.clone()
+    require_room(adjacency.num_src, 8, adjacency.num_edges)
     nodes = np.arange(adjacency.num_src)
     made.add_edges(nodes, nodes, data, index)
     return made

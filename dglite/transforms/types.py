@@ -17,6 +17,7 @@ from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.distinct import numbered
 from ..structure.metagraph import HOMOGENEOUS
+from ..structure.room import require_room
 from .parts import require_homogeneous
 
 __all__ = ["block_to_graph", "to_heterogeneous", "to_homogeneous"]
@@ -52,6 +53,7 @@ def to_homogeneous(
     node_counts, edge_counts = list(G._num_nodes), [adjacency.num_edges for adjacency in G.adjacencies]
     offsets = np.cumsum([0, *node_counts])
     total = int(offsets[-1])
+    require_room(total, 16 + 8 * store_type, sum(edge_counts))
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([np.empty(0, np.int64)], [np.empty(0, np.int64)])
     for adjacency, sets in zip(G.adjacencies, G._metagraph.ends, strict=True):
         for parts, ids, node_set in zip(sides, adjacency.endpoints(), sets, strict=True):

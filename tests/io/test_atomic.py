@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import dglite
 from dglite import DGLError
-from dglite.io import save_tensors
+from dglite.io import atomic, save_tensors
 from dglite.io.atomic import replacing
 
 
@@ -78,3 +79,18 @@ def test_what_a_killed_process_left_is_removed_by_the_next_save(tmp_path: Path) 
             other.write_text("first")
         part.write_text("second")
     assert os.listdir(tmp_path) == ["x"] and path.read_text() == "second"
+
+
+def test_a_file_that_windows_holds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(part: Path, path: Path) -> None:
+        raise PermissionError(13, "Access is denied")
+
+    path = tmp_path / "graphs.bin"
+    g = dglite.graph(([0], [1]))
+    dglite.save_graphs(str(path), g)
+    before = path.read_bytes()
+    monkeypatch.setattr(atomic, "_IN_USE_STAYS", True)
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(DGLError, match="in use, perhaps by a graph that was loaded from it: delete that"):
+        dglite.save_graphs(str(path), g)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["graphs.bin"]

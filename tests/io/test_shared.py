@@ -105,3 +105,16 @@ def test_queues_share_features(how: str) -> None:
     done.set()
     process.join(PATIENCE)
     assert process.exitcode == 0
+
+
+def test_a_user_without_a_name_shares_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (KeyError("uid not found"), OSError("no username set in the environment")):
+
+        def getuser(error: Exception = error) -> str:
+            raise error
+
+        monkeypatch.setattr("getpass.getuser", getuser)
+        g = dglite.graph(([0, 1], [1, 2])).shared_memory(NAME)
+        assert dglite.hetero_from_shared_memory(NAME).num_edges() == g.num_edges() == 2
+        del g
+        gc.collect()

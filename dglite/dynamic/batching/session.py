@@ -123,7 +123,7 @@ class Session:
             raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
         kind = kind_of(tensor.shape, tensor.dtype)
         node = self.record(shared[EXTERNAL], (), kind)._ref >> PLACE_BITS
-        values = self.given_at[node] = tensor.detach().contiguous()
+        values = self.given_at[node] = tensor.detach().resolve_neg().contiguous()
         self._new.append(node)
         return Given(tensor, values, tensor._version, node, kind)
 

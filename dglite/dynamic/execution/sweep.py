@@ -140,8 +140,8 @@ class _Run:
     ) -> None:
         self._script, self._order = script, order
         # Kernels read vectors by address.
-        self._shared = [x if x.dim() > 1 else x.contiguous() for x in shared]
-        self._values = [x if x.is_contiguous() else x.contiguous() for x in values]
+        self._shared = [x.resolve_neg() if x.dim() > 1 else x.resolve_neg().contiguous() for x in shared]
+        self._values = [x.resolve_neg().contiguous() for x in values]
         self._rows_of = stacked_rows(rows, order.num_nodes)
         self._lengths = np.array([len(x) for x in values], np.int64)
         self._pushes = [empty((order.num_nodes, width), script.dtype) for width in script.push_widths]

@@ -56,8 +56,11 @@ class EdgeConv(InEdgesRequired):
         source, destination = functional.pair_of_features(self, "feat", g, adjacency, feat)
         functional.require_width(self, "feat", source, self.theta.in_features)
         functional.require_width(self, "feat", destination, self.theta.in_features)
-        left = nn.functional.linear(source, self.theta.weight)
-        right = nn.functional.linear(destination, self.theta.weight + self.phi.weight, self.theta.bias + self.phi.bias)
+        functional.compute_weights(self.theta, source)
+        functional.compute_weights(self.phi, destination)
+        theta, phi = self.theta.weight, self.phi.weight
+        left = nn.functional.linear(source, theta)
+        right = nn.functional.linear(destination, theta + phi, self.theta.bias + self.phi.bias)
         if not self.batch_norm:
             return functional.greatest_difference(adjacency, left, right)
         return functional.greatest_edge(adjacency, self.bn(functional.difference(adjacency, left, right)))

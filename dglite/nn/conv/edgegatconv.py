@@ -132,7 +132,8 @@ class EdgeGATConv(InEdgesRequired):
         if projected:
             operands = self.attn_l[0], self.attn_r[0]
         else:
-            operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst, self.attn_r)
+            functional.compute_weights(fc_dst, destination)
+            operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst.weight, self.attn_r)
         how = Attention(
             Score.ADDITIVE,
             self.leaky_relu.negative_slope,
@@ -141,18 +142,20 @@ class EdgeGATConv(InEdgesRequired):
             edges=True,
             edge_features=True,
         )
-        terms = edge_feat @ self._folded(self.fc_edge, self.attn_edge)
+        functional.compute_weights(self.fc_edge, edge_feat)
+        edge_weight = self.fc_edge.weight
+        terms = edge_feat @ self._folded(edge_weight, self.attn_edge)
         result, met, weights = functional.attention_with_edges(
             adjacency, how, values, (*operands, terms), edge_feat, get_attention
         )
-        result = result + functional.by_each_head(met, self.fc_edge.weight)
+        result = result + functional.by_each_head(met, edge_weight)
         if self.res_fc is not None:
             result = result + functional.by_head(self.res_fc(destination), self._num_heads)
         bias = None if self.bias is None else self.bias.reshape(self._num_heads, self._out_feats)
         result = functional.activated(result, bias, self.activation)
         return result if weights is None else (result, weights)
 
-    def _folded(self, linear: nn.Linear, vector: Tensor) -> Tensor:
+    def _folded(self, weight: Tensor, vector: Tensor) -> Tensor:
         """Return the matrix (in, heads) whose product is that of the heads' results with a vector each."""
-        by_head = linear.weight.reshape(self._num_heads, self._out_feats, linear.weight.shape[1])
+        by_head = weight.reshape(self._num_heads, self._out_feats, weight.shape[1])
         return (by_head * vector[0, :, :, None]).sum(1).T

@@ -85,6 +85,8 @@ class GatedGraphConv(nn.Module):
                 messages = functional.reduce_neighbours(adjacency, self.linears[0](feat), Reducer.SUM)
                 feat = functional.gated_step(self.gru, messages, feat)
             return feat
+        for linear in self.linears:
+            functional.compute_weights(linear, feat)
         matrices = framework.stack([linear.weight.T for linear in self.linears], 0)
         biases = framework.stack([linear.bias for linear in self.linears], 0)
         arriving = functional.edge_type_counts(adjacency, etypes, self._n_etypes, feat) @ biases

@@ -85,6 +85,8 @@ class HGTConv(nn.Module):
         own, own_type = functional.first_rows(x, adjacency.num_dst), functional.first_rows(ntype, adjacency.num_dst)
         keys, values = (functional.by_head(f(x, ntype), self.num_heads) for f in (self.linear_k, self.linear_v))
         queries = functional.by_head(self.linear_q(own, own_type), self.num_heads)
+        for linear in (*self.relation_att, *self.relation_msg):
+            functional.compute_weights(linear, keys, etype)
         prior = framework.stack(list(self.relation_pri), 1)[:, :, None, None] * max(self.head_size, 1) ** -0.5
         score = framework.stack([linear.W for linear in self.relation_att], 1) * prior
         message = framework.stack([linear.W for linear in self.relation_msg], 1)

@@ -41,6 +41,7 @@ class PNAConvTower(nn.Module):
 
     def message_parts(self, feat: Tensor, edge_feat: Tensor | None) -> list[Tensor]:
         """Return what sources, destinations and edges add to a message, each (rows, in_size)."""
+        functional.compute_weights(self.M, feat)
         size, weight, linear = self.in_size, self.M.weight, nn.functional.linear
         parts = [linear(feat, weight[:, :size]), linear(feat, weight[:, size : 2 * size], self.M.bias)]
         return parts if edge_feat is None else [*parts, linear(edge_feat, weight[:, 2 * size :])]
@@ -50,6 +51,7 @@ class PNAConvTower(nn.Module):
 
         A scaled copy of that is never made: its product is scaled.
         """
+        functional.compute_weights(self.U, met)
         size, wide, weight = self.in_size, met.shape[1], self.U.weight
         result = nn.functional.linear(feat, weight[:, :size], self.U.bias)
         for i, scale in enumerate(scales):

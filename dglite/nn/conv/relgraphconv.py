@@ -115,6 +115,7 @@ class RelGraphConv(nn.Module):
     def _messages(self, adjacency: Adjacency, feat: Tensor, etypes: Any, norm: Tensor | None) -> Tensor:
         """Return the sums of messages."""
         linear = self.linear_r
+        functional.compute_weights(linear, feat, etypes)
         if linear.regularizer == "basis":
             return functional.typed_sum_of_bases(adjacency, feat, etypes, linear.coeff, linear.W, norm)
         rows, matrices = linear.by_block(feat)

@@ -129,7 +129,7 @@ def sum_of_projected(first: Any, x: Features, second: Any, y: Features) -> Tenso
 def _is_own_product(linear: Any, x: Features) -> bool:
     if isinstance(x, SparseFeatures) or not isinstance(linear, SparseLinear) or active.compiling():
         return False
-    return x.shape[0] * max(linear.weight.shape) >= LARGE and is_plain(linear, SparseLinear)
+    return x.shape[0] * max(linear.in_features, linear.out_features) >= LARGE and is_plain(linear, SparseLinear)
 
 
 def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:

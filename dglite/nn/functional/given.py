@@ -21,6 +21,7 @@ __all__ = [
     "activated",
     "as_module",
     "by_head",
+    "compute_weights",
     "first_rows",
     "formula_of",
     "is_plain",
@@ -51,6 +52,20 @@ def is_plain(module: Any, kind: Any = None) -> bool:
         return True
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
     return not any(hooks)
+
+
+def compute_weights(module: Any, *inputs: Any) -> None:
+    """Let hooks compute the weights of a module whose parameters are read in place of calling it on ``inputs``.
+
+    ``torch.nn.utils.prune``, ``weight_norm`` and ``spectral_norm`` replace a parameter by a tensor, which a hook
+    computes from other parameters before each call. Hooks of a module that has its parameters are not called.
+    """
+    if active.name != "torch" or not module._forward_pre_hooks:
+        return
+    if any(isinstance(value, framework.Tensor) for value in vars(module).values()):
+        for key, hook in module._forward_pre_hooks.items():
+            arguments: tuple[Any, ...] = (inputs, {}) if key in module._forward_pre_hooks_with_kwargs else (inputs,)
+            hook(module, *arguments)
 
 
 def is_relu(activation: Any) -> bool:

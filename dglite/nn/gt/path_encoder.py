@@ -47,6 +47,7 @@ class PathEncoder(nn.Module):
         if dist.ndim != 3 or dist.shape[1] != dist.shape[2]:
             raise DGLError(f"PathEncoder: dist has shape {tuple(dist.shape)}; expected (batch_size, N, N)")
         functional.require_pairs(self, "path_data", path_data, (*dist.shape, self.max_len, self.feat_dim))
+        functional.compute_weights(self.embedding_table, dist)
         vectors = self.embedding_table.weight.reshape(self.max_len, self.num_heads, self.feat_dim)
         total = framework.einsum("bxyld,lhd->bxyh", path_data, vectors)
         return total / dist.clamp(1, self.max_len)[..., None]

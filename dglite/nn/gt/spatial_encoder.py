@@ -102,5 +102,6 @@ class SpatialEncoder3d(nn.Module):
     def _of_pairs(self, table: nn.Embedding, node_type: Tensor | None) -> Tensor:
         """Return the sum of the numbers of both nodes' types, (batch_size, N, N, 1)."""
         if node_type is None:
+            functional.compute_weights(table)
             return 2 * table.weight[0].detach()
         return table(node_type + 2)[:, :, None] + table(node_type + self.max_node_type + 3)[:, None]

@@ -48,5 +48,6 @@ class TransR(nn.Module):
         """Return the scores. Raises ``DGLError`` for embeddings of another size, and relations that do not exist."""
         functional.require_width(self, "h_head", h_head, self.nfeats)
         functional.require_width(self, "h_tail", h_tail, self.nfeats)
+        functional.compute_weights(self.rel_project, rels)
         matrices = self.rel_project.weight.reshape(len(self.rel_project.weight), self.nfeats, self.rfeats)
         return -(functional.typed_linear(h_head - h_tail, rels, matrices) + self.rel_emb(rels)).norm(self.p, -1)

@@ -178,3 +178,94 @@ print(launch.parallel_launches())
     environment = {**os.environ, "DGLITE_BACKEND": "numpy"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.stdout == "1\n", run.stderr
+
+
+_BESIDE_NUMBA = """
+import threading
+import numba
+import numpy as np
+import torch
+torch.set_num_threads(2)
+from dglite.kernels.cpu.run import launch
+launch.openmp = lambda *names: None
+from tests.kernels.cpu.test_launch import aggregate
+
+@numba.njit(parallel=True, nogil=True)
+def users(x):
+    total = 0.0
+    for i in numba.prange(len(x)):
+        total += x[i]
+    return total
+
+x, stop, wrong = np.ones(100_000), threading.Event(), []
+want, expected = aggregate(), users(x)
+assert launch.parallel_launches() == 1
+
+def kernels():
+    for _ in range(40):
+        if not torch.equal(aggregate(), want):
+            wrong.append(1)
+
+def numbas():
+    while not stop.is_set():
+        if users(x) != expected:
+            wrong.append(2)
+
+user = threading.Thread(target=numbas)
+threads = [threading.Thread(target=kernels) for _ in range(3)]
+for thread in (user, *threads):
+    thread.start()
+kernels()
+for thread in threads:
+    thread.join()
+stop.set()
+user.join()
+print(numba.threading_layer(), len(wrong), torch.get_num_threads(), launch.parallel_launches() > 1)
+"""
+
+
+def test_without_openmp_kernels_run_beside_a_parallel_function_of_numba():
+    """Numba's own pool ends the process where two threads use it at once."""
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", _BESIDE_NUMBA]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.stdout == "workqueue 0 2 True\n", run.stderr
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_of_our_own_run_every_task_once(threads, monkeypatch):
+    monkeypatch.setattr(launch, "openmp", lambda *names: None)
+    kernel, counts = compile_kernel("counting", _COUNTING), np.zeros(40, np.int64)
+    for _ in range(100):
+        launch.launch(kernel, [counts.ctypes.data, 10, 0], 40, threads)
+    assert counts.tolist() == [100] * 40
+
+
+def test_an_interrupt_waits_for_threads_of_our_own():
+    """What they write to is the caller's: its memory must not go before they have returned."""
+    code = """
+import signal, threading, time
+import numpy as np
+from dglite.kernels.cpu.compile.jit import compile_kernel
+from dglite.kernels.cpu.run import launch
+from tests.kernels.cpu.test_launch import _COUNTING
+launch.openmp = lambda *names: None
+signal.signal(signal.SIGINT, signal.default_int_handler)
+kernel, interrupted = compile_kernel("counting", _COUNTING), 0
+for turn in range(30):
+    counts = np.zeros(6, np.int64)
+    launch.launch(kernel, [counts.ctypes.data, 1, 0], 6, 3)
+    timer = threading.Timer(0.002, signal.raise_signal, [signal.SIGINT])
+    try:
+        timer.start()
+        launch.launch(kernel, [counts.ctypes.data, 3_000_000, 0], 6, 3)
+        timer.join()
+        time.sleep(1)
+    except KeyboardInterrupt:
+        interrupted += 1
+    assert counts.tolist() in ([1] * 6, [2] * 6), counts
+    timer.join()
+print(interrupted)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout == "30\n", run.stderr

@@ -8,6 +8,7 @@ import pytest
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.dynamic import schedule
 from dglite.kernels.cpu.dynamic.kernels import formula_kernel, sum_kernel
+from dglite.kernels.cpu.run import launch
 from dglite.kernels.render.rows import RowAccess
 
 ROWS = np.array([0, 2, 5])  # two classes
@@ -48,12 +49,12 @@ def test_runs_without_rows_are_left_out() -> None:
     assert lines([[10, 1, 99, 1, 0, -1]], [0, 1, 1, 1, 1, 1, 1]) == ([], [])
 
 
-@pytest.mark.parametrize("pool", [True, False], ids=["team", "lines"])
+@pytest.mark.parametrize("pool", [True, False], ids=["OpenMP", "own"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_lines_run_one_after_the_other(threads: int, pool: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each level adds 1 to the one below, then all rows are summed up."""
     if not pool:
-        monkeypatch.setattr(schedule, "openmp", lambda *names: None)
+        monkeypatch.setattr(launch, "openmp", lambda *names: None)
     levels, width = 50, 32
     x, below, total = np.zeros((levels + 1, width)), np.maximum(np.arange(levels + 1) - 1, 0), np.zeros((1, width))
     ones, bounds = np.ones(width), np.array([0, levels + 1])

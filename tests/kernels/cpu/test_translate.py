@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dglite.kernels.cpu.compile.jit import compile_kernel
-from dglite.kernels.cpu.compile.machine import data_layout, triple
+from dglite.kernels.cpu.compile.machine import data_layout
 from dglite.kernels.cpu.compile.translate import translate
+from dglite.kernels.cpu.lanes.target import triple
 
 HEADER = """from dglite.kernels.cpu.lanes import simd
 

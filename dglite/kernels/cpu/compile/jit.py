@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 import llvmlite
-from llvmlite import binding
 
 from ....config import compiler, debug_level
 from ....errors import DGLWarning
 from ... import store
 from ..lanes import philox, simd, tiles
+from ..lanes.target import has_avx512, triple
 from . import by_numba, machine, translate
 from .cached import compile_lock
 from .stamp import module_stamp, stamp
@@ -39,8 +39,7 @@ _COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, ma
 @cache
 def block_lanes(dtype: str) -> int:
     """Return how many values one register block holds: half of the machine's vector registers, as accumulators."""
-    features = binding.get_host_cpu_features()
-    block_bytes = 512 if features.get("avx512f") else 256
+    block_bytes = 512 if has_avx512() else 256
     return block_bytes // (8 if dtype == "float64" else 4)
 
 
@@ -99,7 +98,7 @@ def _code(name: str, source: str) -> bytes:
     code = store.read("kernels", file, key)
     if code is None:
         store.write_text("kernels", f"{name}.py", source)
-        code = machine.assemble(translate.translate(source, f"{name}.", machine.triple(), machine.data_layout()))
+        code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout()))
         store.write("kernels", file, key, code)
     return code
 

@@ -1,4 +1,4 @@
-"""This CPU: its name and caches, machine code for it from LLVM assembly, and addresses of compiled functions."""
+"""Machine code from LLVM assembly, addresses of compiled functions, and the sizes of this CPU's caches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from typing import Any
 
 from llvmlite import binding
 
-__all__ = ["assemble", "cache_level", "cpu", "data_layout", "load", "triple"]
+from ..lanes.target import target_machine
 
-
-@cache
-def cpu() -> tuple[str, str]:
-    """Return the name and the features of this CPU, as LLVM has them."""
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+__all__ = ["assemble", "cache_level", "data_layout", "load"]
 
 
 @cache
@@ -28,30 +24,12 @@ def cache_level(level: int) -> tuple[int, int]:
         return 0, 1
 
 
-@cache
-def triple() -> str:
-    """Return LLVM's name of what code is made for."""
-    return str(binding.get_process_triple())
-
-
 def data_layout() -> str:
     """Return LLVM's text on the sizes of things in memory."""
     return str(_target().target_data)
 
 
-def _make_target() -> Any:
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    name, features = cpu()
-    # As Numba has it: code that runs where it is made needs no other relocation on x86.
-    relocation = "static" if triple().startswith("x86") else "default"
-    target = binding.Target.from_triple(triple())
-    return target.create_target_machine(
-        cpu=name, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True
-    )
-
-
-_target = cache(_make_target)
+_target = cache(target_machine)
 
 
 def assemble(assembly: str) -> bytes:
@@ -69,7 +47,7 @@ def assemble(assembly: str) -> bytes:
 @cache
 def _engine() -> Any:
     # With a target of its own: an engine takes it along when it ends.
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), _make_target())
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), target_machine())
 
 
 def load(code: bytes, names: list[str]) -> list[int]:

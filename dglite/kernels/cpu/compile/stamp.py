@@ -16,7 +16,7 @@ import llvmlite
 import numba
 import numpy as np
 
-from . import machine
+from ..lanes.target import cpu
 
 __all__ = ["module_stamp", "stamp"]
 
@@ -59,7 +59,7 @@ def _digest(parts: list[bytes], modules: list[str]) -> bytes:
 def _versions() -> list[bytes]:
     """Return what compiles, and for which CPU."""
     libraries = (numba.__version__, llvmlite.__version__, np.__version__)
-    return [version.encode() for version in (*libraries, platform.python_version(), *machine.cpu())]
+    return [version.encode() for version in (*libraries, platform.python_version(), *cpu())]
 
 
 @cache

@@ -16,8 +16,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import sys
 import threading
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..compile.cached import njit
 from ..lanes.atomic import add_to_word, call_int
 from ..lanes.simd import word
 from ..run.launch import call_kernel, openmp
+from ..run.threads import closed_lock, lock_functions, open_lock
 from .schedule import wait_for, yield_address
 
 __all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "wait_for_all"]
@@ -79,16 +80,6 @@ def _block(acquire, lock):  # type: ignore[no-untyped-def]
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------
-_api = ctypes.pythonapi
-_api.PyThread_allocate_lock.restype = ctypes.c_void_p
-_api.PyThread_acquire_lock.argtypes = [ctypes.c_void_p, ctypes.c_int]
-_api.PyThread_release_lock.argtypes = [ctypes.c_void_p]
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
 class Job:
     """A script, and all memory that it uses."""
 
@@ -144,25 +135,24 @@ class _Processors:
             _dismiss_pool()
             self.running, self.mail[0] = job, job.words.ctypes.data
             for lock in self.locks[:count]:
-                _api.PyThread_release_lock(lock)
+                open_lock(lock)
 
     def finish(self, job: Job | None = None) -> None:
         """Wait for a job if it runs, without one for whatever runs."""
         with self.mutex:
             running = self.running
             if running is not None and job in (None, running):
-                _block(_address(_api.PyThread_acquire_lock), int(self.mail[1]))
+                _block(lock_functions()[0], int(self.mail[1]))
                 running._kept = self.running = None
 
     def _make(self, count: int) -> None:
         if not self.mail[1]:
-            self.mail[1] = _closed_lock()
+            self.mail[1] = closed_lock()
         if len(self.threads) >= count:
             return
         while len(self.threads) < count:
-            processor, lock = len(self.threads), _closed_lock()
-            calls = (_address(_api.PyThread_acquire_lock), _address(_api.PyThread_release_lock), yield_address())
-            words = (self.mail.ctypes.data, processor, lock, *calls)
+            processor, lock = len(self.threads), closed_lock()
+            words = (self.mail.ctypes.data, processor, lock, *lock_functions(), yield_address())
             thread = threading.Thread(target=_serve, args=words, name=f"dglite-processor-{processor}", daemon=True)
             self.locks.append(lock)
             self.threads.append(thread)
@@ -175,10 +165,12 @@ class _Processors:
         Left alone, Linux wakes two of them on one core where the other core is not idle, and they take turns at every
         wait: a step took twice as long. Processes begin at different cores.
         """
-        if sys.platform == "linux" and len(self.threads) > 1:
-            cores = sorted(os.sched_getaffinity(0))
-            first = os.getpid() * len(self.threads)
-            if len(cores) >= len(self.threads):
+        if not hasattr(os, "sched_setaffinity") or len(self.threads) < 2:
+            return
+        cores = sorted(os.sched_getaffinity(0))
+        first = os.getpid() * len(self.threads)
+        if len(cores) >= len(self.threads):
+            with suppress(OSError):  # a container, or a policy, may refuse it; threads run all the same
                 for i, thread in enumerate(self.threads):
                     assert thread.native_id is not None
                     os.sched_setaffinity(thread.native_id, {cores[(first + i) % len(cores)]})
@@ -194,7 +186,7 @@ class _Processors:
             self.finish()
             self.mail[0] = 0
             for lock in self.locks:
-                _api.PyThread_release_lock(lock)
+                open_lock(lock)
             for thread in self.threads:
                 thread.join()
             self.forget()
@@ -218,12 +210,6 @@ def _dismiss_pool() -> None:
 
 
 _SOFT = 1
-
-
-def _closed_lock() -> int:
-    lock = _api.PyThread_allocate_lock()
-    _api.PyThread_acquire_lock(lock, 1)
-    return int(lock)
 
 
 _processors = _Processors()

@@ -20,7 +20,8 @@ import numpy as np
 from ..compile.cached import cfunc, njit
 from ..lanes.atomic import add_to_word, call_int, pause, put_word, read_word, take_bit
 from ..lanes.simd import word
-from ..run.launch import PARALLEL_FROM, call_kernel, launch, launch_at, num_threads, openmp, run_team
+from ..run.launch import PARALLEL_FROM, call_kernel, launch_at, num_threads, pool_functions, run_team
+from ..run.threads import thread_number
 
 __all__ = ["FIXED_WORK", "LINES", "LINE_FIRST", "LINE_OWN", "OWN", "STAGE_COLUMNS", "START", "WORK", "arrange"]
 __all__ += ["run_lines", "script_functions", "team_of", "wait_for", "yield_address"]
@@ -134,10 +135,10 @@ def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
         wait_for(marks + 8, shares, _LOOKS, word(team, 8))
 
 
-@cfunc("void(int64)")
-def _member(team):  # type: ignore[no-untyped-def]
+@cfunc("void(int64, int64)")
+def _member(team, number):  # type: ignore[no-untyped-def]
     """What each thread of a team runs."""
-    _go_through(team, call_int(word(team, 7), 0, 0), word(team, 5))
+    _go_through(team, thread_number(word(team, 7), number), word(team, 5))
 
 
 @cfunc("void(int64, int64, int64)")
@@ -147,15 +148,7 @@ def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
         _go_through(team, task, num_tasks)
 
 
-@cfunc("void(int64, int64, int64)")
-def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
-    """Do a line as a kernel of its own: where threads cannot wait for each other."""
-    if task >= 0:
-        _run_line(word(args, 0) + task * word(args, 1), word(args, 2), task, num_tasks)
-
-
-_MEMBER, _LINE, LINES = _member.address, _line_kernel.address, _lines.address
-_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num")
+_MEMBER, LINES = _member.address, _lines.address
 _MOST_THREADS = 32
 SHARED_FROM = PARALLEL_FROM // 2
 """Work in a line from which on several threads go through lines."""
@@ -177,11 +170,9 @@ def yield_address() -> int:
     return 0
 
 
-@cache
 def script_functions() -> tuple[int, int]:
     """Return words 7 and 8 of a team: addresses of functions that tell a thread's number, and let other threads run."""
-    found = openmp(*_FUNCTIONS)
-    return 0 if found is None else found[1], yield_address()
+    return pool_functions(1)[1], yield_address()
 
 
 def run_lines(team: np.ndarray, first: int, last: int) -> None:
@@ -189,12 +180,8 @@ def run_lines(team: np.ndarray, first: int, last: int) -> None:
     if first >= last:
         return
     team[3:5] = first, last
-    at, threads, found = team.ctypes.data, int(team[5]), openmp(*_FUNCTIONS)
+    at, threads = team.ctypes.data, int(team[5])
     if threads == 1:
         launch_at(LINES, at)
-    elif found is not None:
-        run_team(found[0], _MEMBER, at, threads)
     else:
-        words, size, lines = team[:3].tolist()
-        for i in range(first, last):
-            launch(_LINE, (words, size, lines + 8 * LINE_COLUMNS * i), threads, threads)
+        run_team(_MEMBER, at, threads)

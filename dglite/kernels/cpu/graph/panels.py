@@ -17,7 +17,8 @@ from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, Prefetch, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
-from ..compile.machine import cache_level, cpu
+from ..compile.machine import cache_level
+from ..lanes.target import cpu
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 

@@ -10,15 +10,15 @@ import math
 import operator
 from collections.abc import Callable
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
 from .lanes import Mask
+from .target import has_avx512
 from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
 __all__ = ["abs", "erf", "exp", "expm1", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt"]
@@ -27,11 +27,6 @@ __all__ += ["tanh", "where"]
 
 _AS_ROUNDED = 4
 """Tells an instruction of AVX-512 to round as the others do."""
-
-
-@cache
-def _has_avx512() -> bool:
-    return bool(binding.get_host_cpu_features().get("avx512f"))
 
 
 class _Lanes:
@@ -77,7 +72,7 @@ class _Lanes:
         largest so far: next to nothing has to wait for it. AVX-512 leaves ``a`` where a mask says so, in the
         same instruction; LLVM sees that in comparisons, but in no ``maximum``.
         """
-        if not _has_avx512():
+        if not has_avx512():
             return self.native(name, a, b, flags=("nsz",))
         chosen = self.where(">" if name == "maximum" else "<", a, b, a, b)
         return self.builder.select(self.builder.fcmp_ordered("ord", a, a), chosen, a)
@@ -93,7 +88,7 @@ class _Lanes:
         """
         builder = self.builder
         low, high, degree, ln2_high = (-104.0, 89.0, 7, 0.693359375) if self.single else (-746.0, 710.0, 13, _LN2_HIGH)
-        in_one = self.lanes * BYTES[self.dtype] == 64 and _has_avx512()
+        in_one = self.lanes * BYTES[self.dtype] == 64 and has_avx512()
         vanishes = builder.fcmp_ordered("<", x, self.number(low))
         x = builder.select(vanishes, self.number(low if in_one else 0.0), x)
         x = self.where(">", x, self.number(high), self.number(high), x)

@@ -14,7 +14,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...spec import compute_dtype
-from .vec import BYTES, I8, I16, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
+from .halves import narrow, widen
+from .vec import BYTES, I8, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
 
 __all__ = [
     "edge_gather",
@@ -36,32 +37,6 @@ def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.V
     return builder.inttoptr(address, pointee.as_pointer())
 
 
-def _widen(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
-    """Convert 16-bit floats as loaded to float32."""
-    if dtype == "float16":
-        return builder.fpext(value, shape_of(ir.FloatType(), lanes))
-    if dtype == "bfloat16":
-        bits = builder.zext(value, shape_of(I32, lanes))
-        return builder.bitcast(builder.shl(bits, constant(I32, 16, lanes)), shape_of(ir.FloatType(), lanes))
-    return value
-
-
-def _narrow(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
-    """Round float32 to the 16-bit float that is stored (to nearest, ties to even)."""
-    if dtype == "float16":
-        return builder.fptrunc(value, shape_of(ir.HalfType(), lanes))
-    if dtype == "bfloat16":
-        bits = builder.bitcast(value, shape_of(I32, lanes))
-        even = builder.and_(builder.lshr(bits, constant(I32, 16, lanes)), constant(I32, 1, lanes))
-        rounded = builder.add(builder.add(bits, constant(I32, 0x7FFF, lanes)), even)
-        quiet = builder.or_(bits, constant(I32, 0x400000, lanes))
-        nan = builder.fcmp_unordered("uno", value, value)
-        return builder.trunc(
-            builder.lshr(builder.select(nan, quiet, rounded), constant(I32, 16, lanes)), shape_of(I16, lanes)
-        )
-    return value
-
-
 @cache
 def loader(dtype: str, lanes: int) -> Any:
     """Return ``load(address)``: ``lanes`` consecutive values of ``dtype`` as a vector, or as a scalar for one lane."""
@@ -71,7 +46,7 @@ def loader(dtype: str, lanes: int) -> Any:
     def load(typingctx: Any, address: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], lanes)), align=BYTES[dtype])
-            return _widen(builder, value, dtype, lanes)
+            return widen(builder, value, dtype, lanes)
 
         return result(types.int64), codegen
 
@@ -87,7 +62,7 @@ def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
     def load(typingctx: Any, address: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], count)), align=BYTES[dtype])
-            value = _widen(builder, value, dtype, count)
+            value = widen(builder, value, dtype, count)
             if count == 1:
                 return spread_scalar(builder, value, result)
             order = ir.Constant(ir.VectorType(I32, lanes), [lane // repeat for lane in range(lanes)])
@@ -112,7 +87,7 @@ def storer(dtype: str, lanes: int) -> Any:
                 value = as_vec(context, builder, value, sig.args[1], expected)
             else:
                 value = context.cast(builder, value, sig.args[1], expected)
-            value = _narrow(builder, value, dtype, lanes)
+            value = narrow(builder, value, dtype, lanes)
             builder.store(value, _pointer(builder, args[0], value.type), align=BYTES[dtype])
             return context.get_dummy_value()
 
@@ -276,7 +251,7 @@ def edge_gather(dtype: str, index: str, lanes: int) -> Any:
             value = builder.phi(stored)
             value.add_incoming(run, run_block)
             value.add_incoming(picked, picked_block)
-            return _widen(builder, value, dtype, lanes)
+            return widen(builder, value, dtype, lanes)
 
         return result(types.int64, types.int64, types.int64), codegen
 
@@ -290,16 +265,16 @@ def edge_scatter(dtype: str, index: str, lanes: int) -> Any:
     @intrinsic
     def scatter(typingctx: Any, address: Any, edge_ids: Any, j: Any, value: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            narrow = _narrow(builder, args[3], dtype, lanes)
+            stored = narrow(builder, args[3], dtype, lanes)
             in_order = builder.icmp_signed("==", args[1], I64(0))
             with builder.if_else(in_order) as (then, otherwise):
                 with then:
                     pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
-                    builder.store(narrow, builder.bitcast(pointer, narrow.type.as_pointer()), align=BYTES[dtype])
+                    builder.store(stored, builder.bitcast(pointer, stored.type.as_pointer()), align=BYTES[dtype])
                 with otherwise:
                     for lane in range(lanes):
                         pointer = _edge_pointer(builder, args, lane, dtype, index)
-                        builder.store(builder.extract_element(narrow, I32(lane)), pointer)
+                        builder.store(builder.extract_element(stored, I32(lane)), pointer)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64, value), codegen

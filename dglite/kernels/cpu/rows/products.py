@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from llvmlite import binding
 
 from ...render.matrix import matrix_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel, compile_kernels
+from ..lanes.target import cpu
 from ..run.launch import launch, tasks_for
 from ..run.parts import num_parts
 
@@ -140,7 +140,7 @@ def _outruns_libraries() -> bool:
     MKL, which torch comes with for x86, takes AVX2 where a CPU is not Intel's. AMD's multiply 512 bits at once from
     Zen 5 on; before, the longer instructions take twice the time.
     """
-    generation = re.fullmatch(r"znver(\d+)", binding.get_host_cpu_name())
+    generation = re.fullmatch(r"znver(\d+)", cpu()[0])
     return generation is not None and int(generation[1]) >= 5
 
 

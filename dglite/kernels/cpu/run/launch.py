@@ -6,8 +6,9 @@ is compiled once for all kernels, so a kernel costs only its own, serial compila
 
 Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
 with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
-the system's. Where there is no GNU OpenMP (macOS, Windows), Numba's pool serves. One thread of Python at a time uses
-the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not depend on it.
+the system's. Where there is no GNU OpenMP (macOS, Windows), threads of our own serve (:mod:`.threads`). One thread of
+Python at a time uses the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not
+depend on it.
 
 Tasks are rows in order, and each thread begins with the same share of them in every kernel: so it reads rows that it
 wrote itself, which lie in the caches near its core. Then it takes what others have left.
@@ -23,15 +24,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numba
 from llvmlite import ir
-from numba import prange, types
+from numba import types
 from numba.extending import intrinsic
 
 from ..compile.cached import cfunc, njit
-from ..lanes.atomic import call_int, put_word
+from ..lanes.atomic import put_word
 from ..lanes.simd import word
 from ..lanes.vec import I32, I64
+from .threads import call_member, mail_address, run_on_threads, start_threads, thread_number
 
 __all__ = [
     "PARALLEL_FROM",
@@ -43,6 +44,7 @@ __all__ = [
     "num_threads",
     "openmp",
     "parallel_launches",
+    "pool_functions",
     "run_here",
     "run_team",
     "tasks_for",
@@ -81,18 +83,6 @@ def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, 
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def _call_member(typingctx: Any, address: Any, team: Any) -> Any:
-    """Call what a thread of a team runs."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64])
-        builder.call(builder.inttoptr(values[0], kind.as_pointer()), [values[1]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
 
 
 @intrinsic
@@ -136,12 +126,12 @@ def run_here(address, args):  # type: ignore[no-untyped-def]
     call_kernel(address, args, 0, 1)
 
 
-@cfunc("void(int64)")
-def _member(team):  # type: ignore[no-untyped-def]
+@cfunc("void(int64, int64)")
+def _member(team, number):  # type: ignore[no-untyped-def]
     """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the first task, and of the one
     at which to stop, threads, the function that tells a thread's number, then the next task of each thread."""
     tasks, first, stop, threads = word(team, 2), word(team, 3), word(team, 4), word(team, 5)
-    me = call_int(word(team, 6), 0, 0) if threads > 1 else 0
+    me = thread_number(word(team, 6), number)
     for turn in range(threads):
         owner = (me + turn) % threads
         next_task, last = team + 8 * (NEXT + owner), first + (stop - first) * (owner + 1) // threads
@@ -155,10 +145,13 @@ def _member(team):  # type: ignore[no-untyped-def]
 @njit("void(int64, int64, int64, int64, int64)", nogil=True)
 def _run_team(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
     if threads > 1 and _take_pool(pool):
-        _call_gomp_parallel(gomp_parallel, member, team, threads)
+        if gomp_parallel != 0:
+            _call_gomp_parallel(gomp_parallel, member, team, threads)
+        else:
+            run_on_threads(word(pool, 2), member, team, threads)
         _give_pool(pool)
     else:
-        _call_member(member, team)
+        call_member(member, team, 0)
 
 
 @njit("void(int64, int64, int64, int64, int64)", nogil=True)
@@ -171,29 +164,14 @@ def _run_tasks(gomp_parallel, member, team, threads, pool):  # type: ignore[no-u
         call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
-# Without a signature, so that it is compiled only where it is called: that starts Numba's pool, which, sharing OpenMP,
-# would set torch's number of threads.
-@njit(nogil=True, parallel=True)
-def _run_on_numba(address, args, first, stop, tasks, pool):  # type: ignore[no-untyped-def]
-    if _take_pool(pool):
-        for task in prange(first, stop):
-            call_kernel(address, args, task, tasks)
-        _give_pool(pool)
-    else:
-        for i in range(first, stop):
-            call_kernel(address, args, i, tasks)
-    if stop == tasks:
-        call_kernel(address, args, -1, tasks)
-
-
 class _Pool:
     """Who may use the threads: whoever finds them free, one at a time.
 
-    ``words``: whether they are taken, and how often they were used. A forked child finds them taken for ever: OpenMP's
-    do not survive a fork.
+    ``words``: whether they are taken, how often they were used, and where threads of our own have their words. A forked
+    child finds them taken for ever: threads do not survive a fork.
     """
 
-    words = array("q", (0, 0))
+    words = array("q", (0, 0, mail_address()))
     address = words.buffer_info()[0]
     closed = False
 
@@ -211,12 +189,23 @@ def parallel_launches() -> int:
     return _Pool.words[1]
 
 
-def run_team(gomp_parallel: int, member: int, team: int, threads: int) -> None:
-    """Let each of ``threads`` threads call the function at ``member`` with ``team``.
+def run_team(member: int, team: int, threads: int) -> None:
+    """Let each of ``threads`` threads call the function (team, number) at ``member``, see :mod:`.threads`.
 
     Where another thread of Python uses the pool it is this one alone: a single call must do all that there is to do.
     """
-    _run_team(gomp_parallel, member, team, threads, _Pool.address)
+    _run_team(pool_functions(threads)[0], member, team, threads, _Pool.address)
+
+
+def pool_functions(threads: int) -> tuple[int, ...]:
+    """Return the addresses of OpenMP's functions that start a team of ``threads`` threads and tell a thread's number; 0
+    for both where there is none, and these threads are our own."""
+    found = openmp("GOMP_parallel", "omp_get_thread_num")
+    if found is not None:
+        return found
+    if not _Pool.closed:
+        start_threads(threads)
+    return 0, 0
 
 
 @cache
@@ -272,13 +261,7 @@ def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> Non
     if tasks == 1:
         run_here(address, words)
         return
-    found, several = openmp("GOMP_parallel", "omp_get_thread_num"), TASKS_PER_THREAD * threads
-    if threads > 1 and found is None:
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        for first in range(0, tasks, several):
-            _run_on_numba(address, words, first, min(first + several, tasks), tasks, _Pool.address)
-        return
-    gomp_parallel, thread_num = (0, 0) if found is None else found
+    (gomp_parallel, thread_num), several = pool_functions(threads), TASKS_PER_THREAD * threads
     for first in range(0, tasks, several):
         stop = first + several if first + several < tasks else tasks
         team = array("q", (address, words, tasks, first, stop, threads, thread_num)) + _NO_TASK * threads

@@ -1,0 +1,147 @@
+"""Kernels for lesser CPUs than this one give its results: those that NUMBA_CPU_NAME names, without F16C, FMA or AVX."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite import ops
+from dglite.kernels.cpu.compile.jit import compile_kernel
+from dglite.kernels.cpu.lanes.target import converts_halves, cpu
+from dglite.kernels.cpu.run.launch import launch
+from tests.kernels.cpu.test_agreement import adjacency, operands
+
+X86 = platform.machine() in ("x86_64", "AMD64")
+CPUS = [("goldmont-plus", ""), ("sandybridge", ""), ("x86-64-v2", ""), ("generic", "+f16c"), ("generic", "+f16c,-avx")]
+CPUS += [("haswell", ""), ("x86-64-v4", "-avx512f"), ("nehalem", None)]
+"""(NUMBA_CPU_NAME, NUMBA_CPU_FEATURES or None) that say which instructions there are by a name, a list or both."""
+SOURCE = """
+from dglite.kernels.cpu.lanes import simd
+from dglite.kernels.cpu.lanes.simd import word
+{intrinsics}
+
+def kernel(args, task, num_tasks):
+    for i in range(0, word(args, 2), {lanes}):
+        _store(word(args, 1) + i * {out_bytes}, _load(word(args, 0) + i * {bytes}))
+"""
+
+
+def converted(values: np.ndarray, given: str, wanted: str, lanes: int) -> np.ndarray:
+    """Return the bits of values that a kernel loads as one dtype and stores as another."""
+    bits = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}[wanted]
+    out = np.empty(len(values), bits)
+    intrinsics = f'_load, _store = simd.loader("{given}", {lanes}), simd.storer("{wanted}", {lanes})'
+    sizes = {"lanes": lanes, "bytes": values.itemsize, "out_bytes": out.itemsize}
+    kernel = compile_kernel("convert", SOURCE.format(intrinsics=intrinsics, **sizes))
+    launch(kernel, [values.ctypes.data, out.ctypes.data, len(values)])
+    return out
+
+
+def floats_around(dtype: torch.dtype) -> np.ndarray:
+    """Return each number of a 16-bit dtype as float32, the midpoints between neighbours, and the floats beside all."""
+    halves = torch.arange(1 << 16).to(torch.uint16).view(dtype)
+    numbers = np.unique(halves[halves.isfinite()].double().numpy())
+    largest = 2 * numbers[-1] - numbers[-2]  # where infinity would lie
+    numbers = np.concatenate([[-largest], numbers, [largest]])
+    with np.errstate(over="ignore"):
+        points = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2]).astype(np.float32)
+    sides = [np.nextafter(points, np.float32(side)) for side in (np.inf, -np.inf)]
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-45, 3e38], np.float32)
+    payloads = np.array([0x7F800001, 0x7F80F000, 0xFFC12345, 0x7FFFFFFF], np.uint32).view(np.float32)
+    found = np.concatenate([points, *sides, special, payloads])
+    return np.concatenate([found, np.zeros(-len(found) % 8, np.float32)])
+
+
+def conversions() -> dict[str, np.ndarray]:
+    """Return what all 16-bit floats become as float32, and the floats around them as 16-bit floats."""
+    found: dict[str, np.ndarray] = {}
+    numbers = np.arange(1 << 16, dtype=np.uint16)
+    for name in ("float16", "bfloat16"):
+        floats = floats_around(getattr(torch, name))
+        for lanes in (1, 8):
+            found[f"{name} widened, {lanes}"] = converted(numbers, name, "float32", lanes)
+            found[f"{name} narrowed, {lanes}"] = converted(floats, "float32", name, lanes)
+    return found
+
+
+def messages() -> dict[str, np.ndarray]:
+    """Return results and gradients on a graph."""
+    found: dict[str, np.ndarray] = {}
+    adj = adjacency()
+    g = dglite.graph(adj.endpoints(), num_nodes=20)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x, y = (rows.requires_grad_() for rows in operands(9, dtype)[:2])
+        outs = [ops.u_mul_e_sum(g, y, x), ops.copy_u_max(g, y), ops.copy_e_mean(g, x), ops.u_dot_v(g, y, y * 2)]
+        outs += [ops.edge_softmax(g, x), torch.sigmoid(ops.u_add_v(g, y, y))]
+        grads = torch.autograd.grad(sum(out.float().square().sum() for out in outs), (x, y))
+        found |= {f"{dtype} {i}": out.detach().float().numpy() for i, out in enumerate((*outs, *grads))}
+    return found
+
+
+def test_16_bit_floats_are_converted_as_the_tensor_library_does():
+    numbers = torch.arange(1 << 16).to(torch.uint16)
+    for name in ("float16", "bfloat16"):
+        dtype = getattr(torch, name)
+        floats = floats_around(dtype)
+        for lanes in (1, 8):
+            wide = torch.from_numpy(converted(numbers.numpy(), name, "float32", lanes).view(np.float32))
+            torch.testing.assert_close(wide, numbers.view(dtype).float(), rtol=0, atol=0, equal_nan=True)
+            narrow = torch.from_numpy(converted(floats, "float32", name, lanes)).view(dtype)
+            torch.testing.assert_close(narrow, torch.from_numpy(floats).to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
+def run_for(
+    name: str, features: str | None, what: str, folder: Path, **more: str
+) -> tuple[dict[str, np.ndarray], bool]:
+    """Return results of a child that compiles for another CPU, and whether that converts float16 by an instruction."""
+    environment = os.environ | {"NUMBA_CPU_NAME": name, "OMP_NUM_THREADS": "2"} | more
+    environment.pop("NUMBA_CPU_FEATURES", None)
+    if features is not None:
+        environment["NUMBA_CPU_FEATURES"] = features
+    command = [sys.executable, "-m", __name__, what, str(folder)]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, errors="replace"
+    )
+    assert done.returncode == 0, done.stderr
+    compiled_for, native = done.stdout.split()
+    assert compiled_for == name
+    return dict(np.load(folder / "found.npz")), native == "True"
+
+
+@pytest.mark.skipif(not X86, reason="names of x86 CPUs")
+@pytest.mark.parametrize(("name", "features"), CPUS)
+def test_every_cpu_converts_to_the_same_bits(name, features, tmp_path):
+    found, native = run_for(name, features, "conversions", tmp_path)
+    assert native == (
+        features == "+f16c" or name in ("haswell", "x86-64-v4") or (features is None and converts_halves())
+    )
+    for key, bits in conversions().items():
+        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+
+
+@pytest.mark.skipif(not X86, reason="names of x86 CPUs")
+@pytest.mark.parametrize("compiler", ["llvm", "numba"])
+@pytest.mark.parametrize(("name", "features"), [("generic", None), ("nehalem", "")])
+def test_kernels_for_lesser_cpus_give_the_same(name, features, compiler, tmp_path):
+    found, native = run_for(name, features, "both", tmp_path, DGLITE_COMPILER=compiler)
+    assert not native
+    for key, bits in conversions().items():
+        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+    for key, x in messages().items():
+        # Without FMA a product is rounded before it is added.
+        bound = 1e-5 if "float32" in key else 1e-2 if "bfloat16" in key else 2e-3
+        np.testing.assert_allclose(found[key], x, rtol=bound, atol=bound, err_msg=key)
+
+
+if __name__ == "__main__":
+    wanted, folder = sys.argv[1:]
+    np.savez(Path(folder) / "found.npz", **conversions(), **(messages() if wanted == "both" else {}))
+    print(cpu()[0], converts_halves())
