@@ -16,7 +16,7 @@ _USAGE = """\
 usage: python -m dglite.compat script.py [arguments]
        python -m dglite.compat -m module [arguments]
        python -m dglite.compat -c code [arguments]
-       python -m dglite.compat command [arguments]      an installed command that is written in Python: pytest, torchrun"""
+       python -m dglite.compat command [arguments]      pytest, torchrun: an installed command written in Python"""
 
 
 def main() -> None:

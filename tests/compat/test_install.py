@@ -267,5 +267,6 @@ def test_code_and_commands_run_unmodified(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "dglite.compat", *program]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert words in done.stdout, done.stderr
-    done = subprocess.run([sys.executable, "-m", "dglite.compat", "nothing"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "dglite.compat", "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "no installed Python command nothing" in done.stderr
