@@ -2,7 +2,7 @@
 
 The bound is relative, of the norm of each gradient. bfloat16 has 8 bits, so that an activation near 0 may fall to the
 other side, which moves a gradient by some per cent; nothing may add up to more. Left out are third moments, whose cube
-root has an infinite derivative at 0, where those of two messages are: float32 is as far from float64 there.
+root has an infinite derivative at 0, where those of two messages are.
 """
 
 from __future__ import annotations
