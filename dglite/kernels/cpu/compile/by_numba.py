@@ -1,8 +1,8 @@
 """Kernel source compiled by Numba: the fallback for what cannot be translated, and for comparison in tests.
 
 Numba takes five times as long, and knows more of Python. Two things are written for it beforehand: the translator makes
-one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice; and functions that
-serve others are compiled as such.
+one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice; functions that
+serve others are decorated.
 """
 
 from __future__ import annotations

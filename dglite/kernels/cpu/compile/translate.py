@@ -4,9 +4,10 @@ Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (
 that it imports), and the type of each value is known when it is made. Numba, which compiles any Python, takes five
 times as long for them.
 
-The language: functions of integers, and of floats where the annotation says ``float``; those whose name begins with an
-underscore serve others, which come after them, and may return a number (``-> int``, ``-> float``); names, also several at once (``a, b = x, y``) and ``+=``; integer
-and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
+The language: functions of integers, and of floats where an annotation says ``float``; those whose names begin with an
+underscore serve functions below them, and may return a number (``-> int``, ``-> float``); names, also several at once
+(``a, b = x, y``) and ``+=``; integer and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if
+c else b``, ``min max float``;
 ``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
 it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive and divisors not zero
 is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of

@@ -206,7 +206,7 @@ class Expressions:
         if function is float:
             (argument,) = node.args
             if isinstance(argument, ast.Constant):
-                return _constant(node, float(argument.value))
+                return _constant(node, float(ast.literal_eval(argument)))
             return Value(types.float64, self.number(argument, types.float64))
         args = [self.value(argument) for argument in node.args]
         if isinstance(function, Callee):

@@ -11,6 +11,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 from .jit import compile_kernels
 
@@ -31,6 +32,10 @@ class Kernel:
         if ast.get_docstring(node):
             del node.body[0]
         self._text = ast.unparse(node)
+
+    def __call__(self, *args: Any) -> Any:
+        """Stand for a call in another kernel; Python calls kernels by their address."""
+        raise TypeError(f"{self.function.__name__} is compiled; launch it at its address")
 
     @cached_property
     def address(self) -> int:
