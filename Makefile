@@ -6,14 +6,14 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-distributed dropin test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
+.PHONY: help demo demo-distributed dropin test test-full gpu check format bench bench-quick docs gallery clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make demo-distributed   cut a graph into two parts and train on them with two processes"
 	@echo "make dropin       install the name dgl into an environment of its own, where importing it gives dglite"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
-	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU     make bench-gpu  ... and measure them"
+	@echo "make gpu          test and measure on this machine's NVIDIA GPU, a quarter of an hour"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
 	@echo "make docs         build the documentation site in build/site"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
@@ -53,15 +53,9 @@ test: $(BIN)/test.installed
 test-full: $(BIN)/test.installed
 	$(BIN)/python -m pytest --full --numprocesses auto --dist worksteal
 
-# With the Python that has torch and CuPy for the GPU, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
-test-gpu:
-	PYTHONPATH=$(CURDIR) $(PYTHON) -m pytest tests/gpu
-
-# All that a GPU is needed for, shortest first: `make test-gpu bench-gpu PYTHON=python3 GPU="--out results.json"`.
-bench-gpu:
-	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py --quick --out /dev/null
-	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu_trees.py
-	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py $(GPU)
+# With the Python that has torch and CuPy for the GPU: `make gpu PYTHON=python3 MINUTES=13 ONLY="tests kernels"`.
+gpu:
+	PYTHON="$(PYTHON)" .ci/gpu $(ONLY)
 
 check: $(BIN)/test.installed
 	$(BIN)/ruff check .
@@ -72,7 +66,7 @@ format: $(BIN)/test.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-BENCHMARKS := spmm overhead memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy scaling giant sweep minibatch out_of_core tofu_search tofu_train
+BENCHMARKS := spmm overhead first_calls memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy scaling giant sweep minibatch out_of_core tofu_search tofu_train
 bench bench-quick: $(BIN)/bench.installed
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(if $(filter bench-quick,$@),--quick) || exit 1; done
 	$(if $(filter bench,$@),$(BIN)/python benchmarks/report.py)

@@ -15,6 +15,7 @@ import math
 import os
 import platform
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,9 +30,11 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(os.environ.get("DGLITE_RESULTS") or Path(__file__).resolve().parent / "results")
 
 OURS = "dglite"
+SKIPPED = 77
+"""Exit status of a benchmark for a GPU where there is none, as test runners have it."""
 SLOW_SECONDS = 0.5
 """A peer that takes longer is timed once, by its warm-up call, unless told otherwise: it is far behind anyway."""
 
@@ -205,12 +208,26 @@ def parser(description: str) -> argparse.ArgumentParser:
     return options
 
 
+def gpu_arguments(options: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line of a benchmark for a GPU; where there is none, say so and exit with ``SKIPPED``."""
+    import torch
+
+    options.add_argument("--quick", action="store_true", help="small sizes, to see that it works; results are not kept")
+    options.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: rehearse without a GPU")
+    given = options.parse_args()
+    if given.device == "cuda" and not torch.cuda.is_available():
+        print("SKIPPED: no CUDA device, or a torch without CUDA. --device cpu rehearses.", flush=True)
+        sys.exit(SKIPPED)
+    return given
+
+
 def machine() -> dict[str, Any]:
     """Describe what the numbers were measured on and with."""
     import numba
     import scipy
     import torch
 
+    gpu = {"GPU": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -218,6 +235,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {module.__name__: module.__version__ for module in (torch, numba, np, scipy)},
+        **gpu,
         **measured(),
     }
 
@@ -239,15 +257,17 @@ def _processor() -> str:
 
 
 def _git(*arguments: str) -> str:
+    if shutil.which("git") is None:
+        return ""
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def save(name: str, payload: dict[str, Any]) -> None:
     """Write ``payload`` and the machine's description to ``results/<name>.json``."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), **payload}, indent=1) + "\n")
-    print(f"\nwritten to {path.relative_to(ROOT)}")
+    print(f"\nwritten to {os.path.relpath(path)}", flush=True)
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -82,10 +82,10 @@ def peers_of(data: Data) -> tuple[list[Peer], str]:
         import dgl.nn.pytorch
 
         peers.append(Peer(DGL, dgl, dgl.dataloading, dgl.nn.pytorch, data))
-    return peers, _no_pyg()
+    return peers, no_pyg()
 
 
-def _no_pyg() -> str:
+def no_pyg() -> str:
     """Return why PyTorch Geometric cannot sample here, or nothing."""
     if load_pyg() is None:
         return "not installed"

@@ -91,7 +91,7 @@ class Contender:
         assert found is not None
         torch.manual_seed(seed)
         self.graph = found.graph(task.src, task.dst, task.num_nodes)
-        self.network = Network(found, case.kind, sizes, case.heads, dropout)
+        self.network = Network(found, case.kind, sizes, case.heads, dropout).to(task.features.device)
         self.x: Any = scipy.sparse.csr_matrix(task.features.numpy()) if name == SPARSE else task.features
         self.task = task
         self.optimizer = torch.optim.Adam(

@@ -25,6 +25,7 @@ from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_ta
 from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
+from first_calls import LIMIT, first_calls_table
 from giant import conversions_table, shapes_table
 from graphs import graphs_table
 from kills import kills_table
@@ -178,6 +179,14 @@ def out_of_core(results: dict[str, Any]) -> str:
     return f"{size} In memory beside it for the cache: {results['cached']:.0%}.\n\n{rates_table(results)}"
 
 
+def first_calls(results: dict[str, Any]) -> str:
+    """Return how many are slow, and all folded away."""
+    records = results["records"]
+    slow = sum(record["cold"] > LIMIT for record in records)
+    said = f"{len(records)} calls, {slow} of them over {LIMIT:g} s with an empty cache."
+    return f"{said}\n\n<details><summary>All</summary>\n\n{first_calls_table(records)}\n\n</details>"
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -251,6 +260,7 @@ SECTIONS = (
     (attention, "attention"),
     (layers, "layers"),
     (udf, "udf"),
+    (first_calls, "first_calls"),
     (graphs, "graphs"),
     (sampling, "sampling"),
     (backends, "backends"),

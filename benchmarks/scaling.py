@@ -3,6 +3,9 @@
     python benchmarks/scaling.py            two minutes for each number of threads
     python benchmarks/scaling.py --quick    small sizes
 
+`--seconds 2` measures for two seconds, not ten, for each case and number of threads. Results are written after each
+number of threads: 1, all cores, and then fewer and fewer.
+
 g-SpMM, a training step of GAT, neighbour sampling with blocks, and Tree-LSTMs as vertex programs (DGL's as in its
 tutorial, by prop_nodes_topo). Each number of threads has a process of its own, whose OMP_NUM_THREADS every library
 obeys. Whoever has 16 or 64 cores: run this.
@@ -34,9 +37,10 @@ Runners = dict[str, Callable[[], Any]]
 
 
 def counts_of_threads() -> list[int]:
-    """Return 1, 2, 4, ... and the number of cores."""
+    """Return 1, the number of cores, and the powers of two between them, the largest first."""
     cores = os.cpu_count() or 1
-    return sorted({1 << bit for bit in range(cores.bit_length()) if 1 << bit <= cores} | {cores})
+    between = {1 << bit for bit in range(cores.bit_length())} - {1, cores}
+    return list(dict.fromkeys((1, cores, *sorted(between, reverse=True))))
 
 
 # -- the cases ---------------------------------------------------------------------------------------------------------
@@ -102,7 +106,7 @@ CASES: dict[str, Callable[[dict[str, Any], int], Runners]] = {
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
-def measure(quick: bool) -> list[dict[str, Any]]:
+def measure(quick: bool, budget: float) -> list[dict[str, Any]]:
     """Return one record per case, on the threads of this process."""
     libraries: dict[str, Any] = {OURS: dglite}
     if (dgl := load_dgl()) is not None:
@@ -113,14 +117,14 @@ def measure(quick: bool) -> list[dict[str, Any]]:
         runners = runners_of(libraries, 8 if quick else 1)
         for run in runners.values():
             run()
-        seconds = interleave(runners, budget=1 if quick else 10, most=25, slow_from=60)
+        seconds = interleave(runners, budget=1 if quick else budget, most=25, slow_from=60)
         records.append({"case": case, "threads": torch.get_num_threads(), "seconds": seconds})
     return records
 
 
-def measured_on(threads: int, quick: bool) -> list[dict[str, Any]]:
+def measured_on(threads: int, arguments: list[str]) -> list[dict[str, Any]]:
     """Return what a process with so many threads measures."""
-    command = [sys.executable, __file__, "--here", *(["--quick"] if quick else [])]
+    command = [sys.executable, __file__, "--here", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
@@ -146,15 +150,18 @@ def main() -> None:
     """Measure, print, save."""
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--here", action="store_true", help="measure on the threads of this process, print JSON")
+    options.add_argument("--seconds", type=float, default=10, help="for each case and number of threads")
     given = options.parse_args()
     if given.here:
-        print(json.dumps(measure(given.quick)))
+        print(json.dumps(measure(given.quick, given.seconds)))
         return
-    found = [record for threads in counts_of_threads() for record in measured_on(threads, given.quick)]
-    records = sorted(found, key=lambda record: (list(CASES).index(record["case"]), record["threads"]))
-    print(scaling_table(records))
-    if not given.quick:
-        save("scaling", {"records": records})
+    records: list[dict[str, Any]] = []
+    for threads in counts_of_threads():
+        records += measured_on(threads, sys.argv[1:])
+        records.sort(key=lambda record: (list(CASES).index(record["case"]), record["threads"]))
+        print(scaling_table(records), flush=True)
+        if not given.quick:
+            save("scaling", {"records": records})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The real thing: kernels compiled by NVRTC and run on a GPU, through torch's tensors. ``make test-gpu``.
+"""The real thing: kernels compiled by NVRTC and run on a GPU, through torch's tensors. ``make gpu``.
 
 Skipped where there is no GPU. The same kernels run on an emulated GPU in tests/kernels/cuda.
 """

@@ -203,3 +203,48 @@ REFUSED = {
 def test_what_is_not_understood_is_refused(body: str) -> None:
     with pytest.raises(TypeError, match=f"line .* of a kernel, .*{REFUSED[body]}"):
         translate(f"{HEADER}def kernel(args):\n    {body}\n", "test.", triple(), data_layout())
+
+
+SERVING = (
+    HEADER
+    + """
+def _half(x: float) -> float:
+    return x * HALF
+
+
+def _sign(i: int) -> int:
+    if i < 0:
+        return -1
+    return 1 if i > 0 else 0
+
+
+def _write(args: int, value: float) -> None:
+    put_number(args + 8, float(_sign(word(args, 0))) * _half(value))
+
+
+def kernel(args):
+    _write(args, 3)
+"""
+)
+
+
+@pytest.mark.parametrize("compiler", ["llvm", "numba"])
+@pytest.mark.parametrize("number", [-5, 0, 9])
+def test_functions_serve_others(compiler, number, monkeypatch):
+    monkeypatch.setenv("DGLITE_COMPILER", compiler)
+    memory = np.array([number, 0])
+    source = SERVING + f"# by {compiler}\n"
+    ctypes.CFUNCTYPE(None, ctypes.c_int64)(compile_kernel("test", source))(memory.ctypes.data)
+    assert memory.view(np.float64)[1] == 1.5 * np.sign(number)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("    if i > 0:\n        return 1\n", "does not return a number on every way"),
+        ("    return\n", "returns something else than int64"),
+    ],
+)
+def test_a_function_that_promises_a_number_returns_one(body, said):
+    with pytest.raises(TypeError, match=said):
+        translate(f"def _f(i: int) -> int:\n{body}", "f.", triple(), data_layout())

@@ -1,7 +1,8 @@
 """Kernel source compiled by Numba: the fallback for what cannot be translated, and for comparison in tests.
 
-Numba takes five times as long, and knows more of Python. One thing is written for it beforehand: the translator makes
-one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice.
+Numba takes five times as long, and knows more of Python. Two things are written for it beforehand: the translator makes
+one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice; functions that
+serve others are decorated.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..lanes.vec import Vec, as_vec, multiply_add
-from .cached import cfunc
+from .cached import cfunc, njit
 from .translate_values import product_in
 
 __all__ = ["compile_functions", "fused", "rewritten"]
@@ -42,12 +43,18 @@ def rewritten(source: str) -> str:
     """Return kernel source as Numba compiles it to the same arithmetic."""
     tree = _Rewrite().visit(ast.parse(source))
     position = 1 if ast.get_docstring(tree) else 0
-    tree.body[position:position] = ast.parse(f"from {__name__} import fused\nfrom math import inf, nan\n").body
+    names = f"from {__name__} import fused\nfrom {njit.__module__} import njit\nfrom math import inf, nan\n"
+    tree.body[position:position] = ast.parse(names).body
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 class _Rewrite(ast.NodeTransformer):
     """Writes sums with products as calls, and infinity and NaN as names."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        if node.name.startswith("_"):
+            node.decorator_list = [ast.parse('njit(error_model="numpy")', mode="eval").body]
+        return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         product = product_in(node)
@@ -60,7 +67,7 @@ class _Rewrite(ast.NodeTransformer):
         return ast.Call(ast.Name("fused", ast.Load()), [a, b, other], [])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not isinstance(node.func, ast.Name) or node.func.id != "float":
+        if not isinstance(node.func, ast.Name) or node.func.id != "float" or not isinstance(node.args[0], ast.Constant):
             return self.generic_visit(node)  # type: ignore[return-value]
         value = float(ast.literal_eval(node.args[0]))
         name = ast.Name("nan" if math.isnan(value) else "inf", ast.Load())

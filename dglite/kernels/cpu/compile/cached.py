@@ -36,7 +36,7 @@ def njit(signature: str = "", **options: Any) -> Decorator:
     """Compile a function as ``numba.njit`` does: at once for a signature, else where it is called."""
 
     def decorate(function: Callable) -> Any:
-        made = numba.njit(**options)(function)
+        made = numba.njit(no_cfunc_wrapper=True, **options)(function)
         made._cache = _Cache(function, options)
         if signature:
             made.compile(signature)

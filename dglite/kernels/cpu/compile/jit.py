@@ -49,12 +49,13 @@ def compile_kernel(kind: str, source: str) -> int:
 
 
 def compile_kernels(kind: str, source: str) -> dict[str, int]:
-    """Return the address of every function in ``source``, compiling them when they are not in the cache."""
+    """Return the address of every function in ``source`` but those of names with an underscore, compiling them when
+    they are not in the cache."""
     name = _name(kind, source)
     with compile_lock:
         if name not in _addresses:
             _show(source)
-            functions = re.findall(r"^def (\w+)\(", source, re.MULTILINE)
+            functions = re.findall(r"^def ([a-z]\w*)\(", source, re.MULTILINE)
             _addresses[name] = _compiled(name, source, functions)
         return _addresses[name]
 

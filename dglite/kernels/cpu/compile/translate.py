@@ -4,8 +4,10 @@ Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (
 that it imports), and the type of each value is known when it is made. Numba, which compiles any Python, takes five
 times as long for them.
 
-The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
-and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
+The language: functions of integers, and of floats where an annotation says ``float``; those whose names begin with an
+underscore serve functions below them, and may return a number (``-> int``, ``-> float``); names, also several at once
+(``a, b = x, y``) and ``+=``; integer and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if
+c else b``, ``min max float``;
 ``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
 it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive and divisors not zero
 is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of
@@ -22,8 +24,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from ..lanes.vec import I64
-from .translate_values import Expressions, Names, Value, cast, is_number, refuse, wider
+from ..lanes.vec import I64, LANES
+from .translate_values import Callee, Expressions, Names, Value, cast, is_number, refuse, wider
 
 __all__ = ["translate"]
 
@@ -49,7 +51,8 @@ def translate(source: str, prefix: str, triple: str, layout: str) -> str:
         module.triple, module.data_layout = triple, layout
         try:
             for node in functions:
-                _Function(module, prefix + node.name, node, meanings, wide)
+                written = _Function(module, prefix + node.name, node, meanings, wide)
+                meanings[node.name] = written.callee
             return str(module)
         except _WiderError as found:
             wide[found.args[:2]] = found.args[2]
@@ -65,15 +68,21 @@ class _Function(Expressions):
     def __init__(
         self, module: ir.Module, name: str, node: ast.FunctionDef, meanings: dict[str, Any], wide: Wide
     ) -> None:
-        parameters = [argument.arg for argument in node.args.args]
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * len(parameters)), name)
+        kinds = [_kind(argument.annotation) for argument in node.args.args]
+        result = _kind(node.returns) if node.name.startswith("_") and node.returns is not None else types.void
+        returns = ir.VoidType() if result == types.void else LANES[str(result)]
+        function = ir.Function(module, ir.FunctionType(returns, [LANES[str(kind)] for kind in kinds]), name)
         function.attributes.add("nounwind")
-        names = {name: Value(types.int64, arg) for name, arg in zip(parameters, function.args, strict=True)}
+        if node.name.startswith("_"):
+            function.linkage = "internal"
+        names = {part.arg: Value(kind, x) for part, kind, x in zip(node.args.args, kinds, function.args, strict=True)}
         super().__init__(ir.IRBuilder(function.append_basic_block()), names, meanings)
-        self.function, self.wide = function, wide
+        self.function, self.wide, self.callee = function, wide, Callee(function, kinds, result)
         self.rounds: list[Ends] = []
         """For each loop around this place, where its next round is gone to."""
         self.statements(node.body)
+        if not self.done and result != types.void:
+            refuse(node, "does not return a number on every way")
         if not self.done:
             self.builder.ret_void()
 
@@ -111,9 +120,12 @@ class _Function(Expressions):
         self.names[node.target.id] = self.binary(node, node.op, self.names[node.target.id], self.value(node.value))
 
     def do_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            refuse(node, "returns something")
-        self.builder.ret_void()
+        if (node.value is None) != (self.callee.result == types.void):
+            refuse(node, f"returns something else than {self.callee.result}")
+        if node.value is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(self.number(node.value, self.callee.result))
 
     def do_Continue(self, node: ast.Continue) -> None:
         self.rounds[-1].append((self.builder.block, self.names))
@@ -262,6 +274,12 @@ class _Function(Expressions):
         target: list[ast.expr] = [ast.Name("a value", ast.Store())]
         self.do_If(ast.If(node.test, [ast.Assign(target, node.body)], [ast.Assign(target, node.orelse)]))
         return self.names.pop("a value")
+
+
+def _kind(annotation: ast.expr | None) -> types.Type:
+    """Return the type that an annotation says, int64 by default."""
+    kinds = {"int": types.int64, "float": types.float64, "None": types.void}
+    return kinds["int" if annotation is None else ast.unparse(annotation)]
 
 
 def _assigned(node: ast.stmt) -> set[str]:

@@ -15,7 +15,7 @@ from ..lanes.elementary import RELATIONS
 from ..lanes.lanes import Mask
 from ..lanes.vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
 
-__all__ = ["Expressions", "Names", "Value", "cast", "is_number", "refuse", "wider"]
+__all__ = ["Callee", "Expressions", "Names", "Value", "cast", "is_number", "refuse", "wider"]
 
 I1 = ir.IntType(1)
 
@@ -25,6 +25,14 @@ class Value(NamedTuple):
 
     type: types.Type
     ir: ir.Value
+
+
+class Callee(NamedTuple):
+    """A function of the same source."""
+
+    function: ir.Function
+    parameters: list[types.Type]
+    result: types.Type
 
 
 Names = dict[str, Value]
@@ -197,8 +205,16 @@ class Expressions:
         function = self.meanings.get(node.func.id) if isinstance(node.func, ast.Name) else None
         if function is float:
             (argument,) = node.args
-            return _constant(node, float(ast.literal_eval(argument)))
+            if isinstance(argument, ast.Constant):
+                return _constant(node, float(ast.literal_eval(argument)))
+            return Value(types.float64, self.number(argument, types.float64))
         args = [self.value(argument) for argument in node.args]
+        if isinstance(function, Callee):
+            values = [
+                cast(self.builder, value.ir, value.type, kind)
+                for value, kind in zip(args, function.parameters, strict=True)
+            ]
+            return Value(function.result, self.builder.call(function.function, values))
         if function in (min, max):
             result = args[0]
             for other in args[1:]:

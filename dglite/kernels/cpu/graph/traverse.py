@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..compile.cached import njit
+from ..run.sort import merge_sort
 
 __all__ = ["bfs", "dfs", "topological"]
 
@@ -93,7 +94,8 @@ def topological(
     free, state = np.flatnonzero(waiting == 0), np.zeros(4, np.int64)
     state[0] = len(free)
     nodes[: len(free)] = free
-    while not _go_on_topological(indptr, indices, waiting, nodes, ends, state, STEPS_PER_CALL):
+    spare = np.empty_like(nodes)
+    while not _go_on_topological(indptr, indices, waiting, nodes, ends, spare, state, STEPS_PER_CALL):
         pass
     return int(state[0]), int(state[1])
 
@@ -105,6 +107,7 @@ def _go_on_topological(
     waiting: np.ndarray,
     nodes: np.ndarray,
     ends: np.ndarray,
+    spare: np.ndarray,
     state: np.ndarray,
     steps: int,
 ) -> bool:
@@ -112,7 +115,7 @@ def _go_on_topological(
     count, levels, i, last = state
     while i < count and steps > 0:
         if i == last:
-            nodes[last:count].sort()
+            merge_sort(nodes[last:count], spare, None, 0)
             ends[levels] = count
             levels, last = levels + 1, count
         start, end = indptr[nodes[i]], indptr[nodes[i] + 1]

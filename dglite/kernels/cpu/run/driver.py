@@ -23,12 +23,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from ....opspec import Reducer
 from ...spec import ITEM_BYTES
-from ..compile.cached import cfunc
+from ..compile.written import Kernel
 from ..lanes import simd
 from ..lanes.atomic import call_rows, put_word
 from ..lanes.simd import index_loader, word
@@ -37,7 +37,6 @@ from ..lanes.vec import I64
 __all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]
 
 DTYPES = tuple(ITEM_BYTES)
-SIGNATURE = "void(int64, int64, int64)"
 ADD, MAXIMUM, MINIMUM = 0, 1, 2
 MOST_PARTS = 16
 
@@ -71,12 +70,12 @@ _store0, _store1, _store2, _store3 = (simd.storer(dtype, 1) for dtype in DTYPES)
 _store_id32, _store_id64 = simd.storer("int32", 1), simd.storer("int64", 1)
 
 
-@njit(error_model="numpy")
+@Kernel
 def _index(wide: int, address: int, i: int) -> int:
     return _index64(address, i) if wide else _index32(address, i)
 
 
-@njit(error_model="numpy")
+@Kernel
 def _first_row_from(wide: int, indptr: int, num_rows: int, entry: int) -> int:
     """Return the first row whose entries start at ``entry`` or later."""
     low, high = 0, num_rows
@@ -89,7 +88,7 @@ def _first_row_from(wide: int, indptr: int, num_rows: int, entry: int) -> int:
     return low
 
 
-@njit(error_model="numpy")
+@Kernel
 def _load(dtype: int, address: int) -> float:
     if dtype == 0:
         return float(_load0(address))
@@ -98,7 +97,7 @@ def _load(dtype: int, address: int) -> float:
     return float(_load2(address)) if dtype == 2 else float(_load3(address))
 
 
-@njit(error_model="numpy")
+@Kernel
 def _store(dtype: int, address: int, value: float) -> None:
     if dtype == 0:
         _store0(address, value)
@@ -110,12 +109,12 @@ def _store(dtype: int, address: int, value: float) -> None:
         _store3(address, value)
 
 
-@njit(error_model="numpy")
+@Kernel
 def _merge_of(mode: int, part: int) -> int:
     return mode >> (8 + 2 * part) & 3
 
 
-@njit(error_model="numpy")
+@Kernel
 def _num_selecting(mode: int) -> int:
     found = 0
     for part in range(mode // 8 % 32):
@@ -123,7 +122,7 @@ def _num_selecting(mode: int) -> int:
     return found
 
 
-@njit(error_model="numpy")
+@Kernel
 def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: int, ids: int, late_ids: int) -> None:
     """Combine what a later part has for a row with ``ours``; ``ids`` are our argmax, 0 where they are not kept."""
     dtype, wide = mode % 4, mode // 4 % 2
@@ -146,7 +145,7 @@ def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: in
                 _store_id32(ids + k * 4, _index32(late_ids, k))
 
 
-@njit(error_model="numpy")
+@Kernel
 def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids: int) -> None:
     """Combine the results of a later part of a row with those of the parts before it."""
     num_rows, out, argmax, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 11)
@@ -160,24 +159,30 @@ def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids:
         chosen += merge != ADD
 
 
-@njit(error_model="numpy")
+@Kernel
 def _finish(args: int, width: int, item: int, row: int) -> None:
     """Let the kernel's epilogue have a row that was cut: it is called without entries, ``first`` being -1."""
     if word(args, 11) >> (8 + 2 * MOST_PARTS) & 1:
         call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
 
 
-@njit(error_model="numpy")
-def _slot(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> tuple[int, int]:
-    """Return the addresses of the results and of the argmax in a task's slot ``i``."""
+@Kernel
+def _slot(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> int:
+    """Return the address of the results in a task's slot ``i``."""
+    carry, row_bytes = word(args, 10), word(args, 11) // 8 % 32 * width * item
+    return carry + 8 * (4 + 2 * num_tasks) + (task * word(carry, 3) + i) * row_bytes
+
+
+@Kernel
+def _slot_ids(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> int:
+    """Return the address of the argmax in a task's slot ``i``, which lie behind the results of all slots."""
     carry, mode = word(args, 10), word(args, 11)
-    slot, slots = task * word(carry, 3) + i, num_tasks * word(carry, 3)
-    row_bytes, id_bytes = mode // 8 % 32 * width * item, _num_selecting(mode) * width * (8 if mode // 4 % 2 else 4)
-    results = carry + 8 * (4 + 2 * num_tasks)
-    return results + slot * row_bytes, results + slots * row_bytes + slot * id_bytes
+    id_bytes = _num_selecting(mode) * width * (8 if mode // 4 % 2 else 4)
+    behind = _slot(args, num_tasks, width, item, num_tasks, 0)
+    return behind + (task * word(carry, 3) + i) * id_bytes
 
 
-@njit(error_model="numpy")
+@Kernel
 def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
     """Combine the parts of rows that later tasks have with those that earlier tasks have, in the order of the parts."""
     carry, last_row = word(args, 10), -1
@@ -186,21 +191,22 @@ def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
         if last_row >= 0 and count > 0 and row != last_row:
             _finish(args, width, item, last_row)
         for i in range(count):
-            late, late_ids = _slot(args, num_tasks, width, item, task, i)
+            late = _slot(args, num_tasks, width, item, task, i)
+            late_ids = _slot_ids(args, num_tasks, width, item, task, i)
             _merge_part(args, width, item, row, late, late_ids)
             last_row = row
     if last_row >= 0:
         _finish(args, width, item, last_row)
 
 
-@njit(error_model="numpy")
+@Kernel
 def _part_of(carry: int, count: int) -> int:
     """Return how many entries a part of a row of ``count`` entries has; the last one may have fewer."""
     most = word(carry, 1)
     return min(max((count + most - 1) // most, word(carry, 0)), word(carry, 2))
 
 
-@njit(error_model="numpy")
+@Kernel
 def _next_long(wide: int, indptr: int, row: int, stop: int, least: int) -> int:
     """Return the first row from ``row`` on that has more than ``least`` entries, or ``stop``.
 
@@ -219,7 +225,7 @@ def _next_long(wide: int, indptr: int, row: int, stop: int, least: int) -> int:
     return stop
 
 
-@njit(error_model="numpy")
+@Kernel
 def _carried(args: int, task: int, num_tasks: int, width: int, item: int, row: int, begin: int, end: int) -> None:
     """Compute the parts from ``begin`` to ``end`` of a row that an earlier task began, each into a slot."""
     indptr, carry, wide = word(args, 0), word(args, 10), word(args, 11) // 4 % 2
@@ -228,14 +234,15 @@ def _carried(args: int, task: int, num_tasks: int, width: int, item: int, row: i
         part = _part_of(carry, last - start)
         first = start + (begin - start + part - 1) // part * part
         while first < min(end, last):
-            late, late_ids = _slot(args, num_tasks, width, item, task, count)
+            late = _slot(args, num_tasks, width, item, task, count)
+            late_ids = _slot_ids(args, num_tasks, width, item, task, count)
             call_rows(word(args, 7), args, row, row + 1, first, min(first + part, last), late, late_ids)
             first, count = first + part, count + 1
     put_word(carry, 4 + 2 * task, row)
     put_word(carry, 5 + 2 * task, count)
 
 
-@njit(error_model="numpy")
+@Kernel
 def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: int, end: int) -> None:
     """Compute the parts before ``end`` of a long row; the sum of each is added to those before it."""
     indptr, out, argmax, kernel = word(args, 0), word(args, 8), word(args, 9), word(args, 7)
@@ -244,7 +251,8 @@ def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: i
     part = _part_of(carry, last - first)
     ids = argmax + row * width * (8 if wide else 4)
     call_rows(kernel, args, row, row + 1, first, first + part, out + row * width * item, ids)
-    late, late_ids = _slot(args, num_tasks, width, item, task, word(carry, 3) - 1)
+    late = _slot(args, num_tasks, width, item, task, word(carry, 3) - 1)
+    late_ids = _slot_ids(args, num_tasks, width, item, task, word(carry, 3) - 1)
     first += part
     while first < min(end, last):
         call_rows(kernel, args, row, row + 1, first, min(first + part, last), late, late_ids)
@@ -254,8 +262,8 @@ def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: i
         _finish(args, width, item, row)
 
 
-@cfunc(SIGNATURE, error_model="numpy")
-def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def reduce_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
     out, argmax, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
@@ -283,8 +291,8 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         row = long + 1
 
 
-@cfunc(SIGNATURE, error_model="numpy")
-def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def map_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that writes one row of ``out`` per entry."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
     wide = word(args, 11) // 4 % 2
@@ -301,8 +309,8 @@ def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         row += 1
 
 
-@cfunc(SIGNATURE, error_model="numpy")
-def whole_row_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def whole_row_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
     wide = word(args, 11) // 4 % 2

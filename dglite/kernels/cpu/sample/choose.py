@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from ..compile.cached import njit
+from ..run.sort import merge_sort
 from .counter import below, draw, unit
 
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 
-_jit = njit(nogil=True)
+_jit = njit(nogil=True, no_cpython_wrapper=True)
 _SCAN = 24
 """Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
 _INSERTION = 64
@@ -64,7 +65,8 @@ def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: 
 def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
     """Floyd's method with a hash set of what is taken."""
     mask = len(taken) - 1
-    taken[:] = -1
+    for slot in range(len(taken)):
+        taken[slot] = -1
     for j in range(count):
         limit = degree - count + j
         position = below(draw(random, j), limit + 1)
@@ -193,10 +195,9 @@ def _first_to_ring(
 def choose_ranked(row: np.ndarray, count: int, ascending: int) -> np.ndarray:
     """Return the positions of the first ``count`` numbers in order."""
     if count > _INSERTION:
-        if ascending:
-            return np.argsort(row, kind="mergesort")[:count]
-        # Descending and stable: the last of an ascending order of the row read backwards.
-        return (len(row) - 1 - np.argsort(row[::-1].copy(), kind="mergesort"))[::-1][:count]
+        order = np.arange(len(row))
+        merge_sort(order, np.empty_like(order), row, not ascending)
+        return order[:count]
     order, found = np.empty(count, np.int64), 0
     for j in range(len(row)):
         if found == count and (count == 0 or not _before(row[j], row[order[count - 1]], ascending)):

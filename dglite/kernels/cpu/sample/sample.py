@@ -181,7 +181,9 @@ def etype_rows(
 ) -> None:
     """Choose ``fanouts[t]`` entries of each type t: edge ids from ``type_offsets[t]`` up to the next are of type t."""
     num_types = len(fanouts)
-    room = max(longest, np.max(fanouts), 1) if num_types > 0 else 1
+    room = max(longest, 1)
+    for fanout in fanouts:
+        room = max(room, fanout)
     row, keys, positions = np.empty(room), np.empty(room), np.empty(room, np.int64)
     order, types, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_types + 1, np.int64)
     for i in range(first, last):
@@ -222,8 +224,15 @@ def _sort_by_type(
     ends[:] = 0
     for j in range(degree):
         edge = edge_at(edge_ids, start + j)
-        types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
-        ends[types[j] + 1] += 1
+        low, high = 0, len(type_offsets)
+        while low < high:
+            middle = (low + high) >> 1
+            if type_offsets[middle] <= edge:
+                low = middle + 1
+            else:
+                high = middle
+        types[j] = low - 1
+        ends[low] += 1
     for t in range(len(ends) - 1):
         ends[t + 1] += ends[t]
     for j in range(degree):

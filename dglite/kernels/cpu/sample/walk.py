@@ -12,6 +12,7 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
+from ..run.sort import merge_sort
 from .counter import below, draw, stream, unit
 
 __all__ = ["count_visits", "node2vec", "walk"]
@@ -242,7 +243,7 @@ def count_visits(
     go to ``nodes[i * most]`` and on, with how often to ``times``.
     """
     per_walk = length // hops
-    visited = np.empty(walks * per_walk, np.int64)
+    visited, spare = np.empty(walks * per_walk, np.int64), np.empty(walks * per_walk, np.int64)
     for i in range(first, last):
         size = 0
         for w in range(i * walks, (i + 1) * walks):
@@ -252,7 +253,7 @@ def count_visits(
                     break
                 visited[size] = node
                 size += 1
-        visited[:size].sort()
+        merge_sort(visited[:size], spare, None, 0)
         found, j = 0, 0
         while j < size:
             run = j
