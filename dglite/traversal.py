@@ -181,7 +181,8 @@ def _bfs(graph: DGLGraph, source: Any, reverse: bool) -> tuple[np.ndarray, np.nd
     adjacency = _square(graph, reverse)
     sources = graph.node_ids(source, _ntype(graph))
     csr = adjacency.csr()
-    nodes, entries, ends = np.empty((3, adjacency.num_src), np.int64)
+    room = min(adjacency.num_src, len(sources) + adjacency.num_edges)  # each node is a source or found by an edge
+    nodes, entries, ends = np.empty((3, room), np.int64)
     count, levels = compiled("graph.traverse").bfs(csr.indptr, csr.indices, sources, nodes, entries, ends)
     num_sources = ends[0] if levels else 0
     found = entries[:count]

@@ -216,7 +216,7 @@ def test_edges_between_some_nodes_of_a_larger_graph(idtype):
 )
 def test_in_edges_and_out_edges_give_the_same_subgraph(monkeypatch, num_edges, formats, key_bits):
     """Most edges leave one node, so that in-edges are the fewer; with reversed edges, out-edges are."""
-    monkeypatch.setattr(lookups, "_KEY_BITS", key_bits)
+    monkeypatch.setattr(lookups, "KEY_BITS", key_bits)
     rng = np.random.default_rng(0)
     src = np.where(rng.random(num_edges) < 0.9, 0, rng.integers(100, size=num_edges))
     dst = rng.integers(100, size=num_edges)

@@ -161,6 +161,7 @@ def can_defer_scores(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
         and active.on_cpu(right)
         and 0 < heads <= MOST_HEADS
         and adj.num_edges * heads >= WORTH_DEFERRING
+        and not adj.few_edges  # deferring copies a row for every node
         and active.can_defer(left)
         and active.can_defer(right)
         and all(_is_term(adj, left, term) for term in edge)

@@ -49,6 +49,9 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
     "is_multigraph": lambda g: g.is_multigraph,
     "edges by source": lambda g: g.edges(form="eid", order="srcdst").tolist(),
     "counts of to_simple": lambda g: dglite.to_simple(g).edata["count"].tolist(),
+    "bfs_nodes_generator": lambda g: [
+        torch.searchsorted(of(torch.arange(300), g), x).tolist() for x in dglite.bfs_nodes_generator(g, of(ASKED[0], g))
+    ],
     "norm_by_dst": lambda g: dglite.norm_by_dst(g).tolist(),
 }
 
@@ -109,6 +112,16 @@ def test_sddmm_and_its_gradient():
         results.append((out.detach(), h.grad[nodes], k.grad[nodes]))
     for ours, expected in zip(*results, strict=True):
         torch.testing.assert_close(ours, expected)
+
+
+def test_scores_of_a_function_copy_no_column():
+    results = []
+    for g in pair():
+        nodes = of(torch.arange(300), g).long()
+        g.ndata["h"] = torch.zeros(g.num_nodes(), 1).index_copy(0, nodes, torch.arange(300.0)[:, None])
+        g.apply_edges(lambda edges: {"s": edges.src["h"] + 2 * edges.dst["h"]})
+        results.append(g.edata["s"] + 0)
+    assert torch.equal(*results)
 
 
 def test_a_node_that_is_repeated_is_named():

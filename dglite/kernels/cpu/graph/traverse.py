@@ -31,8 +31,8 @@ def bfs(
 ) -> tuple[int, int]:
     """Write nodes level after level, and the entry that found each; return (number of nodes, number of levels).
 
-    ``nodes``, ``entries`` and ``ends`` have room for every node; ``ends[i]`` is where level i ends. Sources, whose
-    entry is -1, are level 0, each once.
+    ``nodes``, ``entries`` and ``ends`` have room for every node that is reached; ``ends[i]`` is where
+    level i ends. Sources, whose entry is -1, are level 0, each once.
     """
     seen, state = np.zeros(len(indptr) - 1, np.bool_), np.zeros(4, np.int64)
     _enter_sources(sources, seen, nodes, entries, state)
