@@ -1,7 +1,10 @@
-"""Results and gradients have the same bits for any number of threads: see docs/message_passing.md#equal-bits."""
+"""Results and gradients have the same bits for any number of threads: see docs/message_passing.md."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -268,6 +271,46 @@ class Recurrent(dynamic.VertexFunction):
         state = torch.tanh(self.layer(self.pull()) + self.deep(self.gather_all().sum()))
         self.scatter(state)
         self.push(state)
+
+
+def test_lazy_batching() -> None:
+    torch.manual_seed(0)
+    layer, given = torch.nn.Linear(24, 40), values(700, 24)
+
+    def compute() -> list[torch.Tensor]:
+        x = given.clone().requires_grad_()
+        rows = [torch.tanh(layer(row)) * torch.sigmoid(layer(row)) for row in dynamic.lazy(x)]
+        out = torch.stack(dynamic.run(rows))
+        return [out, *torch.autograd.grad(out, [x, *layer.parameters()], out.detach().cos())]
+
+    assert_same_bits(compute)
+
+
+NUMPY = """
+import numpy as np
+import dglite
+from dglite import ops
+from dglite.backend import active, toolkit
+
+rng = np.random.default_rng(0)
+src, dst = rng.integers(0, 3000, 60_000), np.where(rng.random(60_000) < 0.6, 7, rng.integers(0, 3000, 60_000))
+g, first = dglite.graph((src, dst), num_nodes=3000), None
+given = rng.standard_normal((3000, 33)).astype("float32"), rng.random((60_000, 1)).astype("float32")
+for count in (1, 2, 3, 5, 16):
+    active.set_num_threads(count)
+    x, w = (toolkit.tensor(array, requires_grad=True) for array in given)
+    out = ops.u_mul_e_sum(g, x, w)
+    (out * out).sum().backward()
+    tensors = [y.numpy().tobytes() for y in (out.detach(), x.grad, w.grad)]
+    first = first or tensors
+    assert tensors == first, count
+"""
+
+
+def test_the_numpy_backend() -> None:
+    environment = {**os.environ, "DGLITE_BACKEND": "numpy"}
+    done = subprocess.run([sys.executable, "-c", NUMPY], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_sparse_optimizers() -> None:

@@ -14,15 +14,17 @@ from ..spec import ITEM_BYTES
 from .common import indent
 from .rows import formula_lines, functions_of
 
-__all__ = ["SHARED", "biased_source"]
+__all__ = ["RUN", "SHARED", "biased_source"]
 
 SHARED = 2
 """The slot of the operand that all rows share."""
 
+RUN = 256
+"""Rows that are summed before their sums are added to those of their part, which has whole runs where it can."""
 _HEAD = '''"""{title} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
-ITEM, LANES, RUN = {item}, {lanes}, 256
+ITEM, LANES, RUN = {item}, {lanes}, {run}
 word = simd.word
 {functions}
 load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
@@ -34,9 +36,10 @@ def kernel(args, task, num_tasks):
     rows, row_bytes, x0, x1, x2 = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
     y, sums, parts = word(args, 5), word(args, 6), word(args, 8)
     whole = row_bytes // (LANES * ITEM) * LANES * ITEM
+    unit = RUN if rows >= parts * RUN else 1
     for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
-        last = rows * (part + 1) // parts
-{begin}        for begin in range(rows * part // parts, last, RUN):
+        last = rows if part + 1 == parts else rows // unit * (part + 1) // parts * unit
+{begin}        for begin in range(rows // unit * part // parts * unit, last, RUN):
 {begin_run}            for row in range(begin, min(begin + RUN, last)):
                 start = row * row_bytes
 {factor}                for k in range(0, whole, LANES * ITEM):
@@ -73,7 +76,7 @@ def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: 
     for name, n in (("vectors", lanes), ("numbers", 1)):
         text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 20)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
-    what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes}
+    what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
     return _HEAD.format(functions="\n".join(functions), **what, **text)
 
 

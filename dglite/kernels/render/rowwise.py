@@ -130,9 +130,9 @@ _WITH_GRADIENT = f"""    shares, parts = word(args, 7), word(args, 15)
     tail = memory()
     totals, losses, tops = tail + STEP, tail + 2 * STEP, tail + 3 * STEP
     for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
-        last = rows * (part + 1) // parts
+        last = rows if part + 1 == parts else rows // LANES * (part + 1) // parts * LANES
         own = splat1(0.0)
-        for start in range(rows * part // parts, last, RUN * LANES):
+        for start in range(rows // LANES * part // parts * LANES, last, RUN * LANES):
             loss = splat(0.0)
             for begin in range(start, min(start + RUN * LANES, last), LANES):
                 count = min(LANES, last - begin)

@@ -17,7 +17,8 @@ __all__ = ["cross_entropy"]
 
 _COST = 8
 """Elements of a sum that take as long as one exponential."""
-_LEAST_LANES = 4
+_LEAST_LANES, _LEAST_ROWS = 4, 16
+"""Lanes of a kernel, and rows of a part, at least."""
 
 
 @cache
@@ -37,7 +38,7 @@ def cross_entropy(
     (rows, width), item = shape, ITEM_BYTES[dtype]
     tasks, threads = tasks_for(_COST * rows * width, threads)
     scales, fault = np.array([scale], dtype), array("q", [0])
-    parts = num_parts(_COST * rows * width)
+    parts = num_parts(_COST * rows * width, rows, _LEAST_ROWS)
     losses = np.empty(parts if grad else rows, dtype)
     words = [0, rows, width, x, width * item, labels, 8, losses.ctypes.data, item]
     words += [scales.ctypes.data, 0, grad, width * item, 0, fault.buffer_info()[0], parts]

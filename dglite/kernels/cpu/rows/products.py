@@ -18,15 +18,14 @@ from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel, compile_kernels
 from ..lanes.target import cpu
 from ..run.launch import launch, tasks_for
-from ..run.parts import num_parts
+from ..run.parts import FEW_PARTS, num_parts
 
 __all__ = ["gradients", "is_faster", "product", "transpose"]
 
 NARROW = 2048
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does."""
-_RUN, _RUNS_OF_SUMS, _LEAST_PARTS = 64, 8, 4
-"""Rows that go through the steps together; how many such runs a part of a sum over rows has at least, unless there are
-fewer parts than threads could take."""
+_RUN, _RUNS_OF_SUMS = 64, 8
+"""Rows that go through the steps together; how many such runs a part of a sum over rows has, unless there are few."""
 _MOST_MEMORY = 1 << 26
 """Bytes that tasks share, unless each thread needs more for one; and that parts of sums share, unless they are few."""
 _ROWS, _SAME, _SUMS, _OWN, _COLUMNS = range(5)
@@ -73,11 +72,13 @@ def turn(args, task, num_tasks):
 def kernel(args, task, num_tasks):
     rows, steps, num_steps, size = word(args, 0), word(args, 1), word(args, 2), word(args, 5)
     mine, parts = word(args, 3) + word(args, 6) * task, word(args, 10)
+    unit = RUN if rows >= parts * RUN else 1
     for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
-        sums, last = word(args, 4) + size * part, rows * (part + 1) // parts
-        for k in range(0, size, ITEM):
-            store1(sums + k, 0.0)
-        for begin in range(rows * part // parts, last, RUN):
+        sums = word(args, 4) + size * part
+        last = rows if part + 1 == parts else rows // unit * (part + 1) // parts * unit
+        for k in range(0, size, LANES * ITEM):
+            store_part(sums + k, splat(0.0), (size - k) // ITEM)
+        for begin in range(rows // unit * part // parts * unit, last, RUN):
             for i in range(num_steps):
                 step = steps + 8 * {step} * i
                 for j in range({words}):
@@ -253,10 +254,9 @@ class _Pass:
         launch(self.kernels["kernel"], words, tasks, threads)
 
     def _num_parts(self, shape: tuple[int, int, int]) -> int:
-        """Return how many parts sums over rows have: one for so many runs that its own sums do not count."""
         rows, inner, outer = shape
-        most = max(min(rows // (_RUN * _RUNS_OF_SUMS), _MOST_MEMORY // self.sums), min(rows // _RUN, _LEAST_PARTS), 1)
-        return min(num_parts(rows * inner * outer), most)
+        parts = num_parts(rows * inner * outer, rows, _RUN * _RUNS_OF_SUMS)
+        return min(parts, max(_MOST_MEMORY // self.sums, FEW_PARTS))
 
 
 def _lines(size: int) -> int:

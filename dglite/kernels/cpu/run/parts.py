@@ -10,8 +10,10 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 
-__all__ = ["num_parts", "part_memory"]
+__all__ = ["FEW_PARTS", "num_parts", "part_memory"]
 
+FEW_PARTS = 4
+"""How many parts a sum of few rows may have, for threads, though parts then cost some percent of it."""
 PART, MOST_PARTS = 1 << 14, 64
 """Elements of a part of the sums of columns, some microseconds of work, and how many parts a sum has at most. About 1%
 of the time goes into what parts cost besides."""
@@ -24,9 +26,13 @@ ROUNDED = 16
 """How many parts a row of a 16-bit dtype has at most: the result of each is rounded to that dtype."""
 
 
-def num_parts(work: int) -> int:
-    """Return into how many parts to cut sums of columns over ``work`` elements."""
-    return max(min(1 + work // PART, MOST_PARTS), work // LARGEST)
+def num_parts(work: int, rows: int, least: int) -> int:
+    """Return into how many parts to cut sums of columns over ``work`` elements.
+
+    A part has ``least`` of the ``rows``, or 128 where there would be less than :data:`FEW_PARTS`.
+    """
+    most = max(rows // least, min(rows // 128, FEW_PARTS), 1)
+    return min(max(min(1 + work // PART, MOST_PARTS), work // LARGEST), most)
 
 
 @lru_cache(maxsize=1024)
