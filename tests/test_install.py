@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 
 def test_a_script_beside_the_clone_imports_the_package(tmp_path: Path) -> None:
     """A folder named dglite beside a script, as a clone is, must not be taken for the (empty) package."""
@@ -22,6 +24,6 @@ def test_a_script_beside_the_clone_imports_the_package(tmp_path: Path) -> None:
     script.write_text("import dglite; print(dglite.graph(([0], [1])).num_nodes())")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert result.stdout == "2\n", result.stderr
