@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch._library import simple_registry
 
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
@@ -59,6 +60,11 @@ def operator(name: str) -> Any:
         adj = adjacency_of(structure)
         return getattr(torch.ops.dglite, name).default(inputs, *adj.tensors, adj.num_src, adj.num_dst, recipe)
 
+    def describe(inputs: list[torch.Tensor], structure: Sequence[int], recipe: str) -> Any:
+        adj, kernel = adjacency_of(structure), simple_registry.singleton.find(f"dglite::{name}").fake_impl.kernel
+        return kernel.func(inputs, *adj.tensors, adj.num_src, adj.num_dst, recipe)
+
     _LIBRARY.define(f"{name}(Tensor[] inputs, int[] structure, str recipe) -> (Tensor, Tensor)")
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"dglite_tofu::{name}", describe, lib=_LIBRARY)
     return getattr(torch.ops.dglite_tofu, name).default
