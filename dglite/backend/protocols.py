@@ -48,6 +48,8 @@ class RegisteredOp(DifferentiableOp, Protocol):
     name: ClassVar[str]
     adj: Any
     """The structure, whose ``tensors`` are the ends of every edge."""
+    is_real: bool
+    """Whether the structure is at hand, instead of tensors that may have no values yet."""
     kept: Tensor | None
     """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]

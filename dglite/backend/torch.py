@@ -18,7 +18,16 @@ from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
-from .torch_plain import PLAIN, has_memory, is_forward_mode, is_watched, needs_operator, refuse
+from .torch_plain import (
+    PLAIN,
+    has_memory,
+    is_forward_mode,
+    is_transformed,
+    is_watched,
+    needs_operator,
+    refuse,
+    unwrapped,
+)
 from .torch_transforms import transformed
 
 __all__ = ["TorchBackend"]
@@ -70,6 +79,10 @@ class TorchBackend(Backend):
         return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:
+        if is_transformed():
+            inner = unwrapped(x)
+            with torch_structure.outside_of_programs():
+                return (inner.float() if inner.dtype is torch.bfloat16 else inner).numpy(force=True)
         return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
@@ -302,10 +315,12 @@ class TorchBackend(Backend):
         return x.prod(dim=axis)
 
     def random_state(self) -> bytes:
-        return torch.get_rng_state().numpy().tobytes()
+        with torch_structure.outside_of_programs():
+            return torch.get_rng_state().numpy().tobytes()
 
     def restore_random_state(self, state: bytes) -> None:
-        torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        with torch_structure.outside_of_programs():
+            torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
     def apply(self, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled():

@@ -29,6 +29,7 @@ __all__ = [
     "is_watched",
     "needs_operator",
     "refuse",
+    "unwrapped",
     "why_not_plain",
 ]
 
@@ -102,6 +103,23 @@ def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) 
             "pass the graph's edges in as tensors and construct it inside, as dglite.graph((src, dst), num_nodes=n)"
         )
     return tensors if mode.allow_non_fake_inputs else [mode.from_tensor(x) for x in tensors]
+
+
+def unwrapped(x: torch.Tensor) -> torch.Tensor:
+    """Return the tensor whose values ``x`` has inside transforms of functions: ids have no gradient to lose.
+
+    Raises
+    ------
+    DGLError
+        It is a batch of vmap's.
+    """
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            raise DGLError(
+                "vmap goes over values that dglite reads (ids, edges); it may go over features and parameters"
+            )
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
 
 
 def refuse(x: torch.Tensor) -> NoReturn:

@@ -18,7 +18,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["make_tensors", "structure_of"]
+__all__ = ["make_tensors", "outside_of_programs", "structure_of"]
 
 _MOST = 8
 """Structures noted with one storage: a program may read the same edges between different numbers of nodes."""
@@ -47,7 +47,7 @@ class _Noted:
 
 def make_tensors(src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
     """Return two arrays as tensors in their memory, which lead back to ``owner`` as long as it lives."""
-    with _outside_of_programs():
+    with outside_of_programs():
         tensors = torch.from_numpy(src), torch.from_numpy(dst)
         _note(*tensors, (num_src, num_dst), weakref.ref(owner))
     return tensors
@@ -91,7 +91,7 @@ def _versions(src: torch.Tensor, dst: torch.Tensor) -> tuple[int, int] | None:
 
 
 @contextmanager
-def _outside_of_programs() -> Iterator[None]:
+def outside_of_programs() -> Iterator[None]:
     """Let tensors be made that have values whatever torch is tracing or transforming now."""
     tracing = torch._C._get_tracing_state()
     with ExitStack() as stack:

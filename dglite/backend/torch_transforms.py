@@ -13,7 +13,7 @@ import torch
 
 from .protocols import RESULT, RegisteredOp
 from .torch_library import call_both, fold_batch
-from .torch_plain import is_transformed, needs_operator
+from .torch_plain import is_transformed, needs_operator, unwrapped
 
 __all__ = ["transformed"]
 
@@ -28,8 +28,10 @@ def transformed(op: RegisteredOp, inputs: Sequence[torch.Tensor]) -> torch.Tenso
 class _Transformed(torch.autograd.Function):
     @staticmethod
     def forward(op: RegisteredOp, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if needs_operator(inputs):
-            return call_both(op.name, inputs, op.adj.tensors, (op.adj.num_src, op.adj.num_dst), op.recipe())
+        if not op.is_real or needs_operator(inputs):
+            return call_both(
+                op.name, inputs, [unwrapped(x) for x in op.adj.tensors], (op.adj.num_src, op.adj.num_dst), op.recipe()
+            )
         result = op.forward(*inputs)
         return result, result.new_empty(0, dtype=torch.uint8) if op.kept is None else op.kept
 

@@ -79,6 +79,11 @@ class GraphOp(ABC):
         op.needs = needs
         return op
 
+    @property
+    def is_real(self) -> bool:
+        """Whether the structure is at hand."""
+        return type(self.adj) is Adjacency
+
     def again(self) -> GraphOp:
         """Return the same operation for another call."""
         return self.made(self.adj, self.recipe(), self.needs)
