@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .protocols import DifferentiableOp, MakeOp, Recipe, RegisteredOp, Tensor, Watch
+from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, Watch
 
 __all__ = ["Backend", "native"]
 
@@ -376,7 +376,7 @@ class Backend(ABC):
         """Whether operations on ``xs`` have to be composed of the library's own, which know more transforms."""
         return False
 
-    def transformed(self, op: RegisteredOp, inputs: Sequence[Tensor]) -> Tensor | None:
+    def transformed(self, op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
         """Run ``op`` where the library transforms functions (vmap, grad, ...); None where it does not."""
         return None
 

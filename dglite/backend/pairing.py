@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import DGLError
 from .base import Backend
 from .library import mixture
-from .protocols import DifferentiableOp, Recipe, RegisteredOp, Tensor
+from .protocols import DifferentiableOp, Recipe, Tensor, TransformedOp
 
 __all__ = ["DISPATCH", "pair"]
 
@@ -155,7 +155,7 @@ def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Me
     def call(name: str, inputs: Sequence[Tensor], *rest: Any) -> Tensor:
         return (guest.call if guests(inputs) else our_call)(name, inputs, *rest)
 
-    def transformed(op: RegisteredOp, inputs: Sequence[Tensor]) -> Tensor | None:
+    def transformed(op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
         return (guest.transformed if guests(inputs) else our_transformed)(op, inputs)
 
     def gradients(function: Method, inputs: Sequence[Tensor], *rest: Any) -> list[Tensor | None]:

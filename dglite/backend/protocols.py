@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["RESULT", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "Watch"]
+__all__ = ["RESULT", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "TransformedOp", "Watch"]
 
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
@@ -45,31 +45,40 @@ class RegisteredOp(DifferentiableOp, Protocol):
     gradient: so whatever the gradient reads beyond inputs and result is a tensor in ``kept``.
     """
 
-    name: ClassVar[str]
-    adj: Any
-    """The structure, whose ``tensors`` are the ends of every edge."""
-    is_real: bool
-    """Whether the structure is at hand, instead of tensors that may have no values yet."""
     kept: Tensor | None
     """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the inputs, which ``backward`` may read."""
     batch_axis: int
-    """The axis of results and of what is kept that a batch becomes, if it is the first feature axis of the inputs."""
+    """The axis of results and of what is kept that a batch becomes, if it is the first feature axis of the inputs.
+
+    0 if there is none."""
     alike: bool
     """Whether inputs have one shape of features, instead of shapes that broadcast."""
-
-    def recipe(self) -> str:
-        """Return all that makes this operation, but for inputs and structure, as text."""
-
-    def again(self) -> RegisteredOp:
-        """Return the same operation for another call."""
 
     def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
         """Return shape and dtype of the result and of what is kept, from inputs that have no values.
 
         Wrong inputs are refused here as they are by ``forward``.
         """
+
+
+class TransformedOp(RegisteredOp, Protocol):
+    """A registered operation that transforms of functions take apart."""
+
+    name: ClassVar[str]
+    adj: Any
+    """The structure, whose ``tensors`` are the ends of every edge."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the structure is at hand, instead of tensors that may have no values yet."""
+
+    def recipe(self) -> str:
+        """Return all that makes this operation, but for inputs and structure, as text."""
+
+    def again(self) -> TransformedOp:
+        """Return the same operation for another call."""
 
 
 MakeOp = Callable[[Sequence[Any], str, Sequence[bool], bool], RegisteredOp]

@@ -25,9 +25,11 @@ _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
 
 
-def call(*arguments: Any) -> torch.Tensor:
+def call(
+    name: str, inputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], counts: Sequence[int], recipe: str
+) -> torch.Tensor:
     """Return the result of a registered operation: see :func:`call_both`."""
-    return call_both(*arguments)[0]
+    return call_both(name, inputs, tensors, counts, recipe)[0]
 
 
 def call_both(
@@ -103,9 +105,11 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
 
     def batched(info: Any, in_dims: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, tuple[Any, Any]]:
         if any(dim is not None for dim in in_dims[1:]):
-            raise DGLError("vmap goes over the graph's edges; it goes over features and parameters, of one graph")
+            raise DGLError("vmap goes over the graph's edges; it may go over features and parameters, of one graph")
         *relation, recipe = structure
         op = make(relation, recipe, (False,) * len(inputs), False)
+        if not op.batch_axis:
+            raise DGLError(f"dglite::{name} has no rule for vmap inside of compiled functions; call vmap outside")
         folded = fold_batch(info.batch_size, inputs, in_dims[0], op.alike)
         result, kept = _OPERATORS[name](folded, *structure)
         return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)

@@ -93,14 +93,14 @@ def _versions(src: torch.Tensor, dst: torch.Tensor) -> tuple[int, int] | None:
 @contextmanager
 def outside_of_programs() -> Iterator[None]:
     """Let tensors be made that have values whatever torch is tracing or transforming now."""
-    tracing = torch._C._get_tracing_state()
+    tracing, set_tracing = torch._C._get_tracing_state(), torch._C._set_tracing_state  # type: ignore[attr-defined]
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         if torch._C._functorch.peek_interpreter_stack() is not None:
             stack.enter_context(temporarily_clear_interpreter_stack())
         stack.enter_context(_disable_current_modes())
-        torch._C._set_tracing_state(None)
+        set_tracing(None)
         try:
             yield
         finally:
-            torch._C._set_tracing_state(tracing)
+            set_tracing(tracing)

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from .protocols import RESULT, RegisteredOp
+from .protocols import RESULT, TransformedOp
 from .torch_library import call_both, fold_batch
 from .torch_plain import is_transformed, needs_operator, unwrapped
 
 __all__ = ["transformed"]
 
 
-def transformed(op: RegisteredOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+def transformed(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Run ``op``, made as if all inputs needed a gradient, where a transform is active; None where there is none."""
     if not is_transformed():
         return None
@@ -27,7 +27,7 @@ def transformed(op: RegisteredOp, inputs: Sequence[torch.Tensor]) -> torch.Tenso
 
 class _Transformed(torch.autograd.Function):
     @staticmethod
-    def forward(op: RegisteredOp, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(op: TransformedOp, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if not op.is_real or needs_operator(inputs):
             return call_both(
                 op.name, inputs, [unwrapped(x) for x in op.adj.tensors], (op.adj.num_src, op.adj.num_dst), op.recipe()
@@ -54,6 +54,6 @@ class _Transformed(torch.autograd.Function):
         return None, *op.backward(read, grad, ctx.needs_input_grad[1:])
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, op: RegisteredOp, *inputs: torch.Tensor) -> tuple[Any, tuple[Any, Any]]:
+    def vmap(info: Any, in_dims: Any, op: TransformedOp, *inputs: torch.Tensor) -> tuple[Any, tuple[Any, Any]]:
         result, kept = _Transformed.apply(op.again(), *fold_batch(info.batch_size, inputs, in_dims[1:], op.alike))
         return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)

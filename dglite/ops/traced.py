@@ -35,7 +35,8 @@ def is_traced(adj: Adjacency | TracedAdjacency, inputs: Sequence[Tensor] = ()) -
 def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
     """Return the relation with every edge reversed; while a compiler reads the program, not by what it cannot read."""
     if type(adj) is Adjacency and active.compiling():
-        return TracedAdjacency(*adj.tensors[::-1], adj.num_dst, adj.num_src)
+        src, dst = adj.tensors
+        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src)
     return adj.reverse()
 
 

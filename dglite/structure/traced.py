@@ -66,6 +66,6 @@ def relation_of(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Adjacen
         for array in arrays:
             if array.ndim != 1 or array.dtype.kind not in "iu":
                 raise DGLError(f"got edges of shape {array.shape} and dtype {array.dtype}; expected a list of integers")
-        return Adjacency.from_coo(num_src, num_dst, *arrays)
+        return Adjacency.from_coo(num_src, num_dst, arrays[0], arrays[1])
 
     return active.structure_of(src, dst, (num_src, num_dst), make)  # type: ignore[no-any-return]
