@@ -23,7 +23,7 @@ from .call_cache import run_cached
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_operand, to_common_dtype
 from .run import run_sddmm, run_spmm
-from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
+from .traced import GraphOp, expression_of, is_read, is_traced, postfix, registered, reversed_of, traced
 
 __all__ = [
     "gradient",
@@ -64,7 +64,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
-    result = None if is_traced(adj) else run_cached(adj, (expr, reducer), operands)
+    result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
     if result is not None:
         return result
     operands = tuple([tensor_operand(x) for x in operands])
@@ -82,7 +82,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 
 def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     """Return what :func:`spmm` does, of operands that fit."""
-    result = None if is_traced(adj) else run_cached(adj, (expr, reducer), operands)
+    result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
     if result is not None:
         return result
     return (_trace_spmm if is_traced(adj, operands) else _spmm)(adj, expr, reducer, operands)

@@ -24,12 +24,17 @@ from ..opspec import OPERATORS
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency, relation_of
 
-__all__ = ["GraphOp", "expression_of", "is_traced", "postfix", "registered", "reversed_of", "run", "traced"]
+__all__ = ["GraphOp", "expression_of", "is_read", "is_traced", "postfix", "registered", "reversed_of", "run", "traced"]
 
 
 def is_traced(adj: Adjacency | TracedAdjacency, inputs: Sequence[Tensor] = ()) -> bool:
     """Whether an operation on ``adj`` and ``inputs`` has to be a registered one."""
     return type(adj) is not Adjacency or active.compiling() or active.needs_operator(inputs)
+
+
+def is_read(adj: Adjacency | TracedAdjacency) -> bool:
+    """Whether a compiler reads the program or has the structure: what caches of calls hold is not looked at then."""
+    return type(adj) is not Adjacency or active.compiling()
 
 
 def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
