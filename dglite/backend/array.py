@@ -27,6 +27,9 @@ from .protocols import DifferentiableOp, MakeOp
 __all__ = ["ArrayBackend"]
 
 
+_HAS_KERNELS = "array libraries run kernels; operations are not composed of theirs"
+
+
 class ArrayBackend(Backend):
     """Tensors are ``dglite.backend.autograd.Tensor``. Arrays that are given become tensors without gradient."""
 
@@ -117,6 +120,15 @@ class ArrayBackend(Backend):
 
     def take(self, x: Tensor, rows: np.ndarray | Tensor) -> Tensor:
         return apply("take", x, rows=as_array(rows))
+
+    def put_sum(self, x: Tensor, index: Tensor, count: int) -> Tensor:
+        raise DGLError(_HAS_KERNELS)
+
+    def put_extreme(self, x: Tensor, index: Tensor, count: int, largest: bool, fill: Any) -> Tensor:
+        raise DGLError(_HAS_KERNELS)
+
+    def pick(self, x: Tensor, index: Tensor) -> Tensor:
+        raise DGLError(_HAS_KERNELS)
 
     def put(self, x: Tensor, rows: np.ndarray | Tensor, values: Tensor) -> Tensor:
         return apply("put", x, values, rows=as_array(rows))
@@ -209,10 +221,16 @@ class ArrayBackend(Backend):
     def register(self, name: str, make: MakeOp) -> None:
         """Do nothing: there is no compiler."""
 
-    def call(
-        self, name: str, inputs: Sequence[Tensor], structure: Sequence[int], recipe: str, keeper: Tensor | None
-    ) -> Tensor:
+    def call(self, name: str, *arguments: Any) -> Tensor:
         raise DGLError(f"{name}: array libraries have no compiler that would ask for registered operations")
+
+    def structure_tensors(
+        self, src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int
+    ) -> tuple[Tensor, Tensor]:
+        return Tensor(src), Tensor(dst)
+
+    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:
+        return make()
 
     def require(self, condition: Tensor, message: str) -> None:
         if not condition:

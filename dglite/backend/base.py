@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, Watch
+from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, Watch
 
 __all__ = ["Backend", "native"]
 
@@ -209,6 +209,21 @@ class Backend(ABC):
         """Return a copy of ``x`` in which ``rows`` hold ``values``."""
 
     @abstractmethod
+    def put_sum(self, x: Tensor, index: Tensor, count: int) -> Tensor:
+        """Return sums of the rows of ``x``: row i is added to row ``index[i]`` of ``count``.
+
+        An ``index`` of the shape of ``x`` says so for each element.
+        """
+
+    @abstractmethod
+    def put_extreme(self, x: Tensor, index: Tensor, count: int, largest: bool, fill: Any) -> Tensor:
+        """Return the largest or smallest of the rows of ``x`` with one ``index``, element by element; else ``fill``."""
+
+    @abstractmethod
+    def pick(self, x: Tensor, index: Tensor) -> Tensor:
+        """Return ``x[index[i, k], k]`` for every i and k."""
+
+    @abstractmethod
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """Return ``x`` with another shape; a view where it can be."""
 
@@ -350,11 +365,42 @@ class Backend(ABC):
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""
 
+    def needs_operator(self, xs: Iterable[Tensor]) -> bool:
+        """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.
+
+        Kernels read memory by its address, which it would not notice, or which is none.
+        """
+        return False
+
+    def is_forward_mode(self, xs: Iterable[Tensor]) -> bool:
+        """Whether operations on ``xs`` have to be composed of the library's own, which know more transforms."""
+        return False
+
+    def transformed(self, op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
+        """Run ``op`` where the library transforms functions (vmap, grad, ...); None where it does not."""
+        return None
+
     @abstractmethod
     def call(
-        self, name: str, inputs: Sequence[Tensor], structure: Sequence[int], recipe: str, keeper: Tensor | None
+        self, name: str, inputs: Sequence[Tensor], tensors: Sequence[Tensor], counts: Sequence[int], recipe: str
     ) -> Tensor:
-        """Run a registered operation. ``keeper`` is what an earlier one kept, where this is part of its gradient."""
+        """Run a registered operation on the structure of ``tensors``, the ends of every edge, between ``counts`` nodes.
+
+        Raises
+        ------
+        DGLError
+            Inputs do not fit the structure, ids are out of range, or a tensor's class does not know the operation.
+        """
+
+    @abstractmethod
+    def structure_tensors(
+        self, src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the ends of every edge as tensors in the arrays' memory: :meth:`structure_of` finds ``owner``."""
+
+    @abstractmethod
+    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:
+        """Return the structure whose tensors these are; one that ``make`` makes is kept while they and values last."""
 
     @abstractmethod
     def require(self, condition: Tensor, message: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import DGLError
 from .base import Backend
 from .library import mixture
-from .protocols import DifferentiableOp, Recipe, Tensor
+from .protocols import DifferentiableOp, Recipe, Tensor, TransformedOp
 
 __all__ = ["DISPATCH", "pair"]
 
@@ -25,7 +25,7 @@ Chooser = Callable[[Iterable[Any]], bool]
 _BY_TENSOR = (
     "to_numpy traits shape dtype device on_cpu version address contiguous copy is_sparse sparse_parts new_empty "
     "to_device astype take reshape broadcast_to unbind split swap_last segment_mm segment_outer dropout_mask dropout "
-    "sum max min prod require can_defer recipe_of pass_by watched detach"
+    "sum max min prod require can_defer recipe_of pass_by watched detach structure_of"
 ).split()
 """The first argument is a tensor, and the only one, beside ids."""
 _BY_TENSORS = (
@@ -37,18 +37,23 @@ _BY_TENSORS = (
     "is_pooled",
     "times",
     "sparse_coo",
+    "put_sum",
+    "put_extreme",
+    "pick",
     "requires_grad",
     "any_deferred",
 )
 """Several arguments are tensors."""
-_BY_SEQUENCE = ("concat", "stack", "dense", "needs_grad")
+_BY_SEQUENCE = ("concat", "stack", "dense", "needs_grad", "needs_operator", "is_forward_mode")
 """The first argument is a sequence of tensors."""
 _BY_DEVICE = {"empty": 2, "full": 3, "from_numpy": 1, "stream": 0}
 """Places of the device among the arguments."""
 _BY_LAYER = ("layers_in",)
-_HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads plain signature".split()
+_HOME = (
+    "cpu compiling register structure_tensors autocast_dtype draw_seed num_threads set_num_threads plain signature"
+).split()
 """Asked of the backend that the process began with: about no tensor, or None for a guest's."""
-_OWN = "is_tensor is_layer asarray apply defer call gradients random_state restore_random_state".split()
+_OWN = "is_tensor is_layer asarray apply defer call transformed gradients random_state restore_random_state".split()
 """Written out below."""
 
 DISPATCH = frozenset([*_BY_TENSOR, *_BY_TENSORS, *_BY_SEQUENCE, *_BY_DEVICE, *_BY_LAYER, *_HOME, *_OWN])
@@ -128,6 +133,7 @@ def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Me
     theirs, either = guest.tensor_type, (home.tensor_type, guest.tensor_type)
     our_asarray, our_apply, our_defer = home.asarray, home.apply, home.defer
     our_call, our_gradients, our_is_layer = home.call, home.gradients, home.is_layer
+    our_transformed = home.transformed
     our_state, restore_ours = home.random_state, home.restore_random_state
 
     def is_tensor(x: object) -> bool:
@@ -149,6 +155,9 @@ def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Me
     def call(name: str, inputs: Sequence[Tensor], *rest: Any) -> Tensor:
         return (guest.call if guests(inputs) else our_call)(name, inputs, *rest)
 
+    def transformed(op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
+        return (guest.transformed if guests(inputs) else our_transformed)(op, inputs)
+
     def gradients(function: Method, inputs: Sequence[Tensor], *rest: Any) -> list[Tensor | None]:
         return (guest.gradients if guests(inputs) else our_gradients)(function, inputs, *rest)
 
@@ -160,5 +169,16 @@ def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Me
         restore_ours(ours)
         guest.restore_random_state(other)
 
-    methods = (is_tensor, is_layer, asarray, apply, defer, call, gradients, random_state, restore_random_state)
+    methods = (
+        is_tensor,
+        is_layer,
+        asarray,
+        apply,
+        defer,
+        call,
+        transformed,
+        gradients,
+        random_state,
+        restore_random_state,
+    )
     return {method.__name__: method for method in methods}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-__all__ = ["RESULT", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "Watch"]
+__all__ = ["RESULT", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "TransformedOp", "Watch"]
 
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
@@ -49,8 +49,12 @@ class RegisteredOp(DifferentiableOp, Protocol):
     """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the inputs, which ``backward`` may read."""
-    owner: object
-    """What must live until ``backward`` has run, though the program holds only its number."""
+    batch_axis: int
+    """The axis of results and of what is kept that a batch becomes, if it is the first feature axis of the inputs.
+
+    0 if there is none."""
+    alike: bool
+    """Whether inputs have one shape of features, instead of shapes that broadcast."""
 
     def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
         """Return shape and dtype of the result and of what is kept, from inputs that have no values.
@@ -59,10 +63,27 @@ class RegisteredOp(DifferentiableOp, Protocol):
         """
 
 
-MakeOp = Callable[[Sequence[int], str, Sequence[bool], bool, "Tensor | None"], RegisteredOp]
-"""Makes an operation of ``(structure, recipe, needs, real, keeper)``: the numbers and the text that a program holds,
-which inputs need a gradient, whether it is going to compute (``forward``) or only to describe and derive, and the
-tensor that keeps the owner alive, which operations of its gradient must be given."""
+class TransformedOp(RegisteredOp, Protocol):
+    """A registered operation that transforms of functions take apart."""
+
+    name: ClassVar[str]
+    adj: Any
+    """The structure, whose ``tensors`` are the ends of every edge."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the structure is at hand, instead of tensors that may have no values yet."""
+
+    def recipe(self) -> str:
+        """Return all that makes this operation, but for inputs and structure, as text."""
+
+    def again(self) -> TransformedOp:
+        """Return the same operation for another call."""
+
+
+MakeOp = Callable[[Sequence[Any], str, Sequence[bool], bool], RegisteredOp]
+"""Makes an operation of ``(structure, recipe, needs, real)``: the tensors, counts and text that a program holds, which
+inputs need a gradient, and whether it is going to compute (``forward``) or only to describe and derive."""
 
 
 class Watch:

@@ -9,14 +9,26 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_library, torch_memory
+from . import torch_library, torch_memory, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
+from .torch_plain import (
+    PLAIN,
+    has_memory,
+    is_forward_mode,
+    is_transformed,
+    is_watched,
+    needs_operator,
+    refuse,
+    unwrapped,
+)
+from .torch_transforms import transformed
 
 __all__ = ["TorchBackend"]
 
@@ -27,9 +39,9 @@ _NAMES = {
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _SPLIT = 1 << 14
 """Half of the number of values from which on torch uses several threads."""
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -67,6 +79,10 @@ class TorchBackend(Backend):
         return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:
+        if is_transformed():
+            inner = unwrapped(x)
+            with torch_structure.outside_of_programs():
+                return (inner.float() if inner.dtype is torch.bfloat16 else inner).numpy(force=True)
         return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
@@ -115,21 +131,26 @@ class TorchBackend(Backend):
             if x is None:
                 found += (None,)
                 continue
-            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE:
+            if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE:
                 return None
             found += (x.shape, x.dtype, recorded and x.requires_grad)
-        return None if torch.is_autocast_enabled("cpu") else tuple(found)
+        return None if torch.is_autocast_enabled("cpu") or is_watched() else tuple(found)
 
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
         addresses = []
+        if _dispatch_modes() or forward_ad._current_level >= 0:
+            return None
         for x in xs:
-            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous() or x.is_neg():
+            if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous() or x.is_neg():
                 return None
             if x.requires_grad and torch.is_grad_enabled():
                 return None
             signature += (x.shape, x.dtype)
-            addresses.append(x.data_ptr())
+            try:
+                addresses.append(x.data_ptr())
+            except RuntimeError:  # a transform has wrapped it
+                return None
         return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
@@ -139,7 +160,7 @@ class TorchBackend(Backend):
         return x._version
 
     def address(self, x: torch.Tensor) -> int:
-        return x.data_ptr()
+        return _address(x)
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         # The imaginary part of a conjugate is stored with the other sign and a bit that says so.
@@ -149,7 +170,7 @@ class TorchBackend(Backend):
         dense, addresses = list[Any](), list[int]()
         for x in xs:
             dense += (None,) if x is None else (self.contiguous(x),)
-            addresses += (0,) if dense[-1] is None else (dense[-1].data_ptr(),)
+            addresses += (0,) if dense[-1] is None else (_address(dense[-1]),)
         return dense, addresses
 
     def copy(self, x: torch.Tensor) -> torch.Tensor:
@@ -203,6 +224,18 @@ class TorchBackend(Backend):
     def put(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return x.index_copy(0, _index(rows, x.device), values)
 
+    def put_sum(self, x: torch.Tensor, index: torch.Tensor, count: int) -> torch.Tensor:
+        out = x.new_zeros(count, *x.shape[1:])
+        return out.index_add(0, index, x) if index.dim() == 1 else out.scatter_add(0, index, x)
+
+    def put_extreme(self, x: torch.Tensor, index: torch.Tensor, count: int, largest: bool, fill: Any) -> torch.Tensor:
+        index = index.long().reshape(-1, *(1,) * (x.dim() - 1)).expand(x.shape)
+        out = x.new_zeros(count, *x.shape[1:]) + fill
+        return out.scatter_reduce(0, index, x, "amax" if largest else "amin", include_self=False)
+
+    def pick(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x.gather(0, index)
+
     def reshape(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return x.reshape(tuple(shape))
 
@@ -217,6 +250,8 @@ class TorchBackend(Backend):
         return torch.stack(tuple(xs), dim=axis)
 
     def unbind(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        if needs_operator((x,)):
+            return x.unbind()
         return _Unbind.apply(x) if x.requires_grad and torch.is_grad_enabled() else _rows_of(x)  # type: ignore[no-any-return]
 
     def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
@@ -229,6 +264,12 @@ class TorchBackend(Backend):
         return x.transpose(-1, -2)
 
     def segment_mm(self, x: torch.Tensor, matrices: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
+        if needs_operator((x, matrices)):
+            parts = [
+                torch.matmul(rows.movedim(0, -2), matrix).movedim(-2, 0)
+                for rows, matrix in zip(x.split(np.diff(offsets).tolist()), matrices, strict=True)
+            ]
+            return torch.cat(parts) if parts else x.new_zeros(*x.shape[:-1], matrices.shape[-1])
         out = x.new_empty(*x.shape[:-1], matrices.shape[-1])
         for r, begin, end in _segments(offsets):
             if x.dim() == 2:
@@ -238,6 +279,11 @@ class TorchBackend(Backend):
         return out
 
     def segment_outer(self, x: torch.Tensor, y: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
+        if needs_operator((x, y)):
+            sizes = np.diff(offsets).tolist()
+            pairs = zip(x.split(sizes), y.split(sizes), strict=True)
+            parts = [torch.matmul(left.movedim(0, -1), right.movedim(0, -2)) for left, right in pairs]
+            return torch.stack(parts) if parts else x.new_zeros(0, *x.shape[1:], y.shape[-1])
         out = x.new_zeros(len(offsets) - 1, *x.shape[1:], y.shape[-1])
         for r, begin, end in _segments(offsets):
             torch.matmul(x[begin:end].movedim(0, -1), y[begin:end].movedim(0, -2), out=out[r])
@@ -269,10 +315,12 @@ class TorchBackend(Backend):
         return x.prod(dim=axis)
 
     def random_state(self) -> bytes:
-        return torch.get_rng_state().numpy().tobytes()
+        with torch_structure.outside_of_programs():
+            return torch.get_rng_state().numpy().tobytes()
 
     def restore_random_state(self, state: bytes) -> None:
-        torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+        with torch_structure.outside_of_programs():
+            torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
     def apply(self, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled():
@@ -280,8 +328,6 @@ class TorchBackend(Backend):
                 if x.requires_grad:
                     if DeferredTensor in map(type, inputs):
                         inputs = values(inputs)
-                    if _transformed() or torch.compiler.is_compiling():
-                        return _Recorded.apply(op, *inputs)
                     return _record(op, *map(_unwrapped, inputs))
         return op.forward(*inputs)
 
@@ -326,7 +372,9 @@ class TorchBackend(Backend):
         return int(torch.randint(2**63 - 1, ()))
 
     # No call in between: every operation asks.
-    compiling = staticmethod(torch.compiler.is_compiling)
+    compiling = staticmethod(torch.compiler.is_dynamo_compiling)
+    needs_operator = staticmethod(needs_operator)
+    is_forward_mode = staticmethod(is_forward_mode)
     num_threads = staticmethod(torch.get_num_threads)
     can_defer = staticmethod(can_defer)
 
@@ -339,15 +387,10 @@ class TorchBackend(Backend):
     def register(self, name: str, make: MakeOp) -> None:
         torch_library.register(name, make, _DTYPES)
 
-    def call(
-        self,
-        name: str,
-        inputs: Sequence[torch.Tensor],
-        structure: Sequence[int],
-        recipe: str,
-        keeper: torch.Tensor | None,
-    ) -> torch.Tensor:
-        return torch_library.OPS[name](list(inputs), structure, recipe, keeper)[0]
+    call = staticmethod(torch_library.call)
+    transformed = staticmethod(transformed)
+    structure_tensors = staticmethod(torch_structure.make_tensors)
+    structure_of = staticmethod(torch_structure.structure_of)
 
     def require(self, condition: torch.Tensor, message: str) -> None:
         torch._assert_async(condition, message)
@@ -360,6 +403,19 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
+
+
+def _address(x: torch.Tensor) -> int:
+    """Return where a tensor lies: kernels read there, so this is the door that tensors without memory do not pass."""
+    if type(x) not in PLAIN and not has_memory(type(x)):
+        refuse(x)
+    try:
+        address = x.data_ptr()
+    except RuntimeError:
+        refuse(x)
+    if not address and x.numel():
+        refuse(x)
+    return address
 
 
 def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:
@@ -410,5 +466,4 @@ class _Recorded(torch.autograd.Function):
 
 # What torch's own ``apply`` of a function comes to without functional transforms, less twelve calls in Python.
 _record = super(torch.autograd.Function, _Recorded).apply
-_transformed = torch._C._are_functorch_transforms_active
 _unwrapped = torch._C._functorch.unwrap_if_dead

@@ -1,11 +1,8 @@
-"""Operations registered in ``torch.library``, which ``torch.compile`` keeps in its graphs.
+"""Operations registered in ``torch.library``: what torch compiles, exports, traces and transforms of dglite.
 
-Each operation is ``dglite::<name>(Tensor[] inputs, SymInt[] structure, str recipe, Tensor? keeper) -> (result, kept)``.
-It is made of its ``RegisteredOp`` alone, so what it computes is written once, for programs that are compiled and for
-those that are not. Eager programs do not come this way: torch's dispatcher costs more than a small kernel.
-
-The memory of ``kept`` holds on to the structure, of which the program has the number only. Operations of the gradient
-take it as their ``keeper``: that is why it is saved until they run.
+Each operation is ``dglite::<name>(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe)
+-> (result, kept)``. It is made of its ``RegisteredOp`` alone, so what it computes is written once, for programs and for
+eager calls. Eager calls on plain tensors do not come this way: torch's dispatcher costs more than a small kernel.
 """
 
 from __future__ import annotations
@@ -13,70 +10,133 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from .protocols import RESULT, MakeOp, RegisteredOp
+from ..errors import DGLError
+from .protocols import RESULT, MakeOp
+from .torch_plain import as_in_mode, has_memory, why_not_plain
 
-__all__ = ["OPS", "register"]
+__all__ = ["call", "call_both", "fold_batch", "register"]
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
-_SIGNATURE = "(Tensor[] inputs, SymInt[] structure, str recipe, Tensor? keeper) -> (Tensor, Tensor)"
+_SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
 _NOTHING = ((0,), "uint8")
-
-OPS: dict[str, Any] = {}
+_OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
 
 
+def call(
+    name: str, inputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], counts: Sequence[int], recipe: str
+) -> torch.Tensor:
+    """Return the result of a registered operation: see :func:`call_both`."""
+    return call_both(name, inputs, tensors, counts, recipe)[0]
+
+
+def call_both(
+    name: str,
+    inputs: Sequence[torch.Tensor],
+    tensors: Sequence[torch.Tensor],
+    counts: Sequence[int],
+    recipe: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the result of a registered operation, and what it keeps for the gradient.
+
+    Raises
+    ------
+    DGLError
+        A tensor is of a class that does not know dglite's operations, as DTensor does not.
+    """
+    operator = _OPERATORS.get(name)
+    if operator is None:
+        raise DGLError("operations for torch's compilers are those of DGLITE_BACKEND=torch; start the process with it")
+    if torch.compiler.is_compiling():
+        return operator(list(inputs), *tensors, *counts, recipe)  # type: ignore[no-any-return]
+    tensors = as_in_mode(tensors, inputs)
+    try:
+        return operator(list(inputs), *tensors, *counts, recipe)  # type: ignore[no-any-return]
+    except (NotImplementedError, RuntimeError, TypeError, AttributeError) as error:
+        strange = next((x for x in inputs if not has_memory(type(x))), None)
+        if strange is None or isinstance(error, DGLError):
+            raise
+        raise DGLError(
+            f"got features of the class {type(strange).__module__}.{type(strange).__name__}, {why_not_plain(strange)}, "
+            f"and this class does not run {operator}: convert them to an ordinary tensor, as x.to_local() or "
+            f"x.full_tensor() does with a DTensor ({error})"
+        ) from error
+
+
 def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
-    """Register the operation that ``make`` makes, with its description (a fake kernel) and its gradient."""
+    """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
 
-    def compute(inputs: list[torch.Tensor], structure: Sequence[int], recipe: str, keeper: Any) -> tuple[Any, Any]:
-        op = make(structure, recipe, (False,) * len(inputs), True, None)
-        return op.forward(*inputs), _held(op)
+    def compute(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        *relation, recipe = structure
+        op = make(relation, recipe, (False,) * len(inputs), True)
+        op.describe(*inputs)  # nobody else has compared them with this structure
+        result = op.forward(*inputs)
+        return result, torch.empty(0, dtype=torch.uint8) if op.kept is None else op.kept
 
-    def describe(inputs: list[torch.Tensor], structure: Sequence[int], recipe: str, keeper: Any) -> tuple[Any, ...]:
-        described = make(structure, recipe, (False,) * len(inputs), False, None).describe(*inputs)
+    def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
+        *relation, recipe = structure
+        described = make(relation, recipe, (False,) * len(inputs), False).describe(*inputs)
+        devices = (inputs[0].device if inputs else "cpu"), (inputs[0].device if inputs and described[1] else "cpu")
         return tuple(
-            torch.empty(tuple(shape), dtype=dtypes[dtype], device="cpu")
-            for shape, dtype in (one or _NOTHING for one in described)
+            torch.empty(tuple(shape), dtype=dtypes[dtype], device=device)
+            for (shape, dtype), device in zip([one or _NOTHING for one in described], devices, strict=True)
         )
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-        tensors, ctx.structure, ctx.recipe, _ = inputs
+        tensors, src, dst, ctx.num_src, ctx.num_dst, ctx.recipe = inputs
         needs = tuple(ctx.needs_input_grad[: len(tensors)])
-        op = make(ctx.structure, ctx.recipe, needs, False, None)
+        op = make((src, dst, ctx.num_src, ctx.num_dst), ctx.recipe, needs, False)
         ctx.shapes = [tuple(x.shape) for x in tensors]
-        ctx.save_for_backward(*[output[0] if i == RESULT else tensors[i] for i in op.saved], output[1])
+        ctx.save_for_backward(
+            *[output[0] if i == RESULT else tensors[i] for i in op.saved], output[1].detach(), src, dst
+        )
 
     def differentiate(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[Any, ...]:
         needs = tuple(ctx.needs_input_grad[0])
-        *saved, kept = ctx.saved_tensors
-        op = make(ctx.structure, ctx.recipe, needs, False, kept)
+        *saved, kept, src, dst = ctx.saved_tensors
+        op = make((src, dst, ctx.num_src, ctx.num_dst), ctx.recipe, needs, False)
         op.shapes, op.kept = ctx.shapes, kept
         read: list[torch.Tensor | None] = [None] * (len(needs) + 1)
         for i, x in zip(op.saved, saved, strict=True):
             read[i] = x
-        return list(op.backward(read, grad, needs)), None, None, None
+        return list(op.backward(read, grad, needs)), *(None,) * 5
+
+    def batched(info: Any, in_dims: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, tuple[Any, Any]]:
+        if any(dim is not None for dim in in_dims[1:]):
+            raise DGLError("vmap goes over the graph's edges; it may go over features and parameters, of one graph")
+        *relation, recipe = structure
+        op = make(relation, recipe, (False,) * len(inputs), False)
+        if not op.batch_axis:
+            raise DGLError(f"dglite::{name} has no rule for vmap inside of compiled functions; call vmap outside")
+        folded = fold_batch(info.batch_size, inputs, in_dims[0], op.alike)
+        result, kept = _OPERATORS[name](folded, *structure)
+        return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)
 
     _LIBRARY.define(name + _SIGNATURE, tags=(torch.Tag.pt2_compliant_tag,))
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"dglite::{name}", describe, lib=_LIBRARY)
-    torch.library.register_autograd(f"dglite::{name}", differentiate, setup_context=save, lib=_LIBRARY)
-    OPS[name] = getattr(torch.ops.dglite, name).default
+    full_name = f"dglite::{name}"
+    torch.library.register_fake(full_name, describe, lib=_LIBRARY)
+    torch.library.register_autograd(full_name, differentiate, setup_context=save, lib=_LIBRARY)
+    if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
+        torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
+    _OPERATORS[name] = getattr(torch.ops.dglite, name).default
 
 
-class _Held(np.ndarray):
-    """Memory of a tensor that keeps an object alive: ``owner``."""
+def fold_batch(
+    size: int, inputs: Sequence[torch.Tensor], dims: Sequence[int | None], alike: bool
+) -> list[torch.Tensor]:
+    """Return inputs whose first feature axis is the batch, (rows, batch, *feat): of length 1 where one has none.
 
-    owner: object
-
-
-def _held(op: RegisteredOp) -> torch.Tensor:
-    """Return what ``op`` keeps as a tensor whose memory holds on to the op's owner.
-
-    The gradient's inputs are tensors only, so this is how a structure outlives its graph until the gradient is known.
+    Features broadcast from the right, so shorter ones get axes of length 1 behind the batch. ``alike`` inputs do not
+    broadcast: those without a batch are repeated.
     """
-    array = (np.empty(0, np.uint8) if op.kept is None else op.kept.numpy()).view(_Held)
-    array.owner = op.owner
-    return torch.from_numpy(array)
+    feats = [x.dim() - 1 - (dim is not None) for x, dim in zip(inputs, dims, strict=True)]
+    folded = []
+    for x, dim, count in zip(inputs, dims, feats, strict=True):
+        x = x.unsqueeze(1) if dim is None else x.movedim(dim, 1)
+        rows, batch, *feat = x.shape
+        x = x.reshape(rows, batch, *(1,) * (max(feats) - count), *feat)
+        folded.append(x.expand(rows, size, *x.shape[2:]) if alike else x)
+    return folded

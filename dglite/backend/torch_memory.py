@@ -11,6 +11,7 @@ import torch
 
 from .memory import LARGE, pool, with_room
 from .torch_deferred import DeferredTensor
+from .torch_plain import is_watched, needs_operator
 
 __all__ = ["PLAIN", "add_product", "empty", "is_pooled", "product", "relu_gradient", "times"]
 
@@ -31,7 +32,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor
     def fresh() -> torch.Tensor:
         return torch.empty(tuple(shape), dtype=dtype, device=device)
 
-    if torch.device(device).type != "cpu" or torch.compiler.is_compiling():
+    if torch.device(device).type != "cpu" or torch.compiler.is_compiling() or is_watched():
         return fresh()
     nbytes = prod(shape) * dtype.itemsize
     lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
@@ -88,7 +89,7 @@ def add_product(total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> t
 def _ordinary(*tensors: torch.Tensor) -> bool:
     """Whether these are tensors with values on the CPU of which torch makes one of their dtype."""
     dtype = tensors[0].dtype
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu") or needs_operator(tensors):
         return False
     for x in tensors:
         if type(x) not in PLAIN[:2] or x.dtype is not dtype or not x.is_cpu or x.layout is not torch.strided:

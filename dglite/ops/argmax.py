@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 
 from ..backend import Tensor, active
+from ..errors import DGLError
 from ..expr import Constant, Expr, Side, derivative, operands_of
 from ..structure.adjacency import Adjacency
+from ..structure.traced import TracedAdjacency
 from .devices import KernelDevice, device_of
-from .operands import evaluated, sum_to
-from .traced import GraphOp, Reference, registered, run
+from .operands import check_tensor, evaluated, require_alike, sum_to
+from .traced import GraphOp, registered, run
 
 __all__ = ["argmax_gradients"]
 
 
 def argmax_gradients(
-    adj: Adjacency | Reference,
+    adj: Adjacency | TracedAdjacency,
     expr: Expr,
     argmax: Tensor,
     inputs: Sequence[Tensor | None],
@@ -76,6 +78,15 @@ class _Place:
         """Return the address of the lookup where ``device`` reads it, 0 without one."""
         return 0 if self.lookup is None else device.array(self.adj, f"lookup {self.side.value}", self.lookup)
 
+    def rows_at(self, argmax: Tensor) -> Tensor:
+        """Return the row of each winning entry, int64; ``num_rows`` where there is none."""
+        missing, entries = argmax < 0, active.astype(argmax, "int64")
+        if self.lookup is not None:
+            lookup = active.from_numpy(np.append(self.lookup, 0).astype(np.int64), active.device(argmax))
+            flat = active.take(lookup, active.reshape(active.functions["where"](missing, 0, entries), (-1,)))
+            entries = active.reshape(flat, active.shape(argmax))
+        return active.functions["where"](missing, self.num_rows, entries)
+
 
 def _at_argmax(x: Tensor, argmax: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
     """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
@@ -84,6 +95,8 @@ def _at_argmax(x: Tensor, argmax: Tensor, place: _Place, feat: tuple[int, ...]) 
 
 class _AtArgmax(GraphOp):
     """An operation on a tensor and the argmax, an integer tensor (num_dst, *feat)."""
+
+    alike = True
 
     def __init__(self, place: _Place, fill: int = 0) -> None:
         self.adj, self.place, self.fill = place.adj, place, fill
@@ -96,6 +109,12 @@ class _AtArgmax(GraphOp):
 
     def recipe(self) -> str:
         return f"{self.place.side.value} {self.fill}"
+
+    def _check(self, x: Tensor, argmax: Tensor, num_rows: int) -> None:
+        check_tensor(x, num_rows, "row")
+        require_alike((x, argmax), dtypes=False)
+        if active.shape(argmax)[0] != self.adj.num_dst:
+            raise DGLError(f"got winners of {active.shape(argmax)[0]} nodes; expected {self.adj.num_dst}")
 
     def _run(self, kernel: str, x: Tensor, argmax: Tensor, out: Tensor, last: int) -> Tensor:
         device, argmax, x = device_of(x), active.contiguous(argmax), active.contiguous(x)
@@ -114,11 +133,17 @@ class _Gather(_AtArgmax):
     name = "gather_argmax"
 
     def describe(self, x: Tensor, argmax: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        self._check(x, argmax, self.place.num_rows)
         return (active.shape(argmax), active.dtype(x)), None
 
     def forward(self, x: Tensor, argmax: Tensor) -> Tensor:
         out = active.new_empty(x, active.shape(argmax))
         return self._run("gather", x, argmax, out, self.fill)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        x, argmax = inputs
+        missing = active.full((1, *active.shape(argmax)[1:]), self.fill, active.dtype(x), active.device(x))
+        return active.pick(active.concat([x, missing]), self.place.rows_at(argmax))
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Scatter(self.place), grad, inputs[1]), None]
@@ -131,12 +156,17 @@ class _Scatter(_AtArgmax):
     name = "scatter_argmax"
 
     def describe(self, x: Tensor, argmax: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        self._check(x, argmax, self.adj.num_dst)
         return ((self.place.num_rows, *active.shape(argmax)[1:]), active.dtype(x)), None
 
     def forward(self, x: Tensor, argmax: Tensor) -> Tensor:
         shape = (self.place.num_rows, *active.shape(argmax)[1:])
         out = active.full(shape, 0.0, active.dtype(x), active.device(x))
         return self._run("scatter", x, argmax, out, self.place.num_rows)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        x, argmax = inputs
+        return active.put_sum(x, self.place.rows_at(argmax), self.place.num_rows + 1)[: self.place.num_rows]
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Gather(self.place), grad, inputs[1]), None]

@@ -119,7 +119,7 @@ def _attended(
     inputs = _checked(adj, how, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(how, inputs, math.prod(heads), features)
-    if is_traced(adj):  # a compiler keeps the operations that it is composed of
+    if is_traced(adj, flat):  # a compiler keeps the operations that it is composed of
         return composed(adj, how, flat)
     how = how.seeded()
     compose, asked = (composed, None) if steps is None else (steps.composed, steps.asked)
@@ -139,7 +139,7 @@ def attention_weights(
 
     ``how`` needs a seed of its own for both to draw the same dropout.
     """
-    how = how if is_traced(adj) else how.seeded()
+    how = how if is_traced(adj, (x, *operands)) else how.seeded()
     inputs = _checked(adj, how, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     weights = _weights(adj, how, _flat(how, inputs, math.prod(heads), features))
@@ -227,7 +227,7 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
 def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
     """Return the softmax of scores, (num_edges, heads, 1), after dropout."""
     weights = edge_softmax(adj, scores)
-    if how.dropout and is_traced(adj):
+    if how.dropout and is_traced(adj, (scores,)):
         return active.dropout(weights, how.dropout)
     return apply_dropout(adj, how, weights) if how.dropout else weights
 

@@ -76,7 +76,7 @@ class _Biased:
         summed = len(needs) > 1 and needs[1]
         if self.slope is None:
             return list(bias_gradient(grad, None, summed))[: len(needs)]
-        if active.requires_grad(grad, *given):
+        if active.requires_grad(grad, *given) or active.needs_operator((grad,)):
             grad = evaluate(self.slope, (grad, *given), active.functions)
             return [grad, active.sum(grad, 0) if summed else None][: len(needs)]
         return list(_over_rows(self.slope, grad, given, summed))[: len(needs)]

@@ -12,6 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Side
 from ..structure.adjacency import Adjacency
+from . import fallback
 from .traced import GraphOp, is_traced, registered, traced
 
 __all__ = ["DEGREE_SCALES", "DegreeScale", "degree_scale", "require_in_edges"]
@@ -23,20 +24,21 @@ class DegreeScale:
 
     name: str
     side: Side
-    function: Callable[[np.ndarray], np.ndarray]
+    function: Callable[[Any, Callable[[Any], Any]], Any]
+    """Of the degrees, an array or a tensor, and the logarithm of either."""
 
 
 DEGREE_SCALES = {
     scale.name: scale
     for scale in (
-        DegreeScale("1 / sqrt(out)", Side.U, lambda degrees: np.maximum(degrees, 1) ** -0.5),
-        DegreeScale("1 / sqrt(in)", Side.V, lambda degrees: np.maximum(degrees, 1) ** -0.5),
-        DegreeScale("1 / out", Side.U, lambda degrees: 1.0 / np.maximum(degrees, 1)),
-        DegreeScale("1 / in", Side.V, lambda degrees: 1.0 / np.maximum(degrees, 1)),
-        DegreeScale("in", Side.V, lambda degrees: degrees.astype(np.float64)),
-        DegreeScale("log(in + 1)", Side.V, lambda degrees: np.log(np.maximum(degrees, 1) + 1.0)),
-        DegreeScale("1 / log(in + 1)", Side.V, lambda degrees: 1.0 / np.log(np.maximum(degrees, 1) + 1.0)),
-        DegreeScale("1 / (in + 1)", Side.V, lambda degrees: 1.0 / (degrees + 1.0)),
+        DegreeScale("1 / sqrt(out)", Side.U, lambda degrees, log: degrees.clip(1) ** -0.5),
+        DegreeScale("1 / sqrt(in)", Side.V, lambda degrees, log: degrees.clip(1) ** -0.5),
+        DegreeScale("1 / out", Side.U, lambda degrees, log: 1.0 / degrees.clip(1)),
+        DegreeScale("1 / in", Side.V, lambda degrees, log: 1.0 / degrees.clip(1)),
+        DegreeScale("in", Side.V, lambda degrees, log: degrees * 1.0),
+        DegreeScale("log(in + 1)", Side.V, lambda degrees, log: log(degrees.clip(1) + 1.0)),
+        DegreeScale("1 / log(in + 1)", Side.V, lambda degrees, log: 1.0 / log(degrees.clip(1) + 1.0)),
+        DegreeScale("1 / (in + 1)", Side.V, lambda degrees, log: 1.0 / (degrees + 1.0)),
     )
 }
 """By name. A degree of 0 counts as 1."""
@@ -47,13 +49,13 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
 
     It is kept with the structure: do not write to it.
     """
-    if is_traced(adj):
-        return traced("degree_scale", adj, f"{dtype} {scale.name}", ())
     device = active.cpu() if device is None else device
+    if is_traced(adj):
+        return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device)
     found = adj.cache.get((scale, dtype, device))
     if found is None:
         degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()
-        found = active.astype(active.from_numpy(scale.function(degrees)[:, None], device), dtype)
+        found = active.astype(active.from_numpy(scale.function(degrees, np.log)[:, None], device), dtype)
         adj.cache[scale, dtype, device] = found
     return found
 
@@ -81,6 +83,10 @@ class _DegreeScale(GraphOp):
 
     def forward(self) -> Tensor:
         return active.copy(degree_scale(self.adj, self.scale, self.dtype))
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        degrees = fallback.degrees(self.adj, self.scale.side, "float64")
+        return active.astype(self.scale.function(degrees, active.functions["log"])[:, None], self.dtype)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []
@@ -126,6 +132,9 @@ class _RequireInEdges(GraphOp):
     def forward(self) -> Tensor:
         require_in_edges(self.adj)
         return active.full((), True, "bool", active.cpu())
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        return (fallback.degrees(self.adj, Side.V, "int64") > 0).all()
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []

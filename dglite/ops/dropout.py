@@ -37,4 +37,7 @@ class _Dropout:
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        if active.needs_operator((grad,)):
+            like = active.shape(grad), 1.0, active.dtype(grad), active.device(grad)
+            return [grad * self.forward(active.full(*like))]
         return [active.apply(self, grad)]

@@ -88,7 +88,7 @@ def _unfused(
 ) -> Tensor:
     result = spmm(adj, expr, reducer, operands)
     for x in more:
-        if reducer in _SUMS and _agree((result, x)):
+        if reducer in _SUMS and _agree((result, x)) and not is_traced(adj, (result, x)):
             result += x  # in place: a sum keeps no result
         else:
             result = result + x
@@ -119,7 +119,12 @@ def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[T
 
 def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
     """Whether a kernel reduces ``operands`` and does what follows with ``more``: see :func:`spmm_epilogue`."""
-    if reducer not in _SUMS or is_traced(adj) or active.any_deferred(*operands) or not active.on_cpu(operands[0]):
+    if (
+        reducer not in _SUMS
+        or is_traced(adj, (*operands, *more))
+        or active.any_deferred(*operands)
+        or not active.on_cpu(operands[0])
+    ):
         return False
     if fallback.lacks_kernels(operands[0]) or not _agree((operands[0], *more)):
         return False

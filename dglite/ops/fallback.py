@@ -1,6 +1,7 @@
-"""The same operations built from the tensor library's own, for a GPU without CuPy.
+"""The same operations composed of the tensor library's own: messages are written down for every edge.
 
-Messages are written down for every edge, and summed by a product with a sparse matrix. Gradients are the library's.
+They run on a GPU without CuPy, carry tangents in forward mode, and are what programs that shall run without dglite are
+made of. Gradients are the library's.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from ..structure.distinct import distinct
 from .devices import can_launch, require_gpu
 from .operands import evaluated
+from .traced import is_traced
 
-__all__ = ["edge_softmax", "lacks_kernels", "sddmm", "spmm"]
+__all__ = ["degrees", "edge_softmax", "lacks_kernels", "sddmm", "spmm"]
 
 _told: list[bool] = []
 
@@ -48,17 +49,18 @@ def lacks_kernels(x: Tensor) -> bool:
 
 def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return ``expr`` for every edge; see :func:`~.sparse.sddmm`."""
-    src, dst = adj.endpoints()
-    rows = {Side.U: src, Side.V: dst, Side.G: np.zeros(adj.num_edges, np.int64)}
     axes = max(len(active.shape(x)) for x in operands)
     values: list[Tensor | None] = [None] * len(operands)
     for operand in operands_of(expr):
         x = operands[operand.slot]
-        if operand.side in rows:
-            x = active.take(x, rows[operand.side].astype(np.int64))
         count, *feat = active.shape(x)
-        values[operand.slot] = active.reshape(x, (count, *(1,) * (axes - 1 - len(feat)), *feat))
+        x = active.reshape(x, (count, *(1,) * (axes - 1 - len(feat)), *feat))
+        if operand.side in (Side.U, Side.V):
+            x = active.take(x, _ends(adj, x)[operand.side is Side.V])
+        values[operand.slot] = x
     result = evaluated(expr, values)
+    if active.shape(result)[0] != adj.num_edges:  # all operands are shared
+        result = active.take(result, _ends(adj, result)[0] * 0)
     return active.sum(result, -1, keepdims=True) if dot else result
 
 
@@ -66,15 +68,34 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     """Return ``expr`` reduced over the in-edges of every node; see :func:`~.sparse.spmm`."""
     if reducer.selects:
         return _extreme(adj, sddmm(adj, expr, operands), reducer)
-    if expr == Operand(Side.U, 0):
+    if expr == Operand(Side.U, 0) and not is_traced(adj, operands):
         total = _product(adj, adj.endpoints(), adj.num_src, operands[0])
     else:
-        ends = np.arange(adj.num_edges), adj.endpoints()[1]
-        total = _product(adj, ends, adj.num_edges, sddmm(adj, expr, operands))
+        total = _sums(adj, sddmm(adj, expr, operands))
     if reducer is Reducer.MEAN:
-        counts = np.maximum(adj.in_degrees(), 1).reshape(-1, *(1,) * (len(active.shape(total)) - 1))
-        total = total / active.astype(active.from_numpy(counts, active.device(total)), active.dtype(total))
+        counts = degrees(adj, Side.V, active.dtype(total), total).clip(1)
+        total = total / active.reshape(counts, (-1, *(1,) * (len(active.shape(total)) - 1)))
     return total
+
+
+def degrees(adj: Adjacency, side: Side, dtype: str, like: Tensor | None = None) -> Tensor:
+    """Return the out-degrees of sources or the in-degrees of destinations, on the device of ``like``."""
+    ends = adj.tensors if like is None else _ends(adj, like)
+    index, count = (ends[0], adj.num_src) if side is Side.U else (ends[1], adj.num_dst)
+    return active.put_sum(active.astype(index * 0 + 1, dtype), index, count)
+
+
+def _ends(adj: Adjacency, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the two ends of every edge on the device of ``like``."""
+    src, dst = (active.to_device(x, active.device(like)) for x in adj.tensors)
+    return src, dst
+
+
+def _sums(adj: Adjacency, messages: Tensor) -> Tensor:
+    """Return the sums of messages, added up in float32 or wider."""
+    dtype = active.dtype(messages)
+    wide = active.astype(messages, compute_dtype(dtype))
+    return active.astype(active.put_sum(wide, _ends(adj, messages)[1], adj.num_dst), dtype)
 
 
 def _product(adj: Adjacency, ends: tuple[np.ndarray, np.ndarray], num_cols: int, x: Tensor) -> Tensor:
@@ -88,24 +109,19 @@ def _product(adj: Adjacency, ends: tuple[np.ndarray, np.ndarray], num_cols: int,
 
 
 def _extreme(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
-    """Return the largest or smallest message of every node: nodes with equally many are taken at once."""
-    csc, degrees, (_, *feat) = adj.csc(), adj.in_degrees(), active.shape(messages)
-    dtype, device = active.dtype(messages), active.device(messages)
-    parts, nodes = [], []
-    for degree in distinct(degrees):
-        same = np.flatnonzero(degrees == degree)
-        nodes.append(same)
-        if degree == 0:
-            parts.append(active.full((len(same), *feat), 0.0, dtype, device))
-            continue
-        entries = csc.indptr[same].astype(np.int64)[:, None] + np.arange(degree)
-        edges = csc.edge_ids_of(entries.ravel()).astype(np.int64)
-        mailbox = active.reshape(active.take(messages, edges), (len(same), int(degree), *feat))
-        parts.append(active.max(mailbox, 1) if reducer is Reducer.MAX else active.min(mailbox, 1))
-    if not parts:
-        return active.full((0, *feat), 0.0, dtype, device)
-    order = np.argsort(np.concatenate(nodes), kind="stable")
-    return active.take(active.concat(parts), order)
+    """Return the largest or smallest message of every node, from the first edge that has it; 0 without edges."""
+    nothing = active.sum(messages[:0], 0, keepdims=True)
+    return active.pick(active.concat([messages, nothing]), _first_winner(adj, messages, reducer))
+
+
+def _first_winner(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
+    """Return the first edge with the largest or smallest message, (num_dst, *feat); ``num_edges`` without edges."""
+    where, dst, values = active.functions["where"], _ends(adj, messages)[1], active.detach(messages)
+    top = active.take(active.put_extreme(values, dst, adj.num_dst, reducer is Reducer.MAX, 0), dst)
+    wins = (values == top) | (values != values)
+    ones = active.astype(dst * 0 + 1, "int64")
+    numbers = active.reshape(ones.cumsum(0) - 1, (-1, *(1,) * (len(active.shape(messages)) - 1)))
+    return active.put_extreme(where(wins, numbers, ones.sum()), dst, adj.num_dst, False, ones.sum())
 
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:

@@ -113,7 +113,11 @@ class FusedAttention:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         given = list(inputs[:-1])
-        if active.requires_grad(grad, *given) or (self.asked is not None and self.asked()):
+        if (
+            active.requires_grad(grad, *given)
+            or active.needs_operator((grad,))
+            or (self.asked is not None and self.asked())
+        ):
             return active.gradients(lambda *tensors: self.composed(self.adj, self.how, tensors), given, grad, needs)
         adj, how, named = self.adj, self.how, self.how.named(given)
         wanted = {name for name, needed in zip(named, needs, strict=True) if needed}

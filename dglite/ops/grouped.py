@@ -80,7 +80,7 @@ def grouped_mm(groups: Groups, x: Tensor, matrices: Tensor) -> Tensor:
     x, matrices = to_common_dtype((x, matrices))
     if groups.order is not None:
         x = take_rows(x, groups.order, permutation=True)
-    result = active.apply(_SortedMM(groups.offsets), x, matrices)
+    result = _sorted_mm(groups.offsets, x, matrices)
     if groups.order is None:
         return result
     back = np.empty_like(groups.order)
@@ -101,8 +101,8 @@ class _SortedMM:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, matrices = inputs[:2]
-        turned = active.apply(self, grad, active.swap_last(matrices)) if needs[0] else None
-        outer = active.apply(_SortedOuter(self.offsets), x, grad) if needs[1] else None
+        turned = _sorted_mm(self.offsets, grad, active.swap_last(matrices)) if needs[0] else None
+        outer = _sorted_outer(self.offsets, x, grad) if needs[1] else None
         return [turned, outer]
 
 
@@ -119,9 +119,20 @@ class _SortedOuter:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, y = inputs[:2]
-        product = _SortedMM(self.offsets)
-        to_x = active.apply(product, y, active.swap_last(grad)) if needs[0] else None
-        return [to_x, active.apply(product, x, grad) if needs[1] else None]
+        to_x = _sorted_mm(self.offsets, y, active.swap_last(grad)) if needs[0] else None
+        return [to_x, _sorted_mm(self.offsets, x, grad) if needs[1] else None]
+
+
+def _sorted_mm(offsets: np.ndarray, x: Tensor, matrices: Tensor) -> Tensor:
+    if active.needs_operator((x, matrices)):  # made of the library's own operations, whose gradients it knows
+        return active.segment_mm(x, matrices, offsets)
+    return active.apply(_SortedMM(offsets), x, matrices)
+
+
+def _sorted_outer(offsets: np.ndarray, x: Tensor, y: Tensor) -> Tensor:
+    if active.needs_operator((x, y)):
+        return active.segment_outer(x, y, offsets)
+    return active.apply(_SortedOuter(offsets), x, y)
 
 
 # -- under DGL's names -------------------------------------------------------------------------------------------------

@@ -49,7 +49,11 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     tensor(0.6931)
     """
     _check(logits, labels, nodes)
-    if active.compiling() or not (active.on_cpu(logits) and active.dtype(logits) in ("float32", "float64")):
+    if (
+        active.compiling()
+        or active.needs_operator((logits,))
+        or not (active.on_cpu(logits) and active.dtype(logits) in ("float32", "float64"))
+    ):
         return _unfused(logits, labels, nodes)
     chosen = _labels_of(active.to_numpy(labels), None if nodes is None else active.to_numpy(nodes))
     if chosen is None:
@@ -114,6 +118,8 @@ class _CrossEntropy:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         logits = inputs[0]
+        if active.needs_operator((grad,)) and not active.requires_grad(grad, logits):
+            return [self.kept * grad]
         if active.requires_grad(grad, logits):  # a gradient of this one may follow
             return [self._differentiable(logits, grad)]
         if float(active.to_numpy(grad)) == 1.0:

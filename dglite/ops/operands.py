@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from operator import itemgetter
 from typing import Any
 
 from .. import hints
@@ -17,7 +16,7 @@ from ..errors import DGLError
 from ..expr import Expr, Side, evaluate, operands_of
 from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
-from .traced import Reference
+from ..structure.traced import TracedAdjacency
 
 __all__ = [
     "FLOATS",
@@ -27,14 +26,13 @@ __all__ = [
     "check_tensor",
     "evaluated",
     "reads_edges",
+    "require_alike",
     "sum_to",
     "tensor_operand",
     "to_common_dtype",
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_feat = itemgetter(slice(1, None))
-"""The shape of a row."""
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
 _OWNERS = ("source node", "edge", "destination node", "relation")
 
@@ -66,7 +64,7 @@ def evaluated(expr: Expr, values: Sequence[Tensor | None]) -> Tensor:
     return evaluate(expr, values, {**active.functions, "where": where})
 
 
-def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+def check_operands(adj: Adjacency | TracedAdjacency, expr: Expr, operands: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return the operands as kernels take them, of one dtype; :class:`DGLError` unless they fit ``adj`` and each other.
 
     Operands of several dtypes are brought to one inside autocast alone, see :func:`to_common_dtype`.
@@ -86,7 +84,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
         if found[2] != first[2]:
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
     if len(shapes) > 1:
-        feats = tuple(map(_feat, shapes))
+        feats = tuple([shape[1:] for shape in shapes])
         if feats.count(feats[0]) < len(feats):
             broadcast(feats)
     return operands
@@ -128,7 +126,7 @@ def adjacency_of(graph: Any) -> Any:
     DGLError
         The graph has several edge types, or is none: arguments are swapped, for instance.
     """
-    if type(graph) is Adjacency:
+    if type(graph) in (Adjacency, TracedAdjacency):
         return graph
     try:
         adjacencies = graph.adjacencies
@@ -159,6 +157,16 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], s
     if dtype not in FLOATS:
         raise DGLError(f"got features of dtype {dtype}; expected one of {', '.join(FLOATS)}: convert them first")
     return traits
+
+
+def require_alike(inputs: Sequence[Tensor], dtypes: bool = True) -> None:
+    """Raise :class:`DGLError` unless tensors have the same features, and with ``dtypes`` one dtype."""
+    first, *others = inputs
+    for x in others:
+        if tuple(active.shape(x)[1:]) != tuple(active.shape(first)[1:]):
+            raise DGLError(f"got features of shapes {tuple(active.shape(first))} and {tuple(active.shape(x))}")
+    if dtypes:
+        to_common_dtype(inputs)
 
 
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:

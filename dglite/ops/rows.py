@@ -44,12 +44,17 @@ def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False)
     :class:`RowIndex` keeps the structure of the former. Negative or too large rows raise ``IndexError``.
     """
     if isinstance(rows, RowIndex):
-        if active.compiling() or not active.requires_grad(x):
+        if _is_gather(x):
             return active.take(x, rows.rows)
         return active.apply(_TakeRows(rows.rows, active.shape(x)[0], permutation, rows), x)
-    if active.compiling() or not active.requires_grad(x):  # a compiler knows the library's own gather
+    if _is_gather(x):
         return active.take(x, rows)
     return active.apply(_TakeRows(rows, active.shape(x)[0], permutation), x)
+
+
+def _is_gather(x: Tensor) -> bool:
+    """Whether rows are taken by the library's own gather, which compilers and transforms know."""
+    return active.compiling() or not active.requires_grad(x) or active.needs_operator((x,))
 
 
 class _TakeRows:

@@ -135,7 +135,7 @@ def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> 
     ``terms`` are left, (num_src, *heads, 1) or (num_src, *heads), right, the same for destinations, and perhaps a term
     of the edge, the same for edges. Raises ``DGLError`` as ``sddmm`` does.
     """
-    if is_traced(adj) or not can_defer_scores(adj, terms):
+    if is_traced(adj, terms) or not can_defer_scores(adj, terms):
         return _computed(adj, terms, slope)
     # Copies, a number for each node and head: whatever the user does to the columns in place, the scores are those of
     # now, and so is what attention keeps for its gradient.

@@ -17,7 +17,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
-from .operands import broadcast, check_operands, reads_edges, to_common_dtype
+from .operands import broadcast, check_operands, reads_edges
 from .run import run_spmm
 from .sparse import gradient, mean_gradient, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
@@ -59,10 +59,10 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
     if len(parts) > MOST_AT_ONCE or not parts:
         cut = range(0, len(parts), MOST_AT_ONCE)
         return [x for i in cut for x in spmm_several(adj, parts[i : i + MOST_AT_ONCE], operands)]
-    if is_traced(adj):
-        needed = active.requires_grad(*operands)
-        return [active.copy(x) for x in traced("spmm_several", adj, _recipe(parts, needed), to_common_dtype(operands))]
     operands = check_operands(adj, _together(parts), operands)
+    if is_traced(adj, operands):
+        needed = active.requires_grad(*operands)
+        return [active.copy(x) for x in traced("spmm_several", adj, _recipe(parts, needed), operands)]
     if fallback.lacks_kernels(operands[0]):
         feat = _feat(operands)
         return [active.broadcast_to(fallback.spmm(adj, *part, operands), feat) for part in parts]
@@ -97,6 +97,7 @@ class _SpmmSeveral(GraphOp):
     """The autograd function. It saves the winning CSC entries, (number of max and min reductions, num_dst, *feat)."""
 
     name = "spmm_several"
+    batch_axis = 2
 
     def __init__(self, adj: Adjacency, parts: Parts, needs: tuple[bool, ...], keep: bool = True) -> None:
         self.adj, self.parts = adj, parts
@@ -126,6 +127,12 @@ class _SpmmSeveral(GraphOp):
             self.kept = active.empty(shape, str(self.adj.index_dtype), active.device(operands[0]))
         self.shapes = [tuple(active.shape(x)) for x in operands]
         return _run(self.adj, self.parts, operands, self.kept)
+
+    def composed(self, *operands: Tensor) -> Tensor:
+        feat = _feat(operands)
+        return active.stack(
+            [active.broadcast_to(fallback.spmm(self.adj, *part, operands), feat) for part in self.parts]
+        )
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, _ = inputs

@@ -11,7 +11,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
 from .devices import device_of
-from .operands import check_tensor
+from .operands import check_tensor, require_alike
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import GraphOp, is_traced, registered, run, traced
 
@@ -23,9 +23,9 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
 
     Computed from the row's maximum down, so large scores do not overflow. Differentiable twice.
     """
-    if is_traced(adj):
-        return traced("edge_softmax", adj, "", (logits,))
     check_tensor(logits, adj.num_edges, "edge")
+    if is_traced(adj, (logits,)):
+        return traced("edge_softmax", adj, "", (logits,))
     if fallback.lacks_kernels(logits):
         return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
@@ -51,6 +51,8 @@ def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
 class _PerEdge(GraphOp):
     """An operation whose inputs and result have one shape, (num_edges, *feat), and that needs no description."""
 
+    alike = True
+
     def __init__(self, adj: Adjacency) -> None:
         self.adj = adj
 
@@ -62,7 +64,9 @@ class _PerEdge(GraphOp):
         return ""
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
-        check_tensor(inputs[0], self.adj.num_edges, "edge")
+        for x in inputs:
+            check_tensor(x, self.adj.num_edges, "edge")
+        require_alike(inputs)
         return (active.shape(inputs[0]), active.dtype(inputs[0])), None
 
 
@@ -75,6 +79,9 @@ class _EdgeSoftmax(_PerEdge):
 
     def forward(self, logits: Tensor) -> Tensor:
         return _forward(self.adj, logits)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        return fallback.edge_softmax(self.adj, inputs[0])
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_EdgeSoftmaxGradient(self.adj), inputs[RESULT], grad)]
@@ -98,6 +105,10 @@ class _EdgeSoftmaxGradient(_PerEdge):
             gradient(structure, index, active.dtype(grad), heads, *addresses, device.worker)
         return out
 
+    def composed(self, *inputs: Tensor) -> Tensor:
+        total = fallback.spmm(self.adj, _PRODUCT, Reducer.SUM, inputs)
+        return fallback.sddmm(self.adj, _CENTRED, (*inputs, total))
+
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         softmax, inner = inputs[0], inputs[1]
         of_softmax = None
@@ -108,6 +119,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
         return [of_softmax, run(_EdgeSoftmaxGradient(self.adj), softmax, grad) if needs[1] else None]
 
 
+_CENTRED = Operand(Side.E, 0) * (Operand(Side.E, 1) - Operand(Side.V, 2))
 _PRODUCT = Operand(Side.E, 0) * Operand(Side.E, 1)
 _OF_SOFTMAX = Operand(Side.E, 0) * (Operand(Side.E, 1) - Operand(Side.V, 2)) - Operand(Side.E, 1) * Operand(Side.V, 3)
 """d/d(softmax) of the gradient, times the outer gradient e0; e1 is the inner one, v2 and v3 their weighted sums."""

@@ -23,7 +23,7 @@ from .call_cache import run_cached
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_operand, to_common_dtype
 from .run import run_sddmm, run_spmm
-from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
+from .traced import GraphOp, expression_of, is_read, is_traced, postfix, registered, reversed_of, traced
 
 __all__ = [
     "gradient",
@@ -64,14 +64,13 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
-    traces = is_traced(adj)
-    result = None if traces else run_cached(adj, (expr, reducer), operands)
+    result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
     if result is not None:
         return result
     operands = tuple([tensor_operand(x) for x in operands])
     if reducer is Reducer.LOGSUMEXP:
         return _logsumexp(adj, expr, operands)
-    if traces:
+    if is_traced(adj, operands):
         return _trace_spmm(adj, expr, reducer, operands)
     operands = check_operands(adj, expr, operands)
     if reducer is Reducer.SUM and len(operands) == 2 and active.any_deferred(*operands):
@@ -83,15 +82,16 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 
 def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     """Return what :func:`spmm` does, of operands that fit."""
-    if is_traced(adj):
-        return _trace_spmm(adj, expr, reducer, operands)
-    result = run_cached(adj, (expr, reducer), operands)
-    return _spmm(adj, expr, reducer, operands) if result is None else result
+    result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
+    if result is not None:
+        return result
+    return (_trace_spmm if is_traced(adj, operands) else _spmm)(adj, expr, reducer, operands)
 
 
 def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
+    operands = check_operands(adj, expr, operands)
     needed = reducer.selects and active.requires_grad(*operands)
-    return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", to_common_dtype(operands))
+    return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", operands)
 
 
 def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
@@ -159,6 +159,9 @@ class _Spmm(GraphOp):
         what, edges = (self.expr, self.reducer), reads_edges(self.expr)
         return run_spmm("bind_spmm", self.adj, what, edges, (), operands, self.kept)
 
+    def composed(self, *operands: Tensor) -> Tensor:
+        return fallback.spmm(self.adj, self.expr, self.reducer, operands)
+
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
             return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
@@ -193,13 +196,13 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     DGLError
         As for :func:`spmm`.
     """
-    return sddmm_unchecked(adj, expr, operands if is_traced(adj) else check_operands(adj, expr, operands), dot)
+    return sddmm_unchecked(adj, expr, check_operands(adj, expr, operands), dot)
 
 
 def sddmm_unchecked(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return what :func:`sddmm` does, of operands that fit."""
     dot = dot and any(len(active.shape(x)) > 1 for x in operands)
-    return (_trace_sddmm if is_traced(adj) else _sddmm)(adj, expr, operands, dot)
+    return (_trace_sddmm if is_traced(adj, operands) else _sddmm)(adj, expr, operands, dot)
 
 
 def _trace_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
@@ -241,6 +244,9 @@ class _Sddmm(GraphOp):
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
         return run_sddmm(self.adj, self.expr, operands, self.dot)
+
+    def composed(self, *operands: Tensor) -> Tensor:
+        return fallback.sddmm(self.adj, self.expr, operands, self.dot)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         operands = [*inputs[:-1], grad]

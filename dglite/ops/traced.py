@@ -1,10 +1,11 @@
-"""Operations for ``torch.compile``: their arguments are tensors, numbers and text; a graph is passed by number.
+"""Operations as torch's machinery sees them: registered, on tensors, counts and text.
 
-While a compiler reads the program (and when it derives gradients, where only numbers are left) every operation goes to
-the backend's registered form, ``active.call``; otherwise straight to its ``GraphOp``. To register one more operation,
-derive its class from :class:`GraphOp`, decorate it with :func:`registered`, and start the public function with ::
+While a program is traced, compiled, exported or transformed, and where a tensor is of a class that handles operations
+itself, every operation goes to the backend's registered form, ``active.call``; otherwise straight to its ``GraphOp``.
+The structure is passed as the two ends of every edge. To register one more operation, derive its class from
+:class:`GraphOp`, decorate it with :func:`registered`, and start the public function with ::
 
-    if is_traced(adj):
+    if is_traced(adj, inputs):
         return traced("name", adj, recipe, inputs)
 
 Its ``backward`` must use operations that are registered too.
@@ -21,72 +22,46 @@ from ..backend import Tensor, active
 from ..expr import Call, Constant, Expr, Operand, Side
 from ..opspec import OPERATORS
 from ..structure.adjacency import Adjacency
+from ..structure.traced import TracedAdjacency, relation_of
 
-__all__ = [
-    "GraphOp",
-    "Reference",
-    "expression_of",
-    "is_traced",
-    "postfix",
-    "registered",
-    "reversed_of",
-    "run",
-    "traced",
-]
+__all__ = ["GraphOp", "expression_of", "is_read", "is_traced", "postfix", "registered", "reversed_of", "run", "traced"]
 
 
-class Reference:
-    """Stands for an adjacency where there are only numbers, which may be a compiler's symbols.
-
-    In a gradient ``keeper`` is the tensor that keeps the adjacency alive.
-    """
-
-    __slots__ = ("keeper", "num_dst", "num_edges", "num_src", "number", "turned")
-
-    def __init__(
-        self, number: int, turned: int, num_src: int, num_dst: int, num_edges: int, keeper: Tensor | None = None
-    ) -> None:
-        self.number, self.turned = number, turned
-        self.num_src, self.num_dst, self.num_edges = num_src, num_dst, num_edges
-        self.keeper = keeper
-
-    def reverse(self) -> Reference:
-        """Return the relation with every edge reversed."""
-        return Reference(self.number, 1 - self.turned, self.num_dst, self.num_src, self.num_edges, self.keeper)
-
-    def words(self) -> list[int]:
-        """Return the numbers that programs hold of it."""
-        return [self.number, self.turned, self.num_src, self.num_dst, self.num_edges]
+def is_traced(adj: Adjacency | TracedAdjacency, inputs: Sequence[Tensor] = ()) -> bool:
+    """Whether an operation on ``adj`` and ``inputs`` has to be a registered one."""
+    return type(adj) is not Adjacency or active.compiling() or active.needs_operator(inputs)
 
 
-def is_traced(adj: Adjacency | Reference) -> bool:
-    """Whether an operation on ``adj`` has to be a registered one."""
+def is_read(adj: Adjacency | TracedAdjacency) -> bool:
+    """Whether a compiler reads the program or has the structure: what caches of calls hold is not looked at then."""
     return type(adj) is not Adjacency or active.compiling()
 
 
-def reference_of(adj: Adjacency | Reference) -> Reference:
-    """Return what stands for ``adj`` in a compiled program."""
-    if isinstance(adj, Reference):
-        return adj
-    return Reference(adj.number, 0, adj.num_src, adj.num_dst, adj.num_edges)
+def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
+    """Return the relation with every edge reversed; while a compiler reads the program, not by what it cannot read."""
+    if type(adj) is Adjacency and active.compiling():
+        src, dst = adj.tensors
+        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src)
+    return adj.reverse()
 
 
-def reversed_of(adj: Adjacency | Reference) -> Any:
-    """Return the relation with every edge reversed."""
-    return reference_of(adj).reverse() if is_traced(adj) else adj.reverse()
-
-
-def traced(name: str, adj: Adjacency | Reference, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
-    """Run a registered operation on ``adj``."""
-    reference = reference_of(adj)
-    return active.call(name, inputs, reference.words(), recipe, reference.keeper)
+def traced(name: str, adj: Adjacency | TracedAdjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
+    """Run a registered operation on ``adj``; composed of the library's own where transforms want these."""
+    if not active.compiling():  # which reads no more of this than it must
+        op = _CLASSES[name].made(adj, recipe, (True,) * len(inputs))
+        if active.is_forward_mode(inputs):
+            return op.composed(*inputs)
+        result = active.transformed(op, inputs)
+        if result is not None:
+            return result
+    return active.call(name, inputs, adj.tensors, (adj.num_src, adj.num_dst), recipe)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
 class GraphOp(ABC):
     """One call of an operation on a relation, with a gradient of its own: a ``DifferentiableOp``, and more.
 
-    ``adj`` is an adjacency where values are computed, a reference where results are described or derived.
+    ``adj`` is an adjacency where values are computed, a traced one where results are described or derived.
     """
 
     name: ClassVar[str]
@@ -94,13 +69,30 @@ class GraphOp(ABC):
     kept: Tensor | None = None
     shapes: Sequence[tuple[int, ...]] = ()
     adj: Any
-    owner: object = None
-    """In a compiled program: what must live as long as a gradient may be asked for."""
+    needs: tuple[bool, ...] = ()
+    batch_axis = 1
+    alike = False
 
     @classmethod
     @abstractmethod
     def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
         """Make the operation that ``recipe`` describes. ``needs`` tells which inputs need a gradient."""
+
+    @classmethod
+    def made(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
+        """Make the operation, which can be made :meth:`again`."""
+        op = cls.parse(adj, recipe, needs)
+        op.needs = needs
+        return op
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the structure is at hand."""
+        return type(self.adj) is Adjacency
+
+    def again(self) -> GraphOp:
+        """Return the same operation for another call."""
+        return self.made(self.adj, self.recipe(), self.needs)
 
     @abstractmethod
     def recipe(self) -> str:
@@ -118,32 +110,30 @@ class GraphOp(ABC):
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         """Return the gradients of the inputs, with differentiable operations."""
 
+    @abstractmethod
+    def composed(self, *inputs: Tensor) -> Tensor:
+        """Return what ``forward`` does, made of the tensor library's own operations, on tensors of the structure."""
+
 
 Op = TypeVar("Op", bound=type[GraphOp])
+_CLASSES: dict[str, type[GraphOp]] = {}
 
 
 def registered(op: Op) -> Op:
     """Register the class of an operation with the active backend's compiler."""
 
-    def make(
-        structure: Sequence[int], recipe: str, needs: Sequence[bool], real: bool, keeper: Tensor | None
-    ) -> GraphOp:
-        number, turned, num_src, num_dst, num_edges = structure
-        reference = Reference(number, turned, num_src, num_dst, num_edges, keeper)
-        if not real:
-            return op.parse(reference, recipe, tuple(needs))
-        adj = Adjacency.numbered(reference.number)
-        made = op.parse(adj.reverse() if reference.turned else adj, recipe, tuple(needs))
-        made.owner = adj
-        return made
+    def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
+        adj = relation_of(*structure) if real else TracedAdjacency(*structure)
+        return op.made(adj, recipe, tuple(needs))
 
+    _CLASSES[op.name] = op
     active.register(op.name, make)
     return op
 
 
 def run(op: GraphOp, *inputs: Tensor) -> Tensor:
     """Run ``op`` and record its gradient where one is asked for."""
-    if is_traced(op.adj):
+    if is_traced(op.adj, inputs):
         return traced(op.name, op.adj, op.recipe(), inputs)
     return active.apply(op, *inputs)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
@@ -27,11 +28,7 @@ FORMATS = ("coo", "csr", "csc")
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _INT32_MAX = 2**31 - 1
 
-# Far above any count of nodes or edges: a compiler that takes equal numbers for one and the same is not misled.
-_NUMBERS = itertools.count(1 << 40)
-_BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
-"""Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
-
+_NUMBERS = itertools.count()
 _LOCKS = tuple(new_lock() for _ in range(64))
 """Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
 second one of them."""
@@ -42,11 +39,15 @@ def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:
     return _INT32 if num_src <= _INT32_MAX and num_dst <= _INT32_MAX and num_edges <= _INT32_MAX else _INT64
 
 
-def _forget_the_dead() -> None:
-    # A copy is made as one step; a loop over the dictionary itself would meet those that other threads add.
-    for number, known in _BY_NUMBER.copy().items():
-        if known() is None:
-            _BY_NUMBER.pop(number, None)
+class _Tensors(dict):
+    """Answers, of an adjacency, with its :attr:`~Adjacency.tensors`.
+
+    A property that reads itself by a built-in method is read by a compiler of torch, not traced into: so the tensors
+    can be made while a program is compiled, and where the next graph is passed to it.
+    """
+
+    def __missing__(self, adj: Adjacency) -> tuple[Tensor, Tensor]:
+        return adj._make_tensors()
 
 
 class Adjacency(Lookups):
@@ -62,7 +63,10 @@ class Adjacency(Lookups):
     index_dtype
         dtype of the stored arrays: int32 when all counts fit, else int64.
     number
-        names the structure in compiled programs, which hold no objects: see :meth:`numbered`.
+        names the structure in keys of caches of this process.
+    tensors
+        ``(src, dst)``, the ends of every edge as tensors in ``index_dtype``: what programs of torch hold of it. They
+        are made when first asked for; do not write to them.
     cache
         for values derived from the structure alone; it dies with the structure. What another thread may use by its
         address or its identity is entered once: under ``lock``, or by ``setdefault``.
@@ -79,6 +83,7 @@ class Adjacency(Lookups):
         "_in_degrees",
         "_out_degrees",
         "_reverse",
+        "_tensors",
         "allowed",
         "cache",
         "idtype",
@@ -105,22 +110,22 @@ class Adjacency(Lookups):
         self._in_degrees: np.ndarray | None = None
         self._out_degrees: np.ndarray | None = None
         self._reverse: Any = None
+        self._tensors: tuple[Tensor, Tensor] | None = None
         self.number = number = next(_NUMBERS)
         self.lock = _LOCKS[number & 63]
-        _BY_NUMBER[number] = weakref.ref(self)
-        if not number & 0xFFF:
-            _forget_the_dead()
 
-    @staticmethod
-    def numbered(number: int) -> Adjacency:
-        """Return the structure called ``number``; :class:`DGLError` where it is gone, with the graph it belonged to."""
-        known = _BY_NUMBER.get(number)
-        found = None if known is None else known()
-        if found is None:
-            raise DGLError(
-                "a compiled program ran on a graph that no longer exists; keep the graph until its results are used"
-            )
-        return found
+    tensors = property(_Tensors().__getitem__)
+
+    def _make_tensors(self) -> tuple[Tensor, Tensor]:
+        tensors = self._tensors
+        if tensors is None:
+            other = self._known_reverse()
+            if other is not None and other._tensors is not None:
+                tensors = other._tensors[::-1]
+            else:
+                tensors = active.structure_tensors(*self.endpoints(), self, self.num_src, self.num_dst)
+            self._tensors = tensors
+        return tensors
 
     # -- construction -------------------------------------------------------------------------------------------
     @classmethod

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import DGLError
 from .decompositions import decompositions, depends_on_data, described, on_meta, tensors_in
+from .graphs import by_number
 
 aten = torch.ops.aten
 
@@ -107,6 +108,7 @@ class StepRecorder(TorchDispatchMode):
         return out
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        func, args = by_number(func, args)
         if depends_on_data(func, args):
             self._refuse(func)
         if func in _SAME and id(args[0]) in self._nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +19,10 @@ from dglite.errors import DGLError
 from dglite.expr import Constant, Expr, Operand, Side
 from dglite.ops import argmax, core, degrees, several, softmax, sparse
 from dglite.ops.operands import broadcast
-from dglite.ops.traced import GraphOp, Reference, expression_of, postfix
+from dglite.ops.traced import GraphOp, expression_of, postfix
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from dglite.structure.traced import TracedAdjacency, relation_of
 
 U0, E1, V2 = Operand(Side.U, 0), Operand(Side.E, 1), Operand(Side.V, 2)
 
@@ -107,12 +109,11 @@ OPERATIONS: dict[str, Make] = {
 }
 
 
-def _call(op: GraphOp, adj: Adjacency) -> tuple[Any, list[int], str]:
-    return (
-        getattr(torch.ops.dglite, op.name).default,
-        [adj.number, 0, adj.num_src, adj.num_dst, adj.num_edges],
-        (op.recipe()),
-    )
+Structure = tuple[torch.Tensor, torch.Tensor, int, int]
+
+
+def _call(op: GraphOp, adj: Adjacency) -> tuple[Any, Structure, str]:
+    return getattr(torch.ops.dglite, op.name).default, (*adj.tensors, adj.num_src, adj.num_dst), op.recipe()
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -122,7 +123,7 @@ def test_torch_finds_the_registration_sound(name: str) -> None:
     differentiable = name not in ("max, not differentiated",)
     inputs = [x.requires_grad_(differentiable) if x.is_floating_point() else x for x in inputs]
     call, structure, recipe = _call(op, adj)
-    torch.library.opcheck(call, (inputs, structure, recipe, None))
+    torch.library.opcheck(call, (inputs, *structure, recipe))
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(("degree", "require"))])
@@ -130,7 +131,7 @@ def test_a_registered_operation_gives_what_the_eager_one_gives(name: str) -> Non
     adj = _adjacency()
     op, inputs = OPERATIONS[name](adj)
     call, structure, recipe = _call(op, adj)
-    result, _ = call(list(inputs), structure, recipe, None)
+    result, _ = call(list(inputs), *structure, recipe)
     assert torch.equal(result, op.forward(*inputs))
     if name == "max, not differentiated":
         return
@@ -138,34 +139,100 @@ def test_a_registered_operation_gives_what_the_eager_one_gives(name: str) -> Non
     rest = [x for x in inputs if not x.is_floating_point()]
 
     def run(*xs: torch.Tensor) -> torch.Tensor:
-        return call([*xs, *rest], structure, recipe, None)[0]
+        return call([*xs, *rest], *structure, recipe)[0]
 
     assert torch.autograd.gradcheck(run, floats)
     assert torch.autograd.gradgradcheck(run, floats)
 
 
-def test_the_reverse_of_a_structure_is_named_too() -> None:
+def test_the_reverse_of_a_traced_structure_is_that_of_the_structure() -> None:
     adj, x = _adjacency(), _random(5, 2)
-    reference = Reference(adj.number, 0, adj.num_src, adj.num_dst, adj.num_edges)
-    got = core.spmm(reference.reverse(), U0, Reducer.SUM, (x,))
+    reverse = TracedAdjacency(*adj.tensors, adj.num_src, adj.num_dst).reverse()
+    got = core.spmm(reverse, U0, Reducer.SUM, (x,))
     assert torch.equal(got, core.spmm(adj.reverse(), U0, Reducer.SUM, (x,)))
-    assert reference.reverse().reverse().words() == reference.words()
+    assert relation_of(*reverse.tensors, reverse.num_src, reverse.num_dst) is adj.reverse()
+    assert adj.reverse().tensors == adj.tensors[::-1]
 
 
-def test_a_gradient_keeps_the_structure_alive() -> None:
+def test_a_gradient_needs_the_tensors_only() -> None:
     adj = _adjacency()
     x = _random(6, 2).requires_grad_()
     call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
-    result, _ = call([x], structure, recipe, None)
+    result, _ = call([x], *structure, recipe)
     want = torch.bincount(torch.from_numpy(adj.endpoints()[0]).long(), minlength=6)[:, None].expand(6, 2)
     del adj
     gc.collect()
     result.sum().backward()
     assert torch.equal(x.grad, want.double())
-    del result, _
+
+
+# -- from tensors to structures ----------------------------------------------------------------------------------------
+def test_the_structure_of_tensors_is_made_once_and_again_when_they_change() -> None:
+    src, dst = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
+    first = relation_of(src, dst, 3, 3)
+    assert relation_of(src, dst, 3, 3) is first
+    assert relation_of(dst, src, 3, 3) is first.reverse()
+    assert relation_of(src.view(3), dst, 3, 3) is first
+    assert relation_of(src, dst, 4, 3) is not first
+    assert relation_of(src[:2], dst[:2], 3, 3).num_edges == 2
+    src[0] = 2
+    second = relation_of(src, dst, 3, 3)
+    assert second.endpoints()[0].tolist() == [2, 1, 2]
+    assert first.endpoints()[0].tolist() == [0, 1, 2]
+
+
+def test_both_ends_may_lie_in_one_tensor() -> None:
+    ends = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    first = relation_of(ends[0], ends[1], 3, 3)
+    assert relation_of(ends[0], ends[1], 3, 3) is first
+    watched = weakref.ref(first)
+    del ends, first
     gc.collect()
-    with pytest.raises(DGLError, match="a graph that no longer exists; keep the graph"):
-        call([x], structure, recipe, None)
+    assert watched() is None
+
+
+def test_tensors_in_inference_mode_are_compared_by_value() -> None:
+    with torch.inference_mode():
+        src, dst = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
+        first = relation_of(src, dst, 3, 3)
+        assert relation_of(src, dst, 3, 3) is first
+        src[0] = 2
+        assert relation_of(src, dst, 3, 3).endpoints()[0].tolist() == [2, 1, 2]
+
+
+def test_a_structure_lives_no_longer_than_its_graph() -> None:
+    adj = _adjacency()
+    tensors, watched = adj.tensors, weakref.ref(adj)
+    assert relation_of(*tensors, 6, 5) is adj
+    del adj
+    gc.collect()
+    assert watched() is None
+    assert relation_of(*tensors, 6, 5).num_edges == 8
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "message"),
+    [
+        ([0, 3], [0, 1], "source node"),
+        ([0, 1], [0, -1], "destination node"),
+        ([0, 1], [0], "2 source nodes but 1 destination"),
+        ([0.0, 1.0], [0, 1], "expected a list of integers"),
+        ([[0], [1]], [0, 1], "expected a list of integers"),
+    ],
+)
+def test_a_program_does_not_read_foreign_memory(src: Any, dst: Any, message: str) -> None:
+    with pytest.raises(DGLError, match=message):
+        torch.ops.dglite.spmm([torch.ones(3, 2)], torch.tensor(src), torch.tensor(dst), 3, 3, "sum 0 u0")
+
+
+def test_a_program_checks_its_operands_when_it_runs() -> None:
+    src, dst = torch.tensor([0, 1]), torch.tensor([1, 2])
+    with pytest.raises(DGLError, match="expected 3 rows, one per source node"):
+        torch.ops.dglite.spmm([torch.ones(2, 2)], src, dst, 3, 3, "sum 0 u0")
+    with pytest.raises(DGLError, match="dtype int64"):
+        torch.ops.dglite.spmm([torch.ones(3, 2).long()], src, dst, 3, 3, "sum 0 u0")
+    with pytest.raises(DGLError, match="float32 and float64"):
+        torch.ops.dglite.spmm([torch.ones(3, 2), torch.ones(2, 1).double()], src, dst, 3, 3, "sum 0 u0 e1 mul")
 
 
 def test_wrong_operands_are_refused_when_described() -> None:
@@ -173,8 +240,8 @@ def test_wrong_operands_are_refused_when_described() -> None:
     call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode(), pytest.raises(DGLError, match="expected 6 rows, one per source node"):
-        call([torch.zeros(7, 2)], structure, recipe, None)
+    with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(DGLError, match="expected 6 rows, one per source"):
+        call([torch.zeros(7, 2)], *structure, recipe)
 
 
 # -- compiled functions ------------------------------------------------------------------------------------------------

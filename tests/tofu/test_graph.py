@@ -10,6 +10,7 @@ import torch
 import dglite
 from dglite.ops import core  # noqa: F401  (registers the operators)
 from dglite.tofu.aten import strategies_of
+from dglite.tofu.graphs import operator, words_of
 from dglite.tofu.library.graph import Neighbors
 from dglite.tofu.verify import verify
 
@@ -18,7 +19,7 @@ GRAPH = dglite.graph(([0, 4, 4, 1, 3, 3, 3], [1, 1, 0, 2, 2, 2, 3]), num_nodes=5
 
 def words(turned: int = 0) -> list[int]:
     adj = GRAPH.adjacency()
-    return [adj.number, turned, 5, 5, 7]
+    return words_of(adj.reverse() if turned else adj)
 
 
 def r(*shape: int) -> torch.Tensor:
@@ -45,14 +46,14 @@ IDS = [f"{name} {recipe}" for name, _, recipe, _ in CASES]
 @pytest.mark.parametrize(("name", "inputs", "recipe", "indices"), CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [0, 1])
 def test_parts_make_the_whole(name: str, inputs: Any, recipe: str, indices: set[str], turned: int) -> None:
-    target = getattr(torch.ops.dglite, name).default
-    found = verify(target, (inputs, words(turned), recipe, None))
+    target = operator(name)
+    found = verify(target, (inputs, words(turned), recipe))
     assert {s.index for s in found} == indices
 
 
 def test_a_part_of_the_destinations_reads_its_halo() -> None:
-    args = ([r(5, 3)], words(), "sum 0 u0", None)
-    (strategy,) = (s for s in strategies_of(torch.ops.dglite.spmm.default, args) if s.index == "v")
+    args = ([r(5, 3)], words(), "sum 0 u0")
+    (strategy,) = (s for s in strategies_of(operator("spmm"), args) if s.index == "v")
     halo = strategy.inputs[0][0]
     assert isinstance(halo, Neighbors)
     assert halo.ids(0, 2).tolist() == [0, 4]
@@ -62,5 +63,5 @@ def test_a_part_of_the_destinations_reads_its_halo() -> None:
 
 @pytest.mark.parametrize("scale", ["in", "1 / in", "1 / sqrt(out)"])
 def test_scales_of_degrees_are_cut(scale: str) -> None:
-    found = verify(torch.ops.dglite.degree_scale.default, ([], words(), f"float64 {scale}", None))
+    found = verify(operator("degree_scale"), ([], words(), f"float64 {scale}"))
     assert [s.index for s in found] == ["i"]

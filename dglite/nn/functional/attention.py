@@ -92,7 +92,7 @@ def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, 
         scores = core.sddmm(adjacency, _PRODUCT, (keys, beta * queries), dot=True)
         return reduce_neighbours(adjacency, source, Reducer.SUM, edge_softmax(adjacency, scores))
     # The kernel multiplies by beta where that is a number at hand: a tensor less as large as the features is kept.
-    scale = beta.item() if active.on_cpu(beta) and not active.compiling() else 0.0
+    scale = beta.item() if active.on_cpu(beta) and not _is_symbolic(source, beta) else 0.0
     if abs(scale) < LEAST_SCALE:
         scale, queries = 1.0, beta * queries
     else:
@@ -102,6 +102,11 @@ def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, 
     how = core.Attention(core.Score.DOT, scale=scale)
     result = core.attention(adjacency, how, by_head(keys, 1), (by_head(queries, 1),), weight)
     return result.reshape(adjacency.num_dst, source.shape[-1])
+
+
+def _is_symbolic(*tensors: Tensor) -> bool:
+    """Whether a number read of these would be lost to what torch traces or transforms."""
+    return active.compiling() or active.needs_operator(tensors)
 
 
 class _Factor:

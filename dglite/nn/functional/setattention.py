@@ -17,9 +17,6 @@ from ..base import nn
 
 __all__ = ["SetPairs", "SetSizes", "seed_attention", "set_attention", "set_pairs"]
 
-_NO_RELATION = (0,)
-"""In place of the words of a relation: torch wants a number at least."""
-
 
 class _DenseRows(NamedTuple):
     """Which rows stand in a dense batch, a graph's last row standing for what pads it."""
@@ -111,7 +108,8 @@ def set_attention(
     """
     if isinstance(pairs, SetSizes):
         seed = framework.randint(2**62, (1,)) if dropout else framework.zeros(1, dtype=framework.int64)
-        return active.call(_SetAttention.name, (queries, keys, values, *pairs, seed), _NO_RELATION, repr(dropout), None)
+        counts = queries.shape[0], keys.shape[0]
+        return active.call(_SetAttention.name, (queries, keys, values, seed), tuple(pairs), counts, repr(dropout))
     results = [_of_class(one, queries, keys, values, dropout) for one in pairs.classes]
     return _in_order(results, pairs.order, values)
 
@@ -171,24 +169,25 @@ def _chance(seed: Tensor) -> Any:
 class _SetAttention:
     """:func:`set_attention` of tensors that hold the sizes: planned when the program runs.
 
-    Inputs are queries, keys, values, their sizes and the seed of dropout.
+    Inputs are queries, keys, values and the seed of dropout; their sizes are the structure.
     """
 
     name = "set_attention"
     kept: Tensor | None = None
-    owner: object = None
-    saved: Sequence[int] = (0, 1, 2, 3, 4, 5)
+    saved: Sequence[int] = (0, 1, 2, 3)
     shapes: Sequence[tuple[int, ...]] = ()
+    batch_axis = 0
+    alike = True
 
-    def __init__(self, dropout: float) -> None:
-        self.dropout = dropout
+    def __init__(self, structure: Sequence[Any], dropout: float) -> None:
+        self.sizes, self.counts, self.dropout = structure[:2], structure[2:], dropout
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
         return (tuple(inputs[0].shape), active.dtype(inputs[2])), None
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        *tensors, queries, keys, seed = inputs
-        pairs = _planned(active.to_numpy(queries), active.to_numpy(keys))
+        *tensors, seed = inputs
+        pairs = _planned(*map(active.to_numpy, self.sizes))
         if not self.dropout:
             return set_attention(pairs, *tensors).contiguous()
         chance, results = _chance(seed), []
@@ -200,9 +199,9 @@ class _SetAttention:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         tensors: Any = inputs[:3]
-        flat = active.call(_SetAttentionGradient.name, (*inputs[:6], grad), _NO_RELATION, repr(self.dropout), None)
+        flat = active.call(_SetAttentionGradient.name, (*inputs[:4], grad), self.sizes, self.counts, repr(self.dropout))
         found = flat.split([x.numel() for x in tensors])
-        return [part.reshape(x.shape) for part, x in zip(found, tensors, strict=True)] + [None] * 3
+        return [part.reshape(x.shape) for part, x in zip(found, tensors, strict=True)] + [None]
 
 
 class _SetAttentionGradient(_SetAttention):
@@ -214,8 +213,8 @@ class _SetAttentionGradient(_SetAttention):
         return ((sum(x.numel() for x in inputs[:3]),), active.dtype(inputs[0])), None
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        *tensors, queries, keys, seed, grad = inputs
-        pairs, chance = _planned(active.to_numpy(queries), active.to_numpy(keys)), _chance(seed)
+        *tensors, seed, grad = inputs
+        pairs, chance = _planned(*map(active.to_numpy, self.sizes)), _chance(seed)
         grads = [framework.zeros_like(x) for x in tensors]
         for one in pairs.classes:
             q, k, v = _batches(one, *tensors)
@@ -245,9 +244,9 @@ def _add(into: Tensor, dense: Tensor, rows: _DenseRows) -> None:
         into.index_add_(0, active.from_numpy(rows.rows.rows, active.device(into)), flat)
 
 
-active.register(_SetAttention.name, lambda structure, recipe, needs, real, keeper: _SetAttention(float(recipe)))
+active.register(_SetAttention.name, lambda structure, recipe, *_: _SetAttention(structure, float(recipe)))
 active.register(
-    _SetAttentionGradient.name, lambda structure, recipe, needs, real, keeper: _SetAttentionGradient(float(recipe))
+    _SetAttentionGradient.name, lambda structure, recipe, *_: _SetAttentionGradient(structure, float(recipe))
 )
 
 

@@ -15,6 +15,7 @@ from ...expr import operands_of
 from ...ops.traced import expression_of
 from ...structure.adjacency import Adjacency
 from ...structure.distinct import distinct
+from ..graphs import adjacency_of, words_of
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..strategy import Region, RowSpan, Strategy
 from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
@@ -59,14 +60,9 @@ class Neighbors(RowSpan):
         return len(self.ids(lo, hi))
 
 
-def _adjacency(structure: Sequence[int]) -> Adjacency:
-    adj = Adjacency.numbered(structure[0])
-    return adj.reverse() if structure[1] else adj
-
-
 def edges_of(structure: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return the sources and destinations of the edges of a graph, as programs name it."""
-    return _adjacency(structure).coo()
+    return adjacency_of(structure).coo()
 
 
 class _Part:
@@ -96,17 +92,17 @@ class _Part:
             elif destinations == "touched":
                 dst, count = np.searchsorted(touched, dst), len(touched)
             made = self.graphs.setdefault(destinations, Adjacency.from_coo(len(sources), count, src, dst))
-        return [made.number, 0, made.num_src, made.num_dst, made.num_edges]
+        return words_of(made)
 
 
 def _part(structure: Sequence[int], split: GraphRows, lo: int, hi: int) -> _Part:
     """Return a part of a graph, which is kept with the whole."""
-    whole = _adjacency(structure)
+    whole = adjacency_of(structure)
     key = f"tofu {split} {lo} {hi}"
     return whole.cache.get(key) or whole.cache.setdefault(key, _Part(whole, split, lo, hi))
 
 
-@rule("dglite::spmm")
+@rule("dglite_tofu::spmm")
 def spmm(call: OperatorCall) -> SplitRule:
     """Return the rule of a g-SpMM.
 
@@ -134,11 +130,11 @@ def spmm(call: OperatorCall) -> SplitRule:
     # the argmax is numbers of entries, which are others in a part
     keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
     description = describe(element, index_names(len(call.inputs), "x"))
-    extents = {"v": call["structure"][3], "e": call["structure"][4]}
+    extents = {"v": call["structure"][2], "e": call["structure"][3]}
     return SplitRule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
 
 
-@rule("dglite::sddmm")
+@rule("dglite_tofu::sddmm")
 def sddmm(call: OperatorCall) -> SplitRule:
     """Return the rule of a g-SDDMM: by edges and by features, the summed axis of a dot product included."""
     dot, text = call["recipe"].split(" ", 1)
@@ -164,11 +160,11 @@ def sddmm(call: OperatorCall) -> SplitRule:
     narrow = any(side and shape[-1] != wide for shape, side in zip(call.inputs, sides, strict=True))
     keep = [feat[-1]] if dot == "1" and narrow else []
     description = describe(element, index_names(len(call.inputs), "x"))
-    extents = {"e": call["structure"][4]} | ({feat[-1]: wide} if dot == "1" else {})
+    extents = {"e": call["structure"][3]} | ({feat[-1]: wide} if dot == "1" else {})
     return SplitRule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
 
 
-@rule("dglite::degree_scale")
+@rule("dglite_tofu::degree_scale")
 def degree_scale(call: OperatorCall) -> SplitRule:
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         made, kept = part.run(arguments)
@@ -179,7 +175,7 @@ def degree_scale(call: OperatorCall) -> SplitRule:
 
 
 def _sides(call: OperatorCall, text: str) -> list[GraphRows | None]:
-    """Return whose rows each tensor input has; None for what all edges share and for the keeper of the graph."""
+    """Return whose rows each tensor input has; None for what all edges share."""
     sides: list[GraphRows | None] = [None] * len(call.inputs)
     for operand in operands_of(expression_of(text)):
         sides[operand.slot] = ROWS.get(operand.side.value)
@@ -195,11 +191,8 @@ def _read(
 ) -> list[Expression]:
     """Return what a message reads of each input."""
     found: list[Expression] = []
-    for x, shape, name, side in zip(tensors, call.inputs, call.names, sides, strict=True):
-        if name == "keeper":
-            found.append(x[(slice(None),) * len(shape)])
-        else:
-            found.append(x[(rows.get(side or "", slice(None)), *broadcast(shape[1:], tuple(f)))])
+    for x, shape, side in zip(tensors, call.inputs, sides, strict=True):
+        found.append(x[(rows.get(side or "", slice(None)), *broadcast(shape[1:], tuple(f)))])
     return found
 
 
@@ -210,7 +203,7 @@ def _halo(call: OperatorCall, sides: Sequence[GraphRows | None]) -> Any:
         split = ROWS.get(strategy.index)
         if split is None:
             return strategy
-        spmm_edges = split == "e" and call.target._schema.name == "dglite::spmm"
+        spmm_edges = split == "e" and call.target._schema.name == "dglite_tofu::spmm"
 
         def measured(region: Region, side: GraphRows | None) -> Region:
             if side is None or side == split or (side == "v" and spmm_edges):

@@ -1,0 +1,153 @@
+"""Which tensors kernels may read: the one place that tells plain tensors from those that torch's machinery handles.
+
+A kernel reads memory by its address. Where torch traces a program, transforms a function or wraps a tensor it would
+not notice, so the operation has to be one that torch knows: see :mod:`.torch_library`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+from ..errors import DGLError
+from .torch_deferred import DeferredTensor
+
+__all__ = [
+    "PLAIN",
+    "as_in_mode",
+    "has_memory",
+    "is_forward_mode",
+    "is_transformed",
+    "is_watched",
+    "needs_operator",
+    "refuse",
+    "unwrapped",
+    "why_not_plain",
+]
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Classes of ordinary tensors."""
+
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+is_transformed = torch._C._are_functorch_transforms_active
+_tracing_state = torch._C._get_tracing_state
+_is_legacy_batch = torch._C._functorch.is_legacy_batchedtensor
+
+
+def is_watched() -> bool:
+    """Whether torch traces or transforms what this thread computes."""
+    return (
+        _dispatch_modes() > 0
+        or forward_ad._current_level >= 0
+        or is_transformed()
+        or _tracing_state() is not None
+        or (_function_modes() > 0 and _has_function_mode())
+    )
+
+
+def needs_operator(xs: Iterable[torch.Tensor]) -> bool:
+    """Whether operations on these have to be registered ones, because torch looks on or handles one of the tensors."""
+    if is_watched():
+        return True
+    for x in xs:
+        kind = type(x)
+        if kind in PLAIN:
+            if x.is_meta or _is_legacy_batch(x):
+                return True
+        elif not has_memory(kind):
+            return True
+    return False
+
+
+def is_forward_mode(xs: Iterable[torch.Tensor]) -> bool:
+    """Whether operations have to be composed of torch's own: for tangents, and for gradients in batches."""
+    if forward_ad._current_level >= 0:
+        return True
+    if torch.compiler.is_compiling():
+        return False
+    return any(_is_legacy_batch(x) for x in xs if isinstance(x, torch.Tensor))
+
+
+@lru_cache(maxsize=256)
+def has_memory(kind: type) -> bool:
+    """Whether tensors of a class are memory with values, and no wrappers that handle each operation themselves."""
+    if not issubclass(kind, torch.Tensor) or issubclass(kind, DeferredTensor):
+        return True
+    dispatch = kind.__torch_dispatch__
+    return dispatch is torch._C._disabled_torch_dispatch_impl or dispatch == torch.Tensor.__torch_dispatch__
+
+
+def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Return tensors of a structure as an operator takes them with ``inputs``: without values where these have none.
+
+    Raises
+    ------
+    DGLError
+        A program is recorded from tensors without values, so the graph's would be lost.
+    """
+    mode = detect_fake_mode((*tensors, *inputs))
+    if mode is None or not any(type(x) in PLAIN for x in tensors):
+        return tensors
+    if get_proxy_mode() is not None and not mode.allow_non_fake_inputs:
+        raise DGLError(
+            "a program is recorded from fake tensors, but its graph is none of its inputs, so it would have no edges: "
+            "pass the graph's edges in as tensors and construct it inside, as dglite.graph((src, dst), num_nodes=n)"
+        )
+    return tensors if mode.allow_non_fake_inputs else [mode.from_tensor(x) for x in tensors]
+
+
+def unwrapped(x: torch.Tensor) -> torch.Tensor:
+    """Return the tensor whose values ``x`` has inside transforms of functions: ids have no gradient to lose.
+
+    Raises
+    ------
+    DGLError
+        It is a batch of vmap's.
+    """
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        if torch._C._functorch.is_batchedtensor(x):
+            raise DGLError(
+                "vmap goes over values that dglite reads (ids, edges); it may go over features and parameters"
+            )
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
+def refuse(x: torch.Tensor) -> NoReturn:
+    """Raise :class:`DGLError` about a tensor without memory."""
+    raise DGLError(
+        f"got a tensor of the class {type(x).__module__}.{type(x).__name__}, {why_not_plain(x)}. dglite's kernels read "
+        "values in memory: pass an ordinary tensor"
+    )
+
+
+def why_not_plain(x: torch.Tensor) -> str:
+    """Return what kind of tensor ``x`` is, after a comma."""
+    if x.is_meta:
+        return "which has a shape but no values (it is on the meta device)"
+    if x.is_nested:
+        return "which is a nested tensor, with rows of several lengths"
+    if x.layout is not torch.strided:
+        return f"whose layout is {x.layout}"
+    if torch._C._functorch.is_functorch_wrapped_tensor(x) or _is_legacy_batch(x):
+        return "which a transform (torch.func, vmap, is_grads_batched) has wrapped"
+    if x._is_zerotensor():
+        return "which is a tensor of zeros without memory"
+    if not has_memory(type(x)):
+        return "which wraps other tensors or has no values"
+    return "which has no memory"
+
+
+def _has_function_mode() -> bool:
+    """Whether a mode sees functions of torch other than to choose a device."""
+    modes: list[Any] = _get_current_function_mode_stack()
+    return any(not isinstance(mode, DeviceContext) for mode in modes)

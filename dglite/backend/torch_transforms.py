@@ -1,0 +1,59 @@
+"""Registered operations inside transforms of ``torch.func``: vmap, grad, jacrev and what is made of them.
+
+The dispatcher's rules for gradients do not know these transforms, an ``autograd.Function`` with ``setup_context`` does.
+Levels are taken off one by one; below the last one the operation runs on ordinary tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .protocols import RESULT, TransformedOp
+from .torch_library import call_both, fold_batch
+from .torch_plain import is_transformed, needs_operator, unwrapped
+
+__all__ = ["transformed"]
+
+
+def transformed(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Run ``op``, made as if all inputs needed a gradient, where a transform is active; None where there is none."""
+    if not is_transformed():
+        return None
+    return _Transformed.apply(op, *inputs)[0]  # type: ignore[no-any-return]
+
+
+class _Transformed(torch.autograd.Function):
+    @staticmethod
+    def forward(op: TransformedOp, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if not op.is_real or needs_operator(inputs):
+            return call_both(
+                op.name, inputs, [unwrapped(x) for x in op.adj.tensors], (op.adj.num_src, op.adj.num_dst), op.recipe()
+            )
+        result = op.forward(*inputs)
+        return result, result.new_empty(0, dtype=torch.uint8) if op.kept is None else op.kept
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+        op, *tensors = inputs
+        result, kept = output
+        ctx.mark_non_differentiable(kept)
+        ctx.op, ctx.shapes = op, [tuple(x.shape) for x in tensors]
+        ctx.save_for_backward(*[result if i == RESULT else tensors[i] for i in op.saved], kept)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        *saved, kept = ctx.saved_tensors
+        op = ctx.op.again()
+        op.shapes, op.kept = ctx.shapes, kept
+        read: list[torch.Tensor | None] = [None] * (len(ctx.shapes) + 1)
+        for i, x in zip(op.saved, saved, strict=True):
+            read[i] = x
+        return None, *op.backward(read, grad, ctx.needs_input_grad[1:])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, op: TransformedOp, *inputs: torch.Tensor) -> tuple[Any, tuple[Any, Any]]:
+        result, kept = _Transformed.apply(op.again(), *fold_batch(info.batch_size, inputs, in_dims[1:], op.alike))
+        return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)

@@ -1,0 +1,71 @@
+"""A relation of which there are tensors only: what a graph holds while torch traces or exports a program."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, final
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from .adjacency import Adjacency
+
+__all__ = ["TracedAdjacency", "relation_of"]
+
+
+@final
+class TracedAdjacency:
+    """Edges ``src[i] -> dst[i]`` between ``num_src`` and ``num_dst`` nodes, where values may not exist yet.
+
+    The tensors may be fake and the counts a compiler's symbols, so operations on it are registered ones. What an
+    :class:`Adjacency` answers with arrays it refuses.
+    """
+
+    __slots__ = ("cache", "idtype", "num_dst", "num_src", "tensors")
+
+    def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> None:
+        self.tensors, self.num_src, self.num_dst = (src, dst), num_src, num_dst
+        self.idtype = np.dtype(np.int64) if idtype is None else idtype
+        self.cache: dict[Any, Any] = {}
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, a symbol where the program is for any."""
+        return self.tensors[0].shape[0]  # type: ignore[no-any-return]
+
+    def reverse(self) -> TracedAdjacency:
+        """Return the relation with every edge reversed."""
+        return TracedAdjacency(*self.tensors[::-1], self.num_dst, self.num_src, self.idtype)
+
+    def as_idtype(self, idtype: Any) -> TracedAdjacency:
+        """Return the same relation with users' ids as ``idtype``."""
+        return TracedAdjacency(*self.tensors, self.num_src, self.num_dst, np.dtype(idtype))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(Adjacency, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise DGLError(
+            f"torch traces this program, so the graph's edges have no values yet, which {name!r} reads. Message "
+            "passing, readouts and layers work; compute what depends on values before, and pass it in as an input"
+        )
+
+
+def relation_of(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Adjacency:
+    """Return the relation that a program holds as tensors: the one that they are of, or one made of copies of them.
+
+    It is kept as long as the tensors' memory and their values last, so their ids are checked once.
+
+    Raises
+    ------
+    DGLError
+        Lengths differ, ids are no integers, or an endpoint is not a node.
+    """
+
+    def make() -> Adjacency:
+        arrays = [active.to_numpy(x) for x in (src, dst)]
+        for array in arrays:
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise DGLError(f"got edges of shape {array.shape} and dtype {array.dtype}; expected a list of integers")
+        return Adjacency.from_coo(num_src, num_dst, arrays[0], arrays[1])
+
+    return active.structure_of(src, dst, (num_src, num_dst), make)  # type: ignore[no-any-return]
