@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         os.environ["DGLITE_TEST_FULL"] = "1"
     if os.name == "posix" and len(os.fsencode(tempfile.gettempdir())) > _LONGEST:
-        _shorten_temporary_folder(config)
+        _shorten_temporary_folder()
 
 
-def _shorten_temporary_folder(config: pytest.Config) -> None:
+def _shorten_temporary_folder() -> None:
     """Use a short link to the folder for temporary files, also in the processes that tests start."""
     place = tempfile.TemporaryDirectory(prefix="dglite-", dir="/tmp")
-    config.add_cleanup(place.cleanup)
+    Finalize(None, place.cleanup, exitpriority=-200)  # after multiprocessing's own folder there, which has -100
     link = Path(place.name) / "tmp"
     link.symlink_to(tempfile.gettempdir())
     os.environ["TMPDIR"], tempfile.tempdir = str(link), None
