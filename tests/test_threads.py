@@ -151,20 +151,6 @@ def test_rows_may_be_gathered_while_another_thread_asks_for_them(ask: Callable[[
     assert ask(rows).tolist() in ([1], [0, 0, 0])
 
 
-def test_the_dead_are_forgotten_while_others_are_made(often: None) -> None:
-    stop = time.monotonic() + 0.5
-
-    def forget() -> None:
-        while time.monotonic() < stop:
-            adjacency._forget_the_dead()
-
-    def build() -> None:
-        while time.monotonic() < stop:
-            dglite.graph(([0], [1]))
-
-    side_by_side([forget, forget, build, build])
-
-
 def test_a_second_library_is_met_once() -> None:
     in_process("meet_numpy()")
 

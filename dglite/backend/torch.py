@@ -139,7 +139,8 @@ class TorchBackend(Backend):
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
         addresses = []
-        if _dispatch_modes() or forward_ad._current_level >= 0:
+        # Inside a transform, even the memory for a result is wrapped.
+        if _dispatch_modes() or forward_ad._current_level >= 0 or is_transformed():
             return None
         for x in xs:
             if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous() or x.is_neg():

@@ -27,7 +27,7 @@ g = dglite.graph(([0, 1, 2], [1, 2, 2]))
 x = np.arange(6, dtype=np.float32).reshape(3, 2)
 t = torch.from_numpy(x)
 
-def refused(action, why="meet; what belongs to one graph is of one framework"):
+def refused(action, why="meet; the features of a graph are of one framework"):
     try:
         action()
     except DGLError as error:

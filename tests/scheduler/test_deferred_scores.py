@@ -511,13 +511,18 @@ def test_a_read_tensor_is_an_ordinary_one_with_what_was_written_on_it(monkeypatc
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_functional_transforms_of_the_steps(monkeypatch, wait):
-    """They refuse custom gradients, at every size and in torch's words."""
+    """Their values are those of autograd, at every size."""
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1 if wait else 1 << 62)
     s = Steps()
     el = s.el.detach()
-    for transform, x in ((torch.func.grad, el), (torch.func.vmap, el[None])):
-        with pytest.raises(RuntimeError, match="setup_context"):
-            transform(lambda el: s.layer(s.ft, el, s.er).sum())(x)
+
+    def total(el):
+        return s.layer(s.ft.detach(), el, s.er.detach()).sin().sum()
+
+    torch.testing.assert_close(torch.func.grad(total)(el), torch.autograd.functional.jacobian(total, el))
+    torch.testing.assert_close(
+        torch.func.vmap(total)(torch.stack([el, 2 * el])), torch.stack([total(el), total(2 * el)])
+    )
 
 
 def steps_of(s, p, mask=None):

@@ -417,18 +417,3 @@ def test_look_ups_of_few_do_not_number_all_entries(monkeypatch):
     assert adjacency.edge_ids(np.array([1]), np.array([0])).tolist() == [0]
     assert [x.tolist() for x in adjacency.edges_between(np.array([1]), np.array([0]))] == [[1, 1], [0, 0], [0, 1]]
     assert adjacency.in_edges(np.array([1, 0]))[2].tolist() == [2, 0, 1]
-
-
-def test_a_structure_is_found_by_its_number_while_it_lives(monkeypatch):
-    from dglite.structure import adjacency as module
-
-    monkeypatch.setattr(module, "_BY_NUMBER", {})
-    made = Adjacency.from_coo(2, 2, np.array([0]), np.array([1]))
-    number = made.number
-    assert Adjacency.numbered(number) is made and pickle.loads(pickle.dumps(made)).number != number
-    del made
-    with pytest.raises(DGLError, match="a graph that no longer exists"):
-        Adjacency.numbered(number)
-    kept = Adjacency.from_coo(2, 2, np.array([0]), np.array([1]))
-    module._forget_the_dead()
-    assert list(module._BY_NUMBER) == [kept.number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...backend import Tensor, active, framework
+from ...backend import Tensor, active, framework, require_one_library
 from ...errors import DGLError
 from ...formulas import FORMULAS
 from ...graph.storage import require_graph
@@ -202,6 +202,8 @@ _FLOAT32 = active.empty((0,), "float32", active.cpu()).dtype
 def _require_dtype(layer: Any, argument: str, x: Features) -> None:
     """Raise ``DGLError`` unless ``x`` has the dtype of the layer's parameters, or autocast converts both."""
     parameter = next(iter(layer.parameters()), None)
+    if active.guest is not None and parameter is not None:
+        require_one_library((x, parameter))
     if parameter is None or x.dtype == parameter.dtype or active.autocast_dtype() is not None:
         return
     dtype, expected = active.dtype(x), active.dtype(parameter)
