@@ -58,6 +58,7 @@ OWNERS = {
         "backend/torch_structure.py",
         "backend/torch_transforms.py",
         "compat",
+        "io/dgl_pickle.py",
         "sparse/exchange.py",
         "nn",
         "data",
