@@ -233,6 +233,7 @@ SAME_NAMES = {
     "DataLoader",
     "Frame",
     "NeighborSampler",
+    "Scheme",
     "Sequential",
     "DistNodeDataLoader",
     "DistEdgeDataLoader",

@@ -156,7 +156,7 @@ class Frame(MutableMapping[str, Tensor]):
         return len(self._frame)
 
     @property
-    def schemes(self) -> dict[str, Scheme]:
+    def schemes(self) -> dict[str, frames.Scheme]:
         """Shape of a row and dtype by column."""
         return self._frame.schemes
 

@@ -7,15 +7,12 @@ from typing import Any
 
 from ..errors import DGLError
 from ..graph import DGLGraph
-from ..io.dgl_states import (
-    FrameRef,
-    GraphIndex,
-    HeteroGraphIndex,
-    HeteroPickleStates,
-    SparseMatrix,
-    graph_of,
-    new_object,
-)
+from ..io.dgl_states import FrameRefState as FrameRef
+from ..io.dgl_states import GraphIndexState as GraphIndex
+from ..io.dgl_states import HeteroGraphIndexState as HeteroGraphIndex
+from ..io.dgl_states import PickledIndexState as HeteroPickleStates
+from ..io.dgl_states import SparseMatrixState as SparseMatrix
+from ..io.dgl_states import graph_of, new_object
 
 __all__ = ["FrameRef", "GraphIndex", "HeteroGraphIndex", "HeteroPickleStates", "SparseMatrix", "read_state"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -57,8 +57,8 @@ class DGLGraph(
     (3, 2)
     """
 
-    _read_state: ClassVar[Callable[[Any], DGLGraph] | None] = None
-    """Returns the graph that a pickle's state of another library describes; :mod:`dglite.io.dgl_states` sets it."""
+    _read_state: ClassVar[Any] = None
+    """Returns the graph that a pickle's state of DGL describes; :mod:`dglite.compat` sets it."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class DGLGraph(
 
     def __setstate__(self, state: Any) -> None:
         if self._read_state is not None and not (isinstance(state, dict) and "adjacencies" in state):
-            state = self._read_state(state).__getstate__()
+            state = type(self)._read_state(state).__getstate__()
         self.__dict__.update(state)
         self._device = canonical_device(state["_device"])
 

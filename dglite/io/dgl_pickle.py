@@ -51,9 +51,9 @@ def _initializer(*_: object) -> None:
 
 def _getattr(owner: Any, name: str) -> Any:
     """Stand in for ``getattr``, by which DGL names one method."""
-    if owner is not states.Scheme or name != "_reconstruct_scheme":
+    if owner is not states.SchemeState or name != "_reconstruct_scheme":
         raise pickle.UnpicklingError(f"the attribute {name!r:.40} of {owner!r:.40}")
-    return states.Scheme._reconstruct_scheme
+    return states.SchemeState._reconstruct_scheme
 
 
 def _bytearray(content: Any = b"", encoding: str | None = None) -> bytes:
@@ -86,15 +86,24 @@ _GRAPHS = {
     "dgl.batched_heterograph": "BatchedDGLHeteroGraph",
     "dgl._deprecate.graph": "DGLGraph",
 }
-_STATES = {
-    "dgl.heterograph_index": "HeteroGraphIndex HeteroPickleStates",
-    "dgl.graph_index": "GraphIndex",
-    "dgl.ndarray": "SparseMatrix",
-    "dgl.frame": "Frame FrameRef Column Scheme",
-    "dgl._deprecate.frame": "Frame FrameRef Column Scheme",
-    "dgl.utils": "Index",
-    "dgl.utils.internal": "Index",
-    "dgl.utils.data": "Index",
+_FRAMES = {
+    "Frame": states.FrameState,
+    "FrameRef": states.FrameRefState,
+    "Column": states.ColumnState,
+    "Scheme": states.SchemeState,
+}
+_STATES: dict[str, dict[str, type]] = {
+    "dgl.heterograph_index": {
+        "HeteroGraphIndex": states.HeteroGraphIndexState,
+        "HeteroPickleStates": states.PickledIndexState,
+    },
+    "dgl.graph_index": {"GraphIndex": states.GraphIndexState},
+    "dgl.ndarray": {"SparseMatrix": states.SparseMatrixState},
+    "dgl.frame": _FRAMES,
+    "dgl._deprecate.frame": _FRAMES,
+    "dgl.utils": {"Index": states.IndexState},
+    "dgl.utils.internal": {"Index": states.IndexState},
+    "dgl.utils.data": {"Index": states.IndexState},
 }
 _INITIALIZERS = "zero_initializer base_initializer"
 _BUILTINS = "set frozenset slice complex range list dict tuple bytes int float bool str"
@@ -117,7 +126,7 @@ def _admitted() -> dict[tuple[str, str], Any]:
         names |= {(module, name): __builtins__[name] for name in _BUILTINS.split()}  # type: ignore[index]
         names[module, "bytearray"] = _bytearray
     for module, classes in _STATES.items():
-        names |= {(module, name): getattr(states, name) for name in classes.split()}
+        names |= {(module, name): kind for name, kind in classes.items()}
     names |= {("dgl.init", name): _initializer for name in _INITIALIZERS.split()}
     for name in ("_reconstruct", "scalar"):
         function = getattr(np._core.multiarray, name)  # type: ignore[attr-defined]

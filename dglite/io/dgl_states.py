@@ -1,9 +1,9 @@
 """What a pickle of DGL 0.4 to 2.x says of its objects, and the graphs that it describes.
 
-A graph of DGL is pickled as a tree of objects of DGL's classes. The classes of this module have the names of those and
-only keep the state that the pickle gives; :func:`graph_of` makes a graph of the whole:
+A graph of DGL is pickled as a tree of objects of DGL's classes. The classes of this module stand for those and only
+keep the state that the pickle gives; :func:`graph_of` makes a graph of the whole:
 
-    0.4   homogeneous    dict: ``_graph`` (a GraphIndex: number of nodes, read-only, sources, destinations),
+    0.4   homogeneous    dict: ``_graph`` (a GraphIndexState: number of nodes, read-only, sources, destinations),
                          ``_node_frame`` and ``_edge_frame``, numbers of nodes and edges of a batch as lists
     0.4   others         (index, node types, edge types, node frames, edge frames), until 0.4.2 as a dict
     0.5 - everything     dict: ``_graph`` (an index), names of types, ``_node_frames`` and ``_edge_frames``, batch sizes
@@ -33,15 +33,15 @@ from .dgl_file import Cursor, read_metagraph
 from .unpack import metagraph_of
 
 __all__ = [
-    "Column",
-    "Frame",
-    "FrameRef",
-    "GraphIndex",
-    "HeteroGraphIndex",
-    "HeteroPickleStates",
-    "Index",
-    "Scheme",
-    "SparseMatrix",
+    "ColumnState",
+    "FrameRefState",
+    "FrameState",
+    "GraphIndexState",
+    "HeteroGraphIndexState",
+    "IndexState",
+    "PickledIndexState",
+    "SchemeState",
+    "SparseMatrixState",
     "State",
     "graph_of",
     "new_object",
@@ -60,45 +60,45 @@ class State:
         self.content = state
 
 
-class HeteroGraphIndex(State):
+class HeteroGraphIndexState(State):
     """The structure of a graph."""
 
 
-class HeteroPickleStates(State):
+class PickledIndexState(State):
     """The state of a :class:`HeteroGraphIndex`."""
 
 
-class GraphIndex(State):
+class GraphIndexState(State):
     """The structure of a graph of one type, also of the graph of types."""
 
 
-class SparseMatrix(State):
+class SparseMatrixState(State):
     """A relation: (format, rows, columns, arrays, flags)."""
 
 
-class Index(State):
+class IndexState(State):
     """Ids: a slice or a tensor."""
 
 
-class Frame(State):
+class FrameState(State):
     """Features by name."""
 
 
-class FrameRef(State):
+class FrameRefState(State):
     """Rows of a frame."""
 
 
-class Column(State):
+class ColumnState(State):
     """One feature: a tensor, or rows of one."""
 
 
-class Scheme(tuple):
+class SchemeState(tuple):
     """Shape of a row and dtype."""
 
     __slots__ = ()
 
     @classmethod
-    def _reconstruct_scheme(cls, shape: tuple[int, ...], dtype: str) -> Scheme:
+    def _reconstruct_scheme(cls, shape: tuple[int, ...], dtype: str) -> SchemeState:
         return cls((shape, dtype))
 
 
@@ -265,7 +265,7 @@ def _of_rows(code: int, num_src: int, num_dst: int, arrays: Sequence[Any]) -> Ad
 
 def _ids(values: Any) -> np.ndarray:
     """Return ids as an array: of a tensor, or of what DGL 0.4 has for many ids."""
-    if isinstance(values, Index):
+    if isinstance(values, IndexState):
         values = values.content
     if isinstance(values, slice):
         return np.arange(values.start or 0, values.stop)
@@ -288,7 +288,7 @@ def _columns(frame: Any) -> dict[str, Tensor]:
     if not isinstance(frame, State):  # a frame that has been read already
         return dict(frame)
     content = frame.content
-    if isinstance(frame, FrameRef):
+    if isinstance(frame, FrameRefState):
         rows = _tensor(_ids(content["_index"]))
         return {name: active.take(column, rows) for name, column in _columns(content["_frame"]).items()}
     return {str(name): _values(str(name), column) for name, column in content["_columns"].items()}

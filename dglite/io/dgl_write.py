@@ -117,7 +117,7 @@ class _Writer:
         head = (layout.ARRAY, 0, _CPU, 0, array.ndim, kind, 8 * array.itemsize, 1)
         self.put(struct.pack("<QQiiiBBH", *head), struct.pack(f"<{array.ndim}q", *array.shape))
         self.number(array.nbytes)
-        self.put(memoryview(little.reshape(-1)).cast("B") if array.size else b"")
+        self.put(little.reshape(-1).view(np.uint8).data if array.size else b"")
 
     def rows(self, shape: tuple[int, int], indptr: np.ndarray, indices: np.ndarray, ids: np.ndarray | None) -> None:
         """Write a matrix by rows; without ``ids``, entries are numbered in order."""

@@ -85,7 +85,11 @@ def test_a_file_of_torch_before_2020_whose_tensors_follow_the_pickle():
 
 def test_a_batch_of_several_types_of_0_4_2():
     g = load_pickled(FILES / "0.4.2_batch.pkl")
-    assert (g.batch_size, g.batch_num_nodes("user").tolist(), g.batch_num_edges("plays").tolist()) == (2, [3, 3], [2, 2])
+    assert (g.batch_size, g.batch_num_nodes("user").tolist(), g.batch_num_edges("plays").tolist()) == (
+        2,
+        [3, 3],
+        [2, 2],
+    )
     assert [end.tolist() for end in g.edges(etype="follows")] == [[0, 1, 0, 3, 4, 3], [1, 0, 2, 4, 3, 5]]
 
 
