@@ -50,11 +50,16 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, by_column, raw = state
+        self.fill(raw, dtype, shape, "F" if by_column else "C")
+
+    def fill(self, raw: Any, dtype: Any, shape: Any, order: str, axes: Any = None) -> None:
+        """Take the content; with ``axes``, in the order of axes that it lies in."""
         if not (isinstance(dtype, _DType) and isinstance(raw, str | bytes)):
             raise pickle.UnpicklingError("an array whose content is not plain numbers")
         self._budget.take(len(raw))
         content = raw.encode("latin1") if isinstance(raw, str) else raw
-        values = np.frombuffer(content, dtype.resolved).reshape(shape, order="F" if by_column else "C")
+        values = np.frombuffer(content, dtype.resolved).reshape(shape, order="C" if order == "K" else order)
+        values = values if axes is None else values.transpose(axes)
         self.values = values.astype(values.dtype.newbyteorder("="))
 
 
@@ -74,6 +79,12 @@ class _Budget:
         if kind is not _Array:
             raise pickle.UnpicklingError("an array of a class of its own")
         return _Array(self)
+
+    def from_buffer(self, *content: Any) -> _Array:
+        """Replace NumPy's constructor of protocol 5, the default of Python 3.14: bytes, a dtype, shape and order."""
+        array = _Array(self)
+        array.fill(*content)
+        return array
 
     def encode(self, text: str, encoding: str) -> bytes:
         """Stand in for ``_codecs.encode``, by which Python 3 writes other bytes in the older protocols."""
@@ -160,6 +171,8 @@ _ADMITTED = {
     ("numpy", "ndarray"): _Array,
     ("numpy.core.multiarray", "_reconstruct"): _Budget.reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _Budget.reconstruct,
+    ("numpy.core.numeric", "_frombuffer"): _Budget.from_buffer,
+    ("numpy._core.numeric", "_frombuffer"): _Budget.from_buffer,
     ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse.coo", "coo_matrix"): CooMatrix,
@@ -177,9 +190,10 @@ class _NumericUnpickler(pickle._Unpickler):
     """The unpickler that is written in Python; the other allocates what a file says before it has seen the bytes."""
 
     dispatch: ClassVar[dict[int, Any]] = {
-        code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]
+        **pickle._Unpickler.dispatch,
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[pickle.BINBYTES8[0]],
     }
-    # That one allocates, too, and no array is written by it.
+    # Its own loader of bytearrays allocates, too; protocol 5 writes arrays' content so.
 
     def __init__(self, content: bytes, start: int = 0) -> None:
         file = io.BytesIO(content)
@@ -194,7 +208,7 @@ class _NumericUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             found = _ADMITTED[module, name]
-            return partial(found, self._budget) if found in (_Budget.reconstruct, _Budget.encode) else found
+            return partial(found, self._budget) if found in vars(_Budget).values() else found
         except KeyError:
             raise pickle.UnpicklingError(
                 f"{module}.{name}, which is not a type of number, array, list or dict"

@@ -261,15 +261,18 @@ def test_tensors_are_pickled_saved_and_shared():
     assert pool.free_bytes > 0, "the values have moved"
 
 
+class Filled(torch.utils.data.Dataset):
+    """Of this module, since workers that are not forks of this process, as from Python 3.14 on, import it."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return load("torch").full((600, 500), i, "float32", "cpu")
+
+
 def test_workers_of_torchs_loader():
-    class Data(torch.utils.data.Dataset):
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, i):
-            return load("torch").full((600, 500), i, "float32", "cpu")
-
-    loader = torch.utils.data.DataLoader(Data(), batch_size=None, num_workers=2)
+    loader = torch.utils.data.DataLoader(Filled(), batch_size=None, num_workers=2)
     batches = list(loader)
     assert [int(x[5, 5]) for x in batches] == [0, 1, 2, 3] and all((x == x[0, 0]).all() for x in batches)
 

@@ -23,7 +23,7 @@ def _write(folder: Path, content: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize(
     "array",
     [
@@ -32,8 +32,10 @@ def _write(folder: Path, content: bytes) -> Path:
         np.array([1.5, -2], dtype=">f4"),
         np.array([True, False]),
         np.zeros((0, 3), dtype=np.int64),
+        np.arange(24).reshape(2, 3, 4).transpose(1, 2, 0),
+        np.arange(6)[::2],
     ],
-    ids=["int", "fortran", "big-endian", "bool", "empty"],
+    ids=["int", "fortran", "big-endian", "bool", "empty", "transposed", "strided"],
 )
 def test_arrays_come_back(tmp_path: Path, array: np.ndarray, protocol: int) -> None:
     found = read_numeric_pickle(_write(tmp_path, pickle.dumps(array, protocol)))
@@ -41,9 +43,10 @@ def test_arrays_come_back(tmp_path: Path, array: np.ndarray, protocol: int) -> N
     assert found.dtype == array.dtype.newbyteorder("=")
 
 
-def test_sparse_matrices_come_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_sparse_matrices_come_back(tmp_path: Path, protocol: int) -> None:
     matrix = csr_matrix(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]], dtype=np.float32))
-    found = read_numeric_pickle(_write(tmp_path, pickle.dumps(matrix, 2)))
+    found = read_numeric_pickle(_write(tmp_path, pickle.dumps(matrix, protocol)))
     assert isinstance(found, CsrMatrix)
     assert np.array_equal(found.toarray(), matrix.toarray())
 
@@ -78,11 +81,16 @@ def _hostile(marker: Path) -> dict[str, bytes]:
     command = f"touch {marker}"
     objects = np.empty(1, dtype=object)
     objects[0] = _Call(os.system, command)
+    buffer = np._core.numeric._frombuffer
     return {
         "os.system": pickle.dumps(_Call(os.system, command)),
         "eval": pickle.dumps(_Call(eval, f"open({str(marker)!r}, 'w')")),
         "nested": pickle.dumps({0: [_Call(os.system, command)]}),
         "object array": pickle.dumps(objects, 2),
+        "objects from a buffer": pickle.dumps(
+            _Call(np._core.numeric._frombuffer, b"x" * 8, np.dtype(object), (1,), "C")
+        ),
+        "a buffer of no bytes": pickle.dumps(_Call(buffer, [command], np.dtype("i8"), (1,), "C")),
         "getattr": b"cbuiltins\ngetattr\n(cos\nsystem\nS'x'\ntR.",
         "python 2": b"c__builtin__\neval\n(S'open(%r, \"w\")'\ntR." % str(marker).encode(),
         "dotted name": b"\x80\x04\x8c\x05numpy\x8c\x0fndarray.tofile\x93.",
@@ -135,7 +143,7 @@ def test_a_missing_file_is_a_missing_file(tmp_path: Path) -> None:
         read_numeric_pickle(tmp_path / "absent")
 
 
-@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_the_bytes_of_a_file_are_used_once(tmp_path: Path, protocol: int) -> None:
     raw = bytes(range(200)) * 100
 
@@ -148,8 +156,12 @@ def test_the_bytes_of_a_file_are_used_once(tmp_path: Path, protocol: int) -> Non
         def __reduce__(self):
             return codecs.encode, (TEXT, "latin1")
 
+    class Buffer:
+        def __reduce__(self):
+            return np._core.numeric._frombuffer, (raw, np.dtype(np.uint8), (len(raw),), "C")
+
     TEXT = raw.decode("latin1")
-    for kind in (Twin, Encoded):
+    for kind in (Twin, Encoded, Buffer):
         path = _write(tmp_path, pickle.dumps([kind() for _ in range(30)], protocol))
         assert path.stat().st_size < 3 * len(raw)
         with pytest.raises(DGLError, match="larger together than the file"):

@@ -217,7 +217,7 @@ def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> No
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-    assert min(peaks) < 4 * len(packed) + (1 << 20)
+    assert min(peaks) < 4 * len(packed) + (3 << 19)  # the headers of all are 1.2 MB in Python 3.14
 
 
 def test_archives_of_several_streams(tmp_path: Path) -> None:
