@@ -52,6 +52,7 @@ OWNERS = {
     "torch": {
         "backend/torch.py",
         "backend/torch_deferred.py",
+        "backend/torch_dtensor.py",
         "backend/torch_library.py",
         "backend/torch_memory.py",
         "backend/torch_plain.py",

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import torch
 from torch._guards import detect_fake_mode
 from torch.autograd import forward_ad
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.proxy_tensor import get_innermost_proxy_mode
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
@@ -108,7 +108,7 @@ def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) 
     mode = detect_fake_mode((*tensors, *inputs))
     if mode is None or not any(type(x) in PLAIN for x in tensors):
         return tensors
-    if get_proxy_mode() is not None and not mode.allow_non_fake_inputs:
+    if get_innermost_proxy_mode() is not None and not mode.allow_non_fake_inputs:
         raise DGLError(
             "a program is recorded from fake tensors, but its graph is none of its inputs, so it would have no edges: "
             "pass the graph's edges in as tensors and construct it inside, as dglite.graph((src, dst), num_nodes=n)"

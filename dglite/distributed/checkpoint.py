@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.tensor import DTensor, Shard
 
 from ..backend import Tensor
+from ..backend.torch_dtensor import DTensor, Shard
 from ..errors import DGLError
 from ..io.atomic import replacing
 from .book import Ranges

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
+from ..backend.torch_dtensor import DTensor, Placement, Replicate, Shard
 from .exchange import Exchange
 from .layout import Layout
 from .links import Links

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
 from .decompositions import decompositions, depends_on_data, described, on_meta, tensors_in
 from .graphs import by_number

@@ -23,7 +23,8 @@ MOST = 3
 """Products that are merged, at most: the operands of all of them are kept until the last is known."""
 
 
-@torch.library.custom_op("dglite::sum_mm", mutates_args=())
+# With a schema, since torch 2.4 reads none from annotations that are text.
+@torch.library.custom_op("dglite::sum_mm", mutates_args=(), schema="(Tensor[] a, Tensor[] b) -> Tensor")
 def sum_mm(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the sum of the products ``a[i] @ b[i]``."""
     total = a[0] @ b[0]

@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
 from dglite import DGLError, tofu
+from dglite.backend.torch_dtensor import DTensor, Replicate, Shard, distribute_tensor
 from tests.patience import PATIENCE
 from tests.tofu.workers import Workers
 

@@ -14,7 +14,11 @@ aten = torch.ops.aten
 
 
 @rule(
-    aten._softmax, aten._log_softmax, aten._safe_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data
+    aten._softmax,
+    aten._log_softmax,
+    "aten::_safe_softmax",
+    aten._softmax_backward_data,
+    aten._log_softmax_backward_data,
 )
 def softmax(call: OperatorCall) -> SplitRule:
     """Return the rule of a softmax and of its gradient: by all dimensions but its own."""
