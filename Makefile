@@ -1,9 +1,10 @@
 # On a fresh machine with python3 (3.11 or newer) and make:  `make demo`  or  `make test`.
 PYTHON ?= python3
 VENV   ?= .venv
+CONSTRAINTS ?= constraints.txt
 
 BIN     := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-distributed dropin test test-full gpu check format bench bench-quick docs gallery clean
@@ -20,7 +21,7 @@ help:
 	@echo "make gallery      draw the pictures of docs/gallery.md"
 
 # torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
-$(BIN)/torch.installed: constraints.txt
+$(BIN)/torch.installed: $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dglite needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing torch into $(VENV) (this is the large one) ..."
