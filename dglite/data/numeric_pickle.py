@@ -52,7 +52,7 @@ class _Array:
         _version, shape, dtype, by_column, raw = state
         self.fill(raw, dtype, shape, "F" if by_column else "C")
 
-    def fill(self, raw: Any, dtype: Any, shape: Any, order: str, axes: Any = None) -> None:
+    def fill(self, raw: Any, dtype: Any, shape: Any, order: Any, axes: Any = None) -> None:
         """Take the content; with ``axes``, in the order of axes that it lies in."""
         if not (isinstance(dtype, _DType) and isinstance(raw, str | bytes)):
             raise pickle.UnpicklingError("an array whose content is not plain numbers")
@@ -207,7 +207,7 @@ class _NumericUnpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            found = _ADMITTED[module, name]
+            found: Any = _ADMITTED[module, name]
             return partial(found, self._budget) if found in vars(_Budget).values() else found
         except KeyError:
             raise pickle.UnpicklingError(
