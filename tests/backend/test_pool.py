@@ -41,6 +41,7 @@ def garbage(monkeypatch):
         come_back(lent)
 
     monkeypatch.setattr(memory._PooledArray, "__del__", overwrite)
+    monkeypatch.setattr(memory, "IDLE", 1e9)  # on a busy machine, ten seconds may pass between two lines
     gc.collect()
     dglite.empty_cache()
 
