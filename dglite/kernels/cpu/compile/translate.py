@@ -35,7 +35,7 @@ from ..lanes.vec import I64
 from .translate_arrays import ArrayExpressions
 from .translate_values import Callee, Names, Template, Value, cast, is_number, refuse, wider
 
-__all__ = ["Function", "translate"]
+__all__ = ["translate"]
 
 Wide = dict[tuple[str, ast.stmt, str], types.Type]
 """Types of numbers before loops whose rounds make them wider, by function, loop and name."""
@@ -64,7 +64,7 @@ def translate(source: str, prefix: str, triple: str, layout: str, finish: Finish
                 parameters = [_kind(argument.annotation) for argument in node.args.args]
                 serves = finish is not None or node.name.startswith("_")
                 template = Template(
-                    parameters, partial(Function, module, prefix + node.name, node, meanings, wide, serves)
+                    parameters, partial(_Function, module, prefix + node.name, node, meanings, wide, serves)
                 )
                 meanings[node.name] = template.callee(parameters) if finish is None else template
             if finish is not None:
@@ -78,7 +78,7 @@ class _WiderError(Exception):
     """A round of a loop hands on a wider number than it is given: function, loop, name, type. All is written again."""
 
 
-class Function(ArrayExpressions):
+class _Function(ArrayExpressions):
     """The translation of one function, for arguments of these types. If it ``serves`` others it may return a number.
     With ``asks`` it may ask for memory, and takes, last, a pointer to a word that it sets to 1 where there is none."""
 
