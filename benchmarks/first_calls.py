@@ -81,9 +81,16 @@ dgl.data.MiniGCDataset(4, 10, 20)[0]
 dgl.data.BAShapeDataset(num_base_nodes=50, num_base_edges_per_node=2, num_motifs=5)[0]
 dgl.data.SBMMixtureDataset(1, 100, 2)[0]
 dgl.data.AsLinkPredDataset(dgl.data.KarateClubDataset(), [0.8, 0.1, 0.1])[0]
+g.has_nodes(seeds); g.subgraph(seeds); g.filter_nodes(lambda nodes: nodes.data["t"] > 500); g.local_var()
+g.filter_edges(lambda edges: edges.data["p"] > 0.5); g.adj(); g.all_edges("all"); g.batch_num_nodes()
+dgl.node_type_subgraph(h, ["user"]); dgl.edge_type_subgraph(h, ["follows"])
+dgl.create_block((src, dst)); dgl.hetero_from_relations([g]); dgl.bipartite((src, dst))
+dgl.bipartite_from_scipy(g.adj_external(scipy_fmt="csr"), "u", "e", "v")
+dgl.to_half(g); dgl.to_bfloat16(g); dgl.to_double(g); dgl.to_float(g)
 dgl.node_homophily(g, labels); dgl.edge_homophily(g, labels); dgl.linkx_homophily(g, labels)
 dgl.adjusted_homophily(g, labels); dgl.node_label_informativeness(g, labels); dgl.edge_label_informativeness(g, labels)
 metrics.roc_auc(torch.rand(100), torch.rand(100)); metrics.mrr(torch.rand(100), torch.rand(100, 9))
+metrics.average_precision(torch.rand(100), torch.rand(100)); metrics.hits_at_k(torch.rand(100), torch.rand(100, 9), 3)
 """
 
 MESSAGES = """
@@ -101,6 +108,11 @@ h.multi_update_all({e: (fn.copy_u("x", "m"), fn.max("m", "y")) for e in h.canoni
 dgl.prop_nodes_topo(dag, fn.copy_u("x", "m"), fn.sum("m", "x"))
 dgl.prop_nodes_bfs(g, 0, fn.copy_u("x", "m"), fn.sum("m", "x"))
 dgl.prop_edges_dfs(g, 0, fn.copy_u("x", "m"), fn.sum("m", "x"))
+dgl.prop_nodes(g, [seeds, seeds + 1], fn.copy_u("x", "m"), fn.sum("m", "x"))
+dgl.prop_edges(g, [seeds, seeds + 1], fn.copy_u("x", "m"), fn.sum("m", "x"))
+g.apply_nodes(lambda nodes: {"y": nodes.data["x"] * 2})
+step(lambda: ops.gspmm(g, "mul", "sum", x, w)); step(lambda: ops.gsddmm(g, "dot", x, x))
+step(lambda: ops.gatv2_attention(g, heads, heads, heads[0]))
 dgl.explain(g, fn.copy_u("x", "m"), fn.sum("m", "y"))
 step(lambda: ops.copy_u_sum(g, x))
 step(lambda: ops.u_mul_e_max(g, x, w))
@@ -117,6 +129,10 @@ step(lambda: ops.gather_mm(x, weights, idx_b=torch.randint(4, (1000,))))
 step(lambda: dgl.sum_nodes(batch, "x")); step(lambda: dgl.max_nodes(batch, "x"))
 step(lambda: dgl.mean_edges(batch, "w")); dgl.broadcast_nodes(batch, torch.rand(2, 3))
 step(lambda: dgl.softmax_nodes(batch, "x"))
+step(lambda: dgl.softmax_edges(batch, "w")); dgl.broadcast_edges(batch, torch.rand(2, 3))
+step(lambda: dgl.mean_nodes(batch, "x")); step(lambda: dgl.sum_edges(batch, "w"))
+step(lambda: dgl.max_edges(batch, "w"))
+dgl.readout_nodes(batch, "x"); dgl.readout_edges(batch, "w")
 dgl.topk_nodes(batch, "x", 3)
 dgl.topk_nodes(batch, "x", 3, sortby=0)
 step(lambda: dgl.topk_edges(batch, "w", 3)[0])
@@ -141,6 +157,9 @@ dgl.reorder_graph(g, "custom", permute_config={"nodes_perm": list(range(999, -1,
 dgl.partition_graph_with_halo(g, torch.randint(2, (1000,)), 1)
 dgl.lap_pe(small, 4); dgl.laplacian_lambda_max(small)
 dgl.random_walk_pe(g, 4)
+dgl.norm_by_dst(g); dgl.LaplacianPE(4)(small); dgl.RandomWalkPE(4)(g); dgl.SVDPE(4)(small)
+dgl.Compose([dgl.AddSelfLoop(), dgl.RemoveSelfLoop(), dgl.AddReverse(), dgl.ToSimple(), dgl.LineGraph()])(small)
+dgl.KHopGraph(2)(small)
 dgl.svd_pe(small, 4)
 dgl.shortest_dist(g)
 dgl.double_radius_node_labeling(g, 0, 1)
@@ -211,6 +230,12 @@ step(lambda: sparse.sum(A, 0)); step(lambda: sparse.smax(A, 1)); sparse.sprod(A,
 A.coalesce(); A.transpose(); A.csr(); A.to_dense()
 A.index_select(0, seeds); A.range_select(1, slice(0, 50)); A.sample(0, 2, seeds)
 A.compact(0)
+step(lambda: sparse.smean(A, 0)); step(lambda: sparse.smin(A, 1)); step(lambda: sparse.reduce(A, 0, "smean"))
+step(lambda: sparse.matmul(A, x)); step(lambda: sparse.bsddmm(A, torch.rand(1000, 16, 2), torch.rand(16, 1000, 2)).val)
+(A - A).val; (A / 2).val; (-A).val; (A**2).val; sparse.inv(sparse.diag(torch.rand(5) + 1))
+sparse.sp_broadcast_v(A, torch.rand(1, 1000), "mul"); sparse.sp_add_v(A, torch.rand(1, 1000))
+sparse.to_torch_sparse_coo(A); sparse.to_torch_sparse_csr(A); sparse.to_torch_sparse_csc(A)
+sparse.from_torch_sparse(sparse.to_torch_sparse_coo(A))
 """
 
 OTHERS = """

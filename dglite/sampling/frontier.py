@@ -104,7 +104,9 @@ class IncidentEdges:
         edge_ids = None if by_entry else stored.edge_ids
         matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
         self.rows = sample.Rows(*matrix, seeds, np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64))
-        self.longest, self.entries = sample.row_bounds(self.rows, fanout, replace)
+        sizes = np.empty(2, np.int64)
+        sample.row_bounds(self.rows, fanout, replace, sizes)
+        self.longest, self.entries = sizes.tolist()
 
     @property
     def room(self) -> int:

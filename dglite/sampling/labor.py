@@ -167,7 +167,7 @@ def _sample_alike(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return where each seed's edges begin, their far ends and their ids, where all weights and importances are 1."""
     kernels, count = compiled().labor, len(rows.rows.seeds)
-    marks, offsets = np.empty(rows.room // 64 + count + 1, np.uint64), np.zeros(count + 1, np.int64)
+    marks, offsets = np.empty(rows.room // 64 + count + 1, np.int64), np.zeros(count + 1, np.int64)
     rows.run(kernels.mark_rows, fanout, key, marks, offsets[1:])
     np.cumsum(offsets, out=offsets)
     far, edges = np.empty(offsets[-1], adjacency.index_dtype), np.empty(offsets[-1], adjacency.idtype)

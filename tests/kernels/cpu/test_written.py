@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from dglite.kernels.cpu.compile.written import Kernel
 from dglite.kernels.cpu.lanes.atomic import put_word
@@ -31,6 +30,7 @@ def test_it_runs_at_its_address():
     assert words[1] == 43
 
 
-def test_python_does_not_call_it():
-    with pytest.raises(TypeError, match="twice_and_more is compiled; launch it at its address"):
-        twice_and_more(1, 2, 3)
+def test_python_calls_it():
+    words = np.array([20, 0])
+    twice_and_more(words.ctypes.data, 0, 1)
+    assert words[1] == 43 and _twice(4) == 8

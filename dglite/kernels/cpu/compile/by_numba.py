@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -21,7 +22,7 @@ from ..lanes.vec import Vec, as_vec, multiply_add
 from .cached import cfunc, njit
 from .translate_values import product_in
 
-__all__ = ["compile_functions", "fused", "rewritten"]
+__all__ = ["compile_functions", "fused", "rewritten", "tasks_source"]
 
 _kept: list[Any] = []
 """Compiled functions: their code goes with them."""
@@ -39,9 +40,10 @@ def compile_functions(module: ModuleType, names: Iterable[str]) -> dict[str, int
     return found
 
 
-def rewritten(source: str) -> str:
-    """Return kernel source as Numba compiles it to the same arithmetic."""
-    tree = _Rewrite().visit(ast.parse(source))
+def rewritten(source: str, plain: Collection[str] | None = None) -> str:
+    """Return kernel source as Numba compiles it to the same arithmetic. Functions are decorated but for the ``plain``
+    ones, by default those whose names do not begin with an underscore."""
+    tree = _Rewrite(plain).visit(ast.parse(source))
     position = 1 if ast.get_docstring(tree) else 0
     names = f"from {__name__} import fused\nfrom {njit.__module__} import njit\nfrom math import inf, nan\n"
     tree.body[position:position] = ast.parse(names).body
@@ -51,9 +53,15 @@ def rewritten(source: str) -> str:
 class _Rewrite(ast.NodeTransformer):
     """Writes sums with products as calls, and infinity and NaN as names."""
 
+    def __init__(self, plain: Collection[str] | None) -> None:
+        self.plain = plain
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        if node.name.startswith("_"):
-            node.decorator_list = [ast.parse('njit(error_model="numpy")', mode="eval").body]
+        if node.name.startswith("_") if self.plain is None else node.name not in self.plain:
+            node.decorator_list = [ast.parse('njit(nogil=True, error_model="numpy")', mode="eval").body]
+            for argument in node.args.args:
+                argument.annotation = None
+            node.returns = None
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
@@ -72,6 +80,41 @@ class _Rewrite(ast.NodeTransformer):
         value = float(ast.literal_eval(node.args[0]))
         name = ast.Name("nan" if math.isnan(value) else "inf", ast.Load())
         return ast.UnaryOp(ast.USub(), name) if value < 0 else name
+
+
+_TASKS = '''"""Run shares of {module}.{name}."""
+import numpy as np
+
+from {module} import {name}
+{imports}from dglite.kernels.cpu.compile.cached import cfunc
+from dglite.kernels.cpu.run.rows import array_at
+from dglite.kernels.cpu.lanes.simd import word
+
+
+@cfunc("void(int64, int64, int64)", error_model="numpy")
+def kernel(args, task, num_tasks):
+    if task >= 0:
+        num_rows = word(args, 0)
+        {name}({arguments}, num_rows * task // num_tasks, num_rows * (task + 1) // num_tasks)
+'''
+
+
+def tasks_source(module: str, name: str, arguments: tuple) -> str:
+    """Return the source of what calls a function for the rows of a task, see :mod:`.entry`."""
+    parts, imports, at = [], "", 2
+    for x in arguments:
+        fields = []
+        for value in x if isinstance(x, tuple) else (x,):
+            if isinstance(value, np.ndarray):
+                fields.append(f"array_at(word(args, {at}), word(args, {at + 1}), np.{value.dtype.name})")
+                at += 2
+            else:
+                fields.append(f"word(args, {at})")
+                at += 1
+        if isinstance(x, tuple):
+            imports += f"from {type(x).__module__} import {type(x).__name__}\n"
+        parts.append(f"{type(x).__name__}({', '.join(fields)})" if isinstance(x, tuple) else fields[0])
+    return _TASKS.format(module=module, name=name, imports=imports, arguments=", ".join(parts))
 
 
 @intrinsic

@@ -23,16 +23,17 @@ from ....errors import DGLWarning
 from ... import store
 from ..lanes import philox, simd, tiles
 from ..lanes.target import has_avx512, triple
-from . import by_numba, machine, translate
+from . import by_numba, entry, machine, translate
 from .cached import compile_lock
 from .stamp import module_stamp, stamp
 
-__all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
+__all__ = ["block_lanes", "compile_entry", "compile_kernel", "compile_kernels", "load_source", "numba_entry"]
+__all__ += ["numba_address", "numba_tasks"]
 
 _addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}
 _refused: list[str] = []
-_COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, machine, simd, philox, tiles))
+_COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, entry, machine, simd, philox, tiles))
 """What rendered kernels are compiled by, and what they import, as it was loaded."""
 
 
@@ -92,14 +93,56 @@ def _tell(error: Exception) -> None:
         _refused.append(str(error))
 
 
-def _code(name: str, source: str) -> bytes:
+def compile_entry(kind: str, source: str, kinds: tuple, way: str) -> int | None:
+    """Return the address of what calls the last function in ``source`` with arguments of some kinds, for ``way`` see
+    :mod:`.entry`; None where Numba is to compile it."""
+    if compiler() == "numba" or not entry.can_read_arrays():
+        return None
+    source = f"{source}\n# For {way}: {kinds}\n"
+    name = _name(kind, source)
+
+    def finish(module: Any, function: Any) -> None:
+        entry.WAYS[way](module, f"{name}.entry", function.callee(list(map(entry.type_of, kinds)), True))
+
+    with compile_lock:
+        if name not in _addresses:
+            _show(source)
+            try:
+                code = _code(name, source, finish)
+                _addresses[name] = dict(zip(["entry"], machine.load(code, [f"{name}.entry"]), strict=True))
+            except Exception as error:  # as above
+                if compiler() == "llvm":
+                    raise
+                _tell(error)
+                return None
+        return _addresses[name]["entry"]
+
+
+def numba_entry(name: str, source: str) -> Any:
+    """Return the last function in ``source``, as Numba compiles it where it is called."""
+    return getattr(_import(f"{_name(name, source)}_numba", by_numba.rewritten(source, ())), name)
+
+
+def numba_address(name: str, source: str) -> int:
+    """Return the address of the last function in ``source``, of integers, as Numba compiles it."""
+    module = _import(f"{_name(name, source)}_numba_address", by_numba.rewritten(source, (name,)))
+    return by_numba.compile_functions(module, [name])[name]
+
+
+def numba_tasks(name: str, source: str, arguments: tuple) -> int:
+    """Return the address of what calls the last function in ``source`` for the rows of a task, by Numba."""
+    module = numba_entry(name, source).py_func.__module__
+    return int(load_source("rows", by_numba.tasks_source(module, name, arguments)).kernel.address)
+
+
+def _code(name: str, source: str, finish: Any = None) -> bytes:
     """Return the object code of ``source``, from the cache or into it."""
     key = hashlib.sha256(_COMPILED_WITH + stamp(source) + name.encode()).digest()
     file = store.file_name(name, key, ".o")
     code = store.read("kernels", file, key)
     if code is None:
         store.write_text("kernels", f"{name}.py", source)
-        code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout()))
+        code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout(), finish))
         store.write("kernels", file, key, code)
     return code
 

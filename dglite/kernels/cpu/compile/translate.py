@@ -5,44 +5,54 @@ that it imports), and the type of each value is known when it is made. Numba, wh
 times as long for them.
 
 The language: functions of integers, and of floats where an annotation says ``float``; those whose names begin with an
-underscore serve functions below them, and may return a number (``-> int``, ``-> float``); names, also several at once
-(``a, b = x, y``) and ``+=``; integer and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if
-c else b``, ``min max float``;
-``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
-it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive and divisors not zero
-is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of
-their types, and a name that has no one meaning is unknown. What it does not know it refuses with ``TypeError``.
+underscore serve functions below them, and may return a number (``-> int``, ``-> float``, ``-> bool``); names, also
+several at once (``a, b = x, y``) and ``+=``; integer and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and
+or not``, ``a if c else b``, ``min max float int``;
+``if``, ``while``, ``for`` over a ``range``, ``break``, ``continue``, ``return``. A sum or difference of floats with a
+product in it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive, divisors not
+zero, and indices inside and not negative is up to the source. A name may change its type. Where branches or rounds of a
+loop meet, numbers take the wider of their types, and a name that has no one meaning is unknown. What it does not know
+it refuses with ``TypeError``.
+
+Functions that take arrays are written for the types that they are called with (see :mod:`.entry`): a parameter that is
+annotated otherwise than as a number is whatever it is given, an array of one dimension (``x[i]``, ``x[i] = y``,
+``x[i:j]``, ``len(x)``), a named tuple of some, or None. Every integer is an int64 when it is read. A function that
+Python calls may ask for memory, ``np.empty(n, np.int64)``, which lasts until that place is come to again.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from functools import reduce
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 
-from ..lanes.vec import I64, LANES
-from .translate_values import Callee, Expressions, Names, Value, cast, is_number, refuse, wider
+from ..lanes.arrays import llvm_of
+from ..lanes.vec import I64
+from .translate_arrays import ArrayExpressions
+from .translate_values import Callee, Names, Template, Value, cast, is_number, refuse, wider
 
 __all__ = ["translate"]
 
-Wide = dict[tuple[ast.stmt, str], types.Type]
-"""Types of numbers before loops whose rounds make them wider."""
+Wide = dict[tuple[str, ast.stmt, str], types.Type]
+"""Types of numbers before loops whose rounds make them wider, by function, loop and name."""
+Finish = Callable[[ir.Module, Template], None]
 Ends = list[tuple[ir.Block, Names]]
 """Blocks from which control goes on to one place, with what names mean at the end of each."""
 
 
-def translate(source: str, prefix: str, triple: str, layout: str) -> str:
+def translate(source: str, prefix: str, triple: str, layout: str, finish: Finish | None = None) -> str:
     """Return LLVM assembly with a function ``prefix + name`` for each function of ``source``.
 
-    What stands outside of functions is run first: imports, and names of constants and intrinsics.
+    What stands outside of functions is run first: imports, and names of constants and intrinsics. ``finish``, where
+    there is one, writes the only function that is called from outside, into the module; it is given the last one.
     """
     tree = ast.parse(source)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    meanings: dict[str, Any] = {"min": min, "max": max, "float": float}
+    meanings: dict[str, Any] = {"min": min, "max": max, "float": float, "int": int, "len": len}
     rest: list[ast.stmt] = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
     exec(compile(ast.Module(rest, []), prefix, "exec"), meanings)
     wide: Wide = {}
@@ -51,40 +61,90 @@ def translate(source: str, prefix: str, triple: str, layout: str) -> str:
         module.triple, module.data_layout = triple, layout
         try:
             for node in functions:
-                written = _Function(module, prefix + node.name, node, meanings, wide)
-                meanings[node.name] = written.callee
+                parameters = [_kind(argument.annotation) for argument in node.args.args]
+                serves = finish is not None or node.name.startswith("_")
+                template = Template(
+                    parameters, partial(_Function, module, prefix + node.name, node, meanings, wide, serves)
+                )
+                meanings[node.name] = template.callee(parameters) if finish is None else template
+            if finish is not None:
+                finish(module, template)
             return str(module)
         except _WiderError as found:
-            wide[found.args[:2]] = found.args[2]
+            wide[found.args[:3]] = found.args[3]
 
 
 class _WiderError(Exception):
-    """A round of a loop hands on a wider number than it is given: loop, name, type. All is written again for it."""
+    """A round of a loop hands on a wider number than it is given: function, loop, name, type. All is written again."""
 
 
-class _Function(Expressions):
-    """The translation of one function."""
+class _Function(ArrayExpressions):
+    """The translation of one function, for arguments of these types. If it ``serves`` others it may return a number.
+    With ``asks`` it may ask for memory, and takes, last, a pointer to a word that it sets to 1 where there is none."""
 
     def __init__(
-        self, module: ir.Module, name: str, node: ast.FunctionDef, meanings: dict[str, Any], wide: Wide
+        self,
+        module: ir.Module,
+        name: str,
+        node: ast.FunctionDef,
+        meanings: dict[str, Any],
+        wide: Wide,
+        serves: bool,
+        kinds: Sequence[types.Type],
+        asks: bool = False,
     ) -> None:
-        kinds = [_kind(argument.annotation) for argument in node.args.args]
-        result = _kind(node.returns) if node.name.startswith("_") and node.returns is not None else types.void
-        returns = ir.VoidType() if result == types.void else LANES[str(result)]
-        function = ir.Function(module, ir.FunctionType(returns, [LANES[str(kind)] for kind in kinds]), name)
+        result = _kind(node.returns) if serves and node.returns is not None else types.void
+        if result is None:
+            refuse(node, "returns something else than a number")
+        returns = ir.VoidType() if result == types.void else llvm_of(result)
+        parameters = [llvm_of(kind) for kind in kinds] + [I64.as_pointer()] * asks
+        function = ir.Function(module, ir.FunctionType(returns, parameters), module.get_unique_name(name))
         function.attributes.add("nounwind")
-        if node.name.startswith("_"):
+        if serves:
             function.linkage = "internal"
-        names = {part.arg: Value(kind, x) for part, kind, x in zip(node.args.args, kinds, function.args, strict=True)}
+        names = {part.arg: Value(kind, x) for part, kind, x in zip(node.args.args, kinds, function.args, strict=False)}
         super().__init__(ir.IRBuilder(function.append_basic_block()), names, meanings)
         self.function, self.wide, self.callee = function, wide, Callee(function, kinds, result)
         self.rounds: list[Ends] = []
         """For each loop around this place, where its next round is gone to."""
+        self.breaks: list[Ends] = []
+        """The same, where it is left."""
+        self.rooms: list[ir.Value] = []
+        if asks:
+            self.leave, self.failed = ir.Block(function, "leave"), function.args[-1]
+            self.result = None if result == types.void else self.builder.alloca(returns)
         self.statements(node.body)
         if not self.done and result != types.void:
             refuse(node, "does not return a number on every way")
         if not self.done:
-            self.builder.ret_void()
+            self.give_back(None)
+        if asks:
+            self.end()
+
+    def give_back(self, value: ir.Value | None) -> None:
+        """Return a number, or nothing."""
+        builder = self.builder
+        if self.leave is not None:
+            if value is not None:
+                builder.store(value, self.result)
+            builder.branch(self.leave)
+        elif value is None:
+            builder.ret_void()
+        else:
+            builder.ret(value)
+
+    def end(self) -> None:
+        """Write the block in which a function that asks for memory ends."""
+        assert self.leave is not None
+        builder = self.builder
+        self.function.blocks.append(self.leave)
+        builder.position_at_end(self.leave)
+        for room in self.rooms:
+            self.free(room)
+        if self.result is None:
+            builder.ret_void()
+        else:
+            builder.ret(builder.load(self.result))
 
     @property
     def done(self) -> bool:
@@ -106,35 +166,50 @@ class _Function(Expressions):
 
     def do_Assign(self, node: ast.Assign) -> None:
         target = node.targets[0]
-        if len(node.targets) == 1 and isinstance(target, ast.Name):
-            self.names[target.id] = self.value(node.value)
+        if len(node.targets) == 1 and not isinstance(target, ast.Tuple):
+            self.assign(target, self.value(node.value))
             return
         if len(node.targets) > 1 or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
             refuse(node, "assigns to something else than names")
         values = [self.value(part) for part in node.value.elts]
-        for name, value in zip(target.elts, values, strict=True):
-            self.names[name.id] = value  # type: ignore[attr-defined]
+        for part, value in zip(target.elts, values, strict=True):
+            self.assign(part, value)
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        if isinstance(target, ast.Subscript):
+            self.store(target, value)
+        elif isinstance(target, ast.Name):
+            self.names[target.id] = value
+        else:
+            refuse(target, "is assigned to")
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
-        assert isinstance(node.target, ast.Name)
-        self.names[node.target.id] = self.binary(node, node.op, self.names[node.target.id], self.value(node.value))
+        self.assign(node.target, self.binary(node, node.op, self.value(node.target), self.value(node.value)))
 
     def do_Return(self, node: ast.Return) -> None:
         if (node.value is None) != (self.callee.result == types.void):
             refuse(node, f"returns something else than {self.callee.result}")
-        if node.value is None:
-            self.builder.ret_void()
-        else:
-            self.builder.ret(self.number(node.value, self.callee.result))
+        self.give_back(None if node.value is None else self.number(node.value, self.callee.result))
 
     def do_Continue(self, node: ast.Continue) -> None:
-        self.rounds[-1].append((self.builder.block, self.names))
-        # Where the block ends is written when all ways to the next round are known.
+        self.go_to(self.rounds[-1])
+
+    def do_Break(self, node: ast.Break) -> None:
+        self.go_to(self.breaks[-1])
+
+    def go_to(self, place: Ends) -> None:
+        """Let control go from here to where the ends of a list meet."""
+        place.append((self.builder.block, self.names))
+        # Where the block ends is written when all ways to that place are known.
         self.builder.position_at_end(self.function.append_basic_block())
         self.builder.unreachable()
 
     def do_If(self, node: ast.If) -> None:
-        ends = self.branches(self.truth(self.value(node.test)), node.body, node.orelse)
+        condition = self.truth(self.value(node.test))
+        if isinstance(condition, ir.Constant):  # of types: what is not run need not be meaningful
+            self.statements(node.body if condition.constant else node.orelse)
+            return
+        ends = self.branches(condition, node.body, node.orelse)
         if ends:
             self.names = self.join(ends, self.function.append_basic_block())
 
@@ -206,7 +281,7 @@ class _Function(Expressions):
 
         constant = all(isinstance(bound, ir.Constant) for bound in (start, stop))
         self.loop(node, goes_on, begin, [hidden], constant or len(bounds) < 3)
-        del self.names[hidden]
+        self.names.pop(hidden, None)
 
     def loop(
         self,
@@ -222,11 +297,12 @@ class _Function(Expressions):
         few, and rounds that wait for memory gain nothing by it, but need a second loop for those that are left over.
         """
         changing = _assigned(node).union(more)
-        for name in [name for name in self.names if (node, name) in self.wide]:
-            kind = self.wide[node, name]
+        here = self.function.name
+        for name in [name for name in self.names if (here, node, name) in self.wide]:
+            kind = self.wide[here, node, name]
             self.names[name] = Value(kind, self.cast_at(self.builder.block, self.names[name], kind))
         builder, before = self.builder, self.builder.block
-        header, body, after = (self.function.append_basic_block() for _ in range(3))
+        header, body, leave = (self.function.append_basic_block() for _ in range(3))
         builder.branch(header)
         builder.position_at_end(header)
         phis: dict[str, ir.Instruction] = {}
@@ -236,10 +312,11 @@ class _Function(Expressions):
             phis[name].add_incoming(value, before)
             self.names[name] = Value(kind, phis[name])
         inside = dict(self.names)
-        builder.cbranch(goes_on(), body, after)
+        builder.cbranch(goes_on(), body, leave)
         builder.position_at_end(body)
         self.names = dict(inside)
         self.rounds.append([])
+        self.breaks.append([])
         begin()
         self.statements(node.body)
         ends = self.rounds.pop() + ([] if self.done else [(builder.block, self.names)])
@@ -248,8 +325,10 @@ class _Function(Expressions):
             branch = builder.branch(header)
             if not unroll:
                 branch.set_metadata("llvm.loop", _no_unrolling(self.function.module))
-        builder.position_at_end(after)
+        builder.position_at_end(leave)
         self.names = inside
+        if breaks := self.breaks.pop():
+            self.names = self.join([(leave, inside), *breaks], self.function.append_basic_block())
 
     def again(self, node: ast.stmt, found: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
         """Hand the next round what names mean at the end of one."""
@@ -259,7 +338,7 @@ class _Function(Expressions):
                 came = "unknown" if value is None else value.type
                 refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")
             if wider(kind, value.type) != kind:
-                raise _WiderError(node, name, wider(kind, value.type))
+                raise _WiderError(self.function.name, node, name, wider(kind, value.type))
             phi.add_incoming(cast(self.builder, value.ir, value.type, kind), self.builder.block)
 
     # -- expressions that branch ---------------------------------------------------------------------------------------
@@ -276,10 +355,12 @@ class _Function(Expressions):
         return self.names.pop("a value")
 
 
-def _kind(annotation: ast.expr | None) -> types.Type:
-    """Return the type that an annotation says, int64 by default."""
-    kinds = {"int": types.int64, "float": types.float64, "None": types.void}
-    return kinds["int" if annotation is None else ast.unparse(annotation)]
+_KINDS = {"int": types.int64, "bool": types.boolean, "float": types.float64, "None": types.void}
+
+
+def _kind(annotation: ast.expr | None) -> types.Type | None:
+    """Return the type of a number that an annotation says, int64 by default; None for something else."""
+    return _KINDS.get("int" if annotation is None else ast.unparse(annotation))
 
 
 def _assigned(node: ast.stmt) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,7 +15,7 @@ from ..lanes.elementary import RELATIONS
 from ..lanes.lanes import Mask
 from ..lanes.vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
 
-__all__ = ["Callee", "Expressions", "Names", "Value", "cast", "is_number", "refuse", "wider"]
+__all__ = ["Callee", "Expressions", "Names", "Template", "Value", "cast", "constant", "is_number", "refuse", "wider"]
 
 I1 = ir.IntType(1)
 
@@ -31,8 +31,31 @@ class Callee(NamedTuple):
     """A function of the same source."""
 
     function: ir.Function
-    parameters: list[types.Type]
+    parameters: Sequence[types.Type]
     result: types.Type
+
+
+class Template:
+    """A function of the same source, which is written once for each combination of types of its arguments.
+
+    Parameters
+    ----------
+    parameters
+        types of its parameters, None for one that is whatever it is given.
+    write
+        writes it for some types of arguments; what it returns has the ``callee``.
+    """
+
+    def __init__(self, parameters: list[types.Type | None], write: Callable[..., Any]) -> None:
+        self.parameters, self._write = parameters, write
+        self._written: dict[tuple[types.Type, ...], Callee] = {}
+
+    def callee(self, kinds: Sequence[types.Type | None], *options: bool) -> Callee:
+        """Return the function for arguments of these types, with options to ``write`` it."""
+        wanted = tuple(fixed or kind for fixed, kind in zip(self.parameters, kinds, strict=True))
+        if wanted not in self._written:
+            self._written[wanted] = self._write(wanted, *options).callee
+        return self._written[wanted]
 
 
 Names = dict[str, Value]
@@ -48,7 +71,11 @@ class _Context:
         """Convert a number."""
         if given == wanted:
             return value
-        llvm = LANES[str(wanted)] if wanted != types.boolean else I1
+        if wanted == types.boolean:
+            zero = ir.Constant(value.type, 0)
+            differs = builder.fcmp_unordered if isinstance(given, types.Float) else builder.icmp_signed
+            return differs("!=", value, zero)
+        llvm = LANES[str(wanted)]
         if isinstance(given, types.Float):
             if isinstance(wanted, types.Float):
                 return (builder.fpext if wanted.bitwidth > given.bitwidth else builder.fptrunc)(value, llvm)
@@ -109,14 +136,14 @@ class Expressions:
         return self.builder.icmp_signed("!=", value.ir, ir.Constant(value.ir.type, 0))
 
     def of_Constant(self, node: ast.Constant) -> Value:
-        return _constant(node, node.value)
+        return constant(node, node.value)
 
     def of_Name(self, node: ast.Name) -> Value:
         if node.id in self.names:
             return self.names[node.id]
         if node.id not in self.meanings:
             refuse(node, "is unknown here")
-        return _constant(node, self.meanings[node.id])
+        return constant(node, self.meanings[node.id])
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:
         value = self.value(node.operand)
@@ -125,7 +152,7 @@ class Expressions:
         if not isinstance(node.op, ast.USub):
             refuse(node, "is no operation of kernels")
         if isinstance(value.type, types.Integer):
-            return self.binary(node, ast.Sub(), _constant(node, 0), value)
+            return self.binary(node, ast.Sub(), constant(node, 0), value)
         return Value(value.type, self.builder.fneg(value.ir))
 
     def of_BinOp(self, node: ast.BinOp) -> Value:
@@ -166,6 +193,8 @@ class Expressions:
         kind = wider(left.type, right.type)
         if function is operator.truediv and not isinstance(kind, types.Float):
             kind = types.float64
+        elif kind == types.boolean and not isinstance(op, ast.BitAnd | ast.BitOr):
+            kind = types.int64
         a, b = (cast(builder, value.ir, value.type, kind) for value in (left, right))
         if isinstance(kind, types.Float):
             if not real:
@@ -177,6 +206,8 @@ class Expressions:
 
     def of_Compare(self, node: ast.Compare) -> Value:
         values = [self.value(part) for part in (node.left, *node.comparators)]
+        if isinstance(node.ops[0], ast.Is) and values[1].type == types.none:
+            return constant(node, values[0].type == types.none)
         if any(type(op) not in _RELATIONS for op in node.ops):
             refuse(node, "is no comparison of kernels")
         results = [
@@ -206,9 +237,11 @@ class Expressions:
         if function is float:
             (argument,) = node.args
             if isinstance(argument, ast.Constant):
-                return _constant(node, float(ast.literal_eval(argument)))
+                return constant(node, float(ast.literal_eval(argument)))
             return Value(types.float64, self.number(argument, types.float64))
         args = [self.value(argument) for argument in node.args]
+        if isinstance(function, Template):
+            function = function.callee([value.type for value in args])
         if isinstance(function, Callee):
             values = [
                 cast(self.builder, value.ir, value.type, kind)
@@ -243,13 +276,15 @@ def product_in(node: ast.BinOp) -> ast.BinOp | None:
     return None
 
 
-def _constant(node: ast.AST, value: Any) -> Value:
+def constant(node: ast.AST, value: Any) -> Value:
     if isinstance(value, bool):
         return Value(types.boolean, ir.Constant(I1, int(value)))
     if isinstance(value, int):
         return Value(types.int64, I64(value))
     if isinstance(value, float):
         return Value(types.float64, ir.Constant(LANES["float64"], value))
+    if value is None:
+        return Value(types.none, ir.Constant(I8, 0))
     refuse(node, f"is {value!r}, no number")
 
 

@@ -1,64 +1,162 @@
 """Functions of a module in the language of kernels: compiled as generated ones are, without Numba.
 
-A function whose name begins with an underscore serves others of the module and has no address of its own; see
-:mod:`.translate` for the language.
+See :mod:`.translate` for the language. A function is compiled when it is called first, for the types of its arguments,
+or when its address is asked for.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-from .jit import compile_kernels
+import numpy as np
 
-__all__ = ["Kernel"]
+from ..lanes.arrays import ELEMENTS
+from .entry import callable_at, kind_of, leaves
+from .jit import compile_entry, numba_address, numba_entry, numba_tasks
+
+__all__ = ["Kernel", "plain"]
 
 
 class Kernel:
-    """A decorated function; other kernels of its module may call it.
+    """A decorated function. Other kernels may call it, and Python, which lets other threads run meanwhile.
 
     Its text is that of the file when the module is imported.
     """
 
     def __init__(self, function: Callable) -> None:
-        self.function = function
-        node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        self.function, self.__doc__ = function, function.__doc__
+        self._lines = linecache.getlines(function.__code__.co_filename)
+        self._latest: Callable = _unknown
+        self._entries: dict[tuple, Callable] = {}
+        self._task_entries: dict[tuple, int] = {}
+
+    # -- calls of Python -----------------------------------------------------------------------------------------------
+    def __call__(self, *args: Any) -> Any:
+        """Run the function. Arrays are of one dimension; those that it writes to are contiguous."""
+        result = self._latest(*args)
+        return self._run(args) if result is NotImplemented else result
+
+    def _run(self, args: tuple) -> Any:
+        """Run it for arguments of other types than the last ones, or arrays that must be copied to be read."""
+        name, count = self.function.__name__, self.function.__code__.co_argcount
+        if len(args) != count:
+            raise TypeError(f"{name} takes {count} arguments, got {len(args)}")
+        for entry in [*self._entries.values()]:  # to try costs less than to tell the types
+            result = entry(*args)
+            if result is not NotImplemented:
+                self._latest = entry
+                return result
+        self._latest = entry = self.entry(*args)
+        result = entry(*args)
+        if result is not NotImplemented:
+            return result
+        copies = tuple(map(plain, args))
+        result = entry(*copies)
+        if result is NotImplemented:
+            raise TypeError(f"{name} cannot take {[kind_of(x) for x in args]} as they lie in memory")
+        for x, copy in zip(leaves(args), leaves(copies), strict=True):
+            if isinstance(x, np.ndarray) and x.astype(copy.dtype).tobytes() != copy.tobytes():
+                raise TypeError(f"{name} writes to an array that is not contiguous")
+        return result
+
+    def entry(self, *args: Any) -> Callable:
+        """Return what runs the function for arguments of these types, ``NotImplemented`` being its answer to others."""
+        kinds = tuple(map(kind_of, args))
+        if kinds not in self._entries:
+            address, name = compile_entry(self.function.__name__, self._text, kinds, "python"), self.function.__name__
+            entry = numba_entry(name, self._text) if address is None else callable_at(name, address)
+            self._entries.setdefault(kinds, entry)
+        return self._entries[kinds]
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+    def task_address(self, args: tuple) -> int:
+        """Return the address of the kernel that runs the function for a task's rows, see :mod:`.entry`; ``args`` are
+        all arguments but these rows."""
+        kinds = tuple(map(kind_of, args))
+        if kinds not in self._task_entries:
+            address = compile_entry(self.function.__name__, self._text, (*kinds, "int64", "int64"), "tasks")
+            if address is None:
+                address = numba_tasks(self.function.__name__, self._text, args)
+            self._task_entries[kinds] = address
+        return self._task_entries[kinds]
+
+    @cached_property
+    def address(self) -> int:
+        """Return the address of the compiled function of integers."""
+        name, kinds = self.function.__name__, ("int64",) * self.function.__code__.co_argcount
+        address = compile_entry(name, self._text, kinds, "address")
+        return numba_address(name, self._text) if address is None else address
+
+    # -- text ----------------------------------------------------------------------------------------------------------
+    @cached_property
+    def _text(self) -> str:
+        """Return a source with this function as the last, those that it calls, and imports of what else it names."""
+        texts, imports = dict[str, str](), dict[str, tuple[str, object]]()
+        for kernel in self._needed():
+            name = kernel.function.__name__
+            assert name not in texts, f"two kernels that {self.function.__name__} needs are named {name}"
+            texts[name] = kernel._definition
+            for constant, value in kernel._names():
+                if not isinstance(value, Kernel | int | float):
+                    _, other = imports.setdefault(constant, (kernel.function.__module__, value))
+                    assert other is value, f"{constant} has two meanings in what {self.function.__name__} needs"
+        lines = [f"from {module} import {name}" for name, (module, _) in sorted(imports.items())]
+        title = f'"""{self.function.__module__}.{self.function.__name__}."""'
+        return "\n\n".join([title, "\n".join(lines), *texts.values()]) + "\n"
+
+    @cached_property
+    def _definition(self) -> str:
+        """Return the text of the function alone, with its constants as numbers."""
+        lines = inspect.getblock(self._lines[self.function.__code__.co_firstlineno - 1 :])
+        node = ast.parse(textwrap.dedent("".join(lines))).body[0]
         assert isinstance(node, ast.FunctionDef)
         node.decorator_list = []
         if ast.get_docstring(node):
             del node.body[0]
-        self._text = ast.unparse(node)
+        numbers = {name: value for name, value in self._names() if isinstance(value, int | float)}
+        return ast.unparse(_Literal(numbers).visit(node))
 
-    def __call__(self, *args: Any) -> Any:
-        """Stand for a call in another kernel; Python calls kernels by their address."""
-        raise TypeError(f"{self.function.__name__} is compiled; launch it at its address")
-
-    @cached_property
-    def address(self) -> int:
-        """Return the address of the compiled function."""
-        kernels, constants = self._needed()
-        module = self.function.__module__
-        texts = [f'"""{module}.{self.function.__name__}."""', f"from {module} import {', '.join(constants)}"]
-        texts += [kernel._text for kernel in kernels]
-        return compile_kernels(self.function.__name__, "\n\n".join(texts) + "\n")[self.function.__name__]
-
-    def _needed(self) -> tuple[list[Kernel], list[str]]:
-        """Return the kernels to compile, those that are called first, and the other names of the module in them."""
-        kernels, constants = dict[Kernel, None](), dict[str, None]()
-        for name, value in self._names():
+    def _needed(self) -> list[Kernel]:
+        """Return the kernels to compile, those that are called first."""
+        needed = dict[Kernel, None]()
+        for _, value in self._names():
             if isinstance(value, Kernel):
-                below, names = value._needed()
-                kernels.update(dict.fromkeys(below))
-                constants.update(dict.fromkeys(names))
-            else:
-                constants[name] = None
-        return [*kernels, self], sorted(constants)
+                needed.update(dict.fromkeys(value._needed()))
+        return [*needed, self]
 
     def _names(self) -> Iterator[tuple[str, object]]:
         for name in self.function.__code__.co_names:
             if name in self.function.__globals__:
                 yield name, self.function.__globals__[name]
+
+
+class _Literal(ast.NodeTransformer):
+    """Writes numbers in place of their names."""
+
+    def __init__(self, numbers: dict[str, Any]) -> None:
+        self.numbers = numbers
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self.numbers[node.id]) if node.id in self.numbers else node
+
+
+def _unknown(*args: Any) -> Any:
+    return NotImplemented
+
+
+def plain(x: Any) -> Any:
+    """Return an argument whose arrays lie in memory as kernels read them, in the same memory where they can."""
+    if isinstance(x, tuple):
+        return type(x)(*map(plain, x))
+    if not isinstance(x, np.ndarray):
+        return x
+    x = np.asarray(x)
+    dtype = np.dtype(x.dtype.name) if x.dtype.name in ELEMENTS else x.dtype
+    x = x.view(dtype) if x.dtype.isnative else x.astype(dtype)
+    return x if x.flags.c_contiguous and x.flags.aligned else x.copy()

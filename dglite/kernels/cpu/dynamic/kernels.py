@@ -14,8 +14,8 @@ from ....expr import Expr
 from ...render.matrix import matrix_source, run_source
 from ...render.rows import RowAccess, StepSpec, cell_source, step_source, sum_source
 from ...render.rowwise import rowwise_source
-from ..compile.cached import cfunc
 from ..compile.jit import block_lanes, compile_kernel
+from ..compile.written import Kernel
 from ..lanes.simd import loader, storer, word
 from ..run.launch import call_kernel, launch, num_threads
 
@@ -54,8 +54,8 @@ def step_of(address: int) -> StepSpec:
     return _steps[address]
 
 
-@cfunc("void(int64, int64, int64)")
-def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def _sequence(args: int, task: int, num_tasks: int) -> None:
     """Run one task of every step. Words of ``args``: address of the steps' words, their starts, first and last step."""
     if task < 0:
         return
@@ -106,8 +106,8 @@ _load4, _store4 = loader("float32", 1), storer("float32", 1)
 _load8, _store8 = loader("float64", 1), storer("float64", 1)
 
 
-@cfunc("void(int64, int64, int64)")
-def _clear(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def _clear(args: int, task: int, num_tasks: int) -> None:
     """Set memory to 0. Words: 1 address, 2 bytes, a multiple of 8."""
     if task < 0:
         return
@@ -116,8 +116,8 @@ def _clear(args, task, num_tasks):  # type: ignore[no-untyped-def]
         _store8(address + 8 * i, 0.0)
 
 
-@cfunc("void(int64, int64, int64)")
-def _totals(args, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def _totals(args: int, task: int, num_tasks: int) -> None:
     """Sum up losses, and start their gradients. Words: 1 address of the sum, float64, to which it is added, 2 number of
     losses, 3 bytes of one, 4 and 5 addresses of lists: of the losses, and of their gradients, to which 1 is added."""
     if task < 0:

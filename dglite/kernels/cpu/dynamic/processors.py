@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 from ..lanes.atomic import add_to_word, call_int
 from ..lanes.simd import word
 from ..run.launch import call_kernel, openmp
@@ -42,8 +42,8 @@ _LOOKS = 2000
 
 
 # -- scripts -----------------------------------------------------------------------------------------------------------
-@njit(nogil=True)
-def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
+@Kernel
+def _run_script(job: int, processor: int, yield_: int) -> None:
     processors = word(job, PROCESSORS)
     for i in range(word(job, LENGTH)):
         at = word(job, SCRIPT) + 8 * INSTRUCTION_WORDS * i
@@ -60,8 +60,8 @@ def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
             call_kernel(operation, word(at, 1), 0, 1)
 
 
-@njit("void(int64, int64, int64, int64, int64, int64)", nogil=True)
-def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-untyped-def]
+@Kernel
+def _serve(mail: int, processor: int, lock: int, acquire: int, release: int, yield_: int) -> None:
     """Run scripts as they come. Words of ``mail``: the job (0: end), the lock of those who wait for its end."""
     while True:
         call_int(acquire, lock, 1)
@@ -74,8 +74,8 @@ def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-
             call_int(release, done, 0)
 
 
-@njit("void(int64, int64)", nogil=True)
-def _block(acquire, lock):  # type: ignore[no-untyped-def]
+@Kernel
+def _block(acquire: int, lock: int) -> None:
     call_int(acquire, lock, 1)
 
 

@@ -17,7 +17,8 @@ from functools import cache
 
 import numpy as np
 
-from ..compile.cached import cfunc, njit
+from ..compile.cached import njit
+from ..compile.written import Kernel
 from ..lanes.atomic import add_to_word, call_int, pause, put_word, read_word, take_bit
 from ..lanes.simd import word
 from ..run.launch import PARALLEL_FROM, call_kernel, launch_at, num_threads, pool_functions, run_team
@@ -96,8 +97,8 @@ def arrange(
 
 
 # -- going through the lines -------------------------------------------------------------------------------------------
-@njit(error_model="numpy")
-def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def _run_line(words: int, line: int, task: int, num_tasks: int) -> None:
     """Do a task's share of a line. Words of a stage: number of kernels, then (kernel, words) of each."""
     stage = words + 8 * word(line, LINE_START)
     for i in range(word(stage, 0)):
@@ -107,8 +108,8 @@ def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
         call_kernel(word(stage, 1 + 2 * i), args, task, num_tasks)
 
 
-@njit(error_model="numpy")
-def wait_for(address, count, looks, yield_):  # type: ignore[no-untyped-def]
+@Kernel
+def wait_for(address: int, count: int, looks: int, yield_: int) -> None:
     """Wait until other threads have raised the word at ``address`` to ``count``; after ``looks`` let others run."""
     while read_word(address) < count:
         looks -= 1
@@ -118,8 +119,8 @@ def wait_for(address, count, looks, yield_):  # type: ignore[no-untyped-def]
             call_int(yield_, 0, 0)
 
 
-@njit(error_model="numpy")
-def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
+@Kernel
+def _go_through(team: int, me: int, shares: int) -> None:
     """Go through lines with others. Words of ``team``: words of the stages, bytes from one thread's to the next one's,
     lines, first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and
     let others run (0: there is none). Marks of a line are which shares are taken, and how many are done.
@@ -135,20 +136,20 @@ def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
         wait_for(marks + 8, shares, _LOOKS, word(team, 8))
 
 
-@cfunc("void(int64, int64)")
-def _member(team, number):  # type: ignore[no-untyped-def]
+@Kernel
+def member(team: int, number: int) -> None:
     """What each thread of a team runs."""
     _go_through(team, thread_number(word(team, 7), number), word(team, 5))
 
 
-@cfunc("void(int64, int64, int64)")
-def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
+@Kernel
+def share_of_lines(team: int, task: int, num_tasks: int) -> None:
     """Go through lines as a kernel, whose tasks must run at the same time: those of :mod:`.processors` do."""
     if task >= 0:
         _go_through(team, task, num_tasks)
 
 
-_MEMBER, LINES = _member.address, _lines.address
+_MEMBER, LINES = member.address, share_of_lines.address
 _MOST_THREADS = 32
 SHARED_FROM = PARALLEL_FROM // 2
 """Work in a line from which on several threads go through lines."""

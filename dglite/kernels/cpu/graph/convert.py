@@ -5,8 +5,8 @@ rows, whose counters and entries then stay in cache: on 20M edges a direct scatt
 They are dealt into the result itself, with the rows inside the bucket in 16 bits beside it, so that sorting takes two
 bytes per edge more than its result. Columns and edge ids are sorted each on their own: few graphs need the ids.
 
-Threads are Python threads over ``nogil`` kernels rather than ``prange``: no OpenMP pool is touched, so conversion is
-safe in a forked worker or beside torch, and each kernel compiles in a tenth of the time of its ``parallel=True`` form.
+Threads are Python threads over ``nogil`` kernels rather than the pool: no OpenMP is touched, so conversion is safe in a
+forked worker or beside torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 
 __all__ = ["ascending", "cast", "compress", "count_rows", "pair_ranges", "scatter", "sort_rows"]
 
@@ -27,8 +27,6 @@ DIRECT_ROWS = 1 << 16
 
 _BUCKET_BITS = 9
 """512 buckets: more would be written to more pages at once than a core has addresses of at hand."""
-
-_jit = njit(nogil=True)
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -47,25 +45,25 @@ def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> tuple[np.ndar
     return indptr, indices, edge_ids
 
 
-@_jit
+@Kernel
 def ascending(rows: np.ndarray) -> bool:
     """Whether the rows never fall."""
-    for i in range(1, len(rows)):  # noqa: SIM110 - Numba has no generator expressions
+    for i in range(1, len(rows)):  # noqa: SIM110 - kernels have no generator expressions
         if rows[i] < rows[i - 1]:
             return False
     return True
 
 
-@_jit
+@Kernel
 def _count(rows: np.ndarray, indptr: np.ndarray) -> None:
     """Fill ``indptr``, which holds zeros."""
-    for row in rows:
-        indptr[row + 1] += 1
+    for i in range(len(rows)):
+        indptr[rows[i] + 1] += 1
     for row in range(1, len(indptr)):
         indptr[row] += indptr[row - 1]
 
 
-@_jit
+@Kernel
 def _scatter(
     rows: np.ndarray, cols: np.ndarray, next_slot: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray
 ) -> None:
@@ -128,13 +126,13 @@ def _shares(count: int, threads: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(count * t // threads for t in range(threads + 1)))
 
 
-@_jit
+@Kernel
 def _count_buckets(rows: np.ndarray, shift: int, counts: np.ndarray) -> None:
-    for row in rows:
-        counts[row >> shift] += 1
+    for i in range(len(rows)):
+        counts[rows[i] >> shift] += 1
 
 
-@_jit
+@Kernel
 def _deal(
     rows: np.ndarray,
     values: np.ndarray | None,
@@ -160,7 +158,7 @@ def _deal(
             local[slot] = rows[i] - (bucket << shift)
 
 
-@_jit
+@Kernel
 def _sort_buckets(
     values: np.ndarray, local: np.ndarray, starts: np.ndarray, first: int, last: int, shift: int, indptr: np.ndarray
 ) -> None:
@@ -168,16 +166,18 @@ def _sort_buckets(
     num_rows, longest = len(indptr) - 1, 0
     for bucket in range(first, last):
         longest = max(longest, starts[bucket + 1] - starts[bucket])
-    unsorted = np.empty(longest, values.dtype)
+    unsorted, next_slot = np.empty(longest, values.dtype), np.empty(1 << shift, np.int64)
     for bucket in range(first, last):
         base = bucket << shift
-        next_slot = np.zeros(min(1 << shift, num_rows - base), np.int64)
+        width = min(1 << shift, num_rows - base)
+        for row in range(width):
+            next_slot[row] = 0
         begin, end = starts[bucket], starts[bucket + 1]
         for entry in range(begin, end):
             next_slot[local[entry]] += 1
             unsorted[entry - begin] = values[entry]
         total = begin
-        for row in range(len(next_slot)):
+        for row in range(width):
             count = next_slot[row]
             next_slot[row] = total
             indptr[base + row] = total
@@ -196,7 +196,7 @@ def scatter(values: np.ndarray, positions: np.ndarray, threads: int = 1) -> np.n
     return result
 
 
-@_jit
+@Kernel
 def _scatter_share(values: np.ndarray, positions: np.ndarray, result: np.ndarray) -> None:
     for i in range(len(values)):
         result[positions[i]] = values[i]
@@ -233,7 +233,7 @@ def _call(call: tuple) -> None:
 
 
 # -- look-ups ----------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def pair_ranges(
     indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, cols: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> None:

@@ -14,14 +14,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..compile.cached import njit
-from ..lanes.memory import loader, prefetch, storer
-from ..lanes.vec import I8, I32, I64
-from ..run.rows import array_at
+from ..compile.written import Kernel
+from ..lanes.atomic import put_word
+from ..lanes.memory import loader, prefetch, storer, word
+from ..lanes.vec import I8, I32, I64, LANES
 
 __all__ = ["LINE", "copy_rows", "widen_bfloat16", "widen_float16", "widen_int8"]
-
-_jit = njit(nogil=True)
 
 LINE = 64
 """Bytes of a cache line. Targets are aligned to them."""
@@ -29,9 +27,10 @@ _AHEAD = 16
 """Rows between asking for a row's first line and copying it. That finds its page; a core reads on by itself, and to ask
 for the other lines too takes a tenth longer."""
 _LANES = 16
+_VECTORS = (loader, "float16"), (loader, "bfloat16"), (storer, "float32")
 _LINE = ir.VectorType(I32, LINE // 4)
-_load_half, _store = loader("float16", _LANES), storer("float32", _LANES)
-_load_one_half, _store_one = loader("float16", 1), storer("float32", 1)
+_load_half, _load_brain, _store = (get(dtype, _LANES) for get, dtype in _VECTORS)
+_load_one_half, _load_one_brain, _store_one = (get(dtype, 1) for get, dtype in _VECTORS)
 
 
 @intrinsic
@@ -64,7 +63,17 @@ def _stream_line(typingctx: Any, target: Any, source: Any) -> Any:
     return types.void(types.int64, types.int64), codegen
 
 
-@_jit
+@intrinsic
+def _load_byte(typingctx: Any, address: Any) -> Any:
+    """Return the int8 at an address as a float32."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.sitofp(builder.load(builder.inttoptr(args[0], I8.as_pointer())), LANES["float32"])
+
+    return types.float32(types.int64), codegen
+
+
+@Kernel
 def copy_rows(
     source: int, width: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
 ) -> None:
@@ -72,19 +81,19 @@ def copy_rows(
     streams, in_order = width % LINE == 0 and target % LINE == 0, len(places) == 0
     for i in range(first, last):
         if i + _AHEAD < last:
-            prefetch(source + width * np.int64(rows[i + _AHEAD]))
-        row = source + width * np.int64(rows[i])
-        to = target + width * (i if in_order else np.int64(places[i]))
+            prefetch(source + width * rows[i + _AHEAD])
+        row = source + width * rows[i]
+        to = target + width * (i if in_order else places[i])
         if streams:
             for at in range(0, width, LINE):
                 _stream_line(to + at, row + at)
         elif width == 8:  # a call for each of as many labels takes longer than all else
-            array_at(to, 1, np.int64)[0] = array_at(row, 1, np.int64)[0]
+            put_word(to, 0, word(row, 0))
         else:
             _copy(to, row, width)
 
 
-@_jit
+@Kernel
 def widen_float16(
     source: int, count: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
 ) -> None:
@@ -92,29 +101,31 @@ def widen_float16(
     in_order, whole = len(places) == 0, count // _LANES * _LANES
     for i in range(first, last):
         if i + _AHEAD < last:
-            prefetch(source + 2 * count * np.int64(rows[i + _AHEAD]))
-        row = source + 2 * count * np.int64(rows[i])
-        to = target + 4 * count * (i if in_order else np.int64(places[i]))
+            prefetch(source + 2 * count * rows[i + _AHEAD])
+        row = source + 2 * count * rows[i]
+        to = target + 4 * count * (i if in_order else places[i])
         for j in range(0, whole, _LANES):
             _store(to + 4 * j, _load_half(row + 2 * j))
         for j in range(whole, count):
             _store_one(to + 4 * j, _load_one_half(row + 2 * j))
 
 
-@_jit
+@Kernel
 def widen_bfloat16(
     source: int, count: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
 ) -> None:
-    """Widen rows of ``count`` bfloat16 to float32, of which they are the upper half."""
-    in_order = len(places) == 0
+    """Widen rows of ``count`` bfloat16 to float32."""
+    in_order, whole = len(places) == 0, count // _LANES * _LANES
     for i in range(first, last):
-        stored = array_at(source + 2 * count * np.int64(rows[i]), count, np.uint16)
-        wide = array_at(target + 4 * count * (i if in_order else np.int64(places[i])), count, np.uint32)
-        for j in range(count):
-            wide[j] = np.uint32(stored[j]) << np.uint32(16)
+        row = source + 2 * count * rows[i]
+        to = target + 4 * count * (i if in_order else places[i])
+        for j in range(0, whole, _LANES):
+            _store(to + 4 * j, _load_brain(row + 2 * j))
+        for j in range(whole, count):
+            _store_one(to + 4 * j, _load_one_brain(row + 2 * j))
 
 
-@_jit
+@Kernel
 def widen_int8(
     source: int,
     count: int,
@@ -128,8 +139,8 @@ def widen_int8(
     """Widen rows of ``count`` int8 to float32, times the only scale or that of the row."""
     in_order = len(places) == 0
     for i in range(first, last):
-        stored = array_at(source + count * np.int64(rows[i]), count, np.int8)
-        wide = array_at(target + 4 * count * (i if in_order else np.int64(places[i])), count, np.float32)
-        scale = scales[np.int64(rows[i]) if len(scales) > 1 else 0]
+        row = source + count * rows[i]
+        to = target + 4 * count * (i if in_order else places[i])
+        scale = scales[rows[i] if len(scales) > 1 else 0]
         for j in range(count):
-            wide[j] = np.float32(stored[j]) * scale
+            _store_one(to + 4 * j, _load_byte(row + j) * scale)

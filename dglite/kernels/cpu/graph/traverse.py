@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 from ..run.sort import merge_sort
 
 __all__ = ["bfs", "dfs", "topological"]
-
-_jit = njit(nogil=True)
 
 STEPS_PER_CALL = 1 << 23
 """Nodes and entries that one call looks at: a tenth of a second or so."""
@@ -41,11 +39,12 @@ def bfs(
     return int(state[0]), int(state[1])
 
 
-@_jit
+@Kernel
 def _enter_sources(
     sources: np.ndarray, seen: np.ndarray, nodes: np.ndarray, entries: np.ndarray, state: np.ndarray
 ) -> None:
-    for source in sources:
+    for i in range(len(sources)):
+        source = sources[i]
         if not seen[source]:
             seen[source] = True
             nodes[state[0]] = source
@@ -53,7 +52,7 @@ def _enter_sources(
             state[0] += 1
 
 
-@_jit
+@Kernel
 def _go_on_bfs(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -65,7 +64,7 @@ def _go_on_bfs(
     steps: int,
 ) -> bool:
     """Return whether all is done. ``state``: nodes, levels, nodes that have been left, and the end of this level."""
-    count, levels, i, last = state
+    count, levels, i, last = state[0], state[1], state[2], state[3]
     while i < count and steps > 0:
         if i == last:
             ends[levels] = count
@@ -100,7 +99,7 @@ def topological(
     return int(state[0]), int(state[1])
 
 
-@_jit
+@Kernel
 def _go_on_topological(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -112,7 +111,7 @@ def _go_on_topological(
     steps: int,
 ) -> bool:
     """Return whether all is done. ``state`` is that of :func:`_go_on_bfs`."""
-    count, levels, i, last = state
+    count, levels, i, last = state[0], state[1], state[2], state[3]
     while i < count and steps > 0:
         if i == last:
             merge_sort(nodes[last:count], spare, None, 0)
@@ -154,7 +153,7 @@ def dfs(
     return int(state[2])
 
 
-@_jit
+@Kernel
 def _go_on_dfs(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -172,7 +171,7 @@ def _go_on_dfs(
     steps: int,
 ) -> bool:
     """Return whether all is done. ``state``: walks that have ended, length of the path, entries written."""
-    i, depth, count = state
+    i, depth, count = state[0], state[1], state[2]
     while i < len(sources) and steps > 0:
         if depth == 0 and not seen[sources[i]]:
             seen[sources[i]] = True

@@ -28,7 +28,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ..compile.cached import cfunc, njit
+from ..compile.written import Kernel
 from ..lanes.atomic import put_word
 from ..lanes.simd import word
 from ..lanes.vec import I32, I64
@@ -120,14 +120,17 @@ def _give_pool(typingctx: Any, pool: Any) -> Any:
     return types.void(types.int64), codegen
 
 
-@njit("void(int64, int64)", nogil=True)
-def run_here(address, args):  # type: ignore[no-untyped-def]
-    """Run the kernel at ``address`` as one task on the words that lie at the address ``args``."""
+@Kernel
+def _run_here(address: int, args: int) -> None:
     call_kernel(address, args, 0, 1)
 
 
-@cfunc("void(int64, int64)")
-def _member(team, number):  # type: ignore[no-untyped-def]
+run_here = _run_here.entry(0, 0)
+"""``run_here(address, args)``: run the kernel at an address as one task on the words that lie at ``args``."""
+
+
+@Kernel
+def member(team: int, number: int) -> None:
     """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the first task, and of the one
     at which to stop, threads, the function that tells a thread's number, then the next task of each thread."""
     tasks, first, stop, threads = word(team, 2), word(team, 3), word(team, 4), word(team, 5)
@@ -142,8 +145,8 @@ def _member(team, number):  # type: ignore[no-untyped-def]
 
 
 # The pool is taken and given back without Python in between: an interrupt there would leave it taken.
-@njit("void(int64, int64, int64, int64, int64)", nogil=True)
-def _run_team(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
+@Kernel
+def _run_team(gomp_parallel: int, member: int, team: int, threads: int, pool: int) -> None:
     if threads > 1 and _take_pool(pool):
         if gomp_parallel != 0:
             _call_gomp_parallel(gomp_parallel, member, team, threads)
@@ -154,8 +157,8 @@ def _run_team(gomp_parallel, member, team, threads, pool):  # type: ignore[no-un
         call_member(member, team, 0)
 
 
-@njit("void(int64, int64, int64, int64, int64)", nogil=True)
-def _run_tasks(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
+@Kernel
+def _run_tasks(gomp_parallel: int, member: int, team: int, threads: int, pool: int) -> None:
     first, stop = word(team, 3), word(team, 4)
     for thread in range(threads):
         put_word(team, NEXT + thread, first + (stop - first) * thread // threads)
@@ -265,4 +268,4 @@ def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> Non
     for first in range(0, tasks, several):
         stop = first + several if first + several < tasks else tasks
         team = array("q", (address, words, tasks, first, stop, threads, thread_num)) + _NO_TASK * threads
-        _run_tasks(gomp_parallel, _member.address, team.buffer_info()[0], threads, _Pool.address)
+        _run_tasks(gomp_parallel, member.address, team.buffer_info()[0], threads, _Pool.address)

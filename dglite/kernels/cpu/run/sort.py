@@ -1,21 +1,18 @@
-"""A merge sort for compiled functions: Numba takes a second to compile NumPy's, and a fifth of one for this."""
+"""A merge sort for compiled functions."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 
 __all__ = ["merge_sort"]
 
-_jit = njit(nogil=True)
 _RUN = 16
 """Numbers that are sorted by insertion, before runs are merged."""
 
 
-@_jit
+@Kernel
 def merge_sort(values: np.ndarray, spare: np.ndarray, keys: np.ndarray | None, descending: int) -> None:
     """Sort integers by themselves, or stably by their ``keys``, none of which is NaN; ``spare`` is as long."""
     count = len(values)
@@ -33,7 +30,7 @@ def merge_sort(values: np.ndarray, spare: np.ndarray, keys: np.ndarray | None, d
         width *= 2
 
 
-@_jit
+@Kernel
 def _merge(
     values: np.ndarray, spare: np.ndarray, begin: int, middle: int, end: int, keys: np.ndarray | None, descending: int
 ) -> None:
@@ -53,8 +50,8 @@ def _merge(
         left, at = left + 1, at + 1
 
 
-@_jit
-def _comes_before(keys: Any, a: int, b: int, descending: int) -> bool:
+@Kernel
+def _comes_before(keys: np.ndarray | None, a: int, b: int, descending: int) -> bool:
     if keys is None:
         return b < a if descending else a < b
     return keys[b] < keys[a] if descending else keys[a] < keys[b]

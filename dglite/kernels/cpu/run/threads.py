@@ -20,7 +20,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ....locks import new_lock
-from ..compile.cached import njit
+from ..compile.written import Kernel
 from ..lanes.atomic import add_to_word, call_int, put_word, read_word
 from ..lanes.simd import word
 from ..lanes.vec import I64
@@ -68,16 +68,15 @@ def call_member(typingctx: Any, function: Any, data: Any, number: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-@njit()
-def thread_number(teller, number):  # type: ignore[no-untyped-def]
+@Kernel
+def thread_number(teller: int, number: int) -> int:
     """Return the number of a thread: OpenMP calls a member without one, and has a function at ``teller`` that tells it;
     where ``teller`` is 0, ``number`` is right."""
     return call_int(teller, 0, 0) if teller != 0 else number
 
 
-# Without a signature: where there is OpenMP it is never compiled.
-@njit(nogil=True)
-def _serve(mail, number):  # type: ignore[no-untyped-def]
+@Kernel
+def _serve(mail: int, number: int) -> None:
     lock = word(mail, _LOCKS + number)
     while True:
         call_int(word(mail, _CLOSE), lock, 1)
@@ -86,8 +85,8 @@ def _serve(mail, number):  # type: ignore[no-untyped-def]
             call_int(word(mail, _OPEN), word(mail, 4), 0)
 
 
-@njit()
-def run_on_threads(mail, function, data, threads):  # type: ignore[no-untyped-def]
+@Kernel
+def run_on_threads(mail: int, function: int, data: int, threads: int) -> None:
     """Call a function at an address with (data, number) on so many threads, of which this is number 0; of compiled
     code. No signal is handled meanwhile: what others write to must not go with the caller."""
     put_word(mail, 0, function)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .choose import choose_uniform, set_size
 from .counter import stream
@@ -17,9 +16,11 @@ __all__ = ["close_gaps", "count_inside", "draw_again", "list_entries", "list_ins
 
 _AHEAD = 16
 """Rows between asking for a row's entries and reading them."""
+_ROOM = 256
+"""Entries of a row for which there is room from the start."""
 
 
-@njit(nogil=True)
+@Kernel
 def draw_again(
     rows: Rows,
     fanout: int,
@@ -39,19 +40,20 @@ def draw_again(
     """
     size = max(fanout, 1)
     scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
-    by_entry = len(rows.edge_ids) == 0
+    by_entry, allowed = len(rows.edge_ids) == 0, np.empty(_ROOM, np.int64)
     for i in range(first, last):
         start, to = rows.starts[i], rows.offsets[i]
         count = rows.offsets[i + 1] - to
         counts[i], hit = count, False
         for at in range(to, to + count):
-            hit = hit or has(excluded, np.int64(edges[at]))
+            hit = hit or has(excluded, edges[at])
         if not hit:
             continue
-        degree, left = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, 0
-        allowed = np.empty(degree, np.int64)
+        degree, left = rows.indptr[rows.seeds[i] + 1] - start, 0
+        if degree > len(allowed):
+            allowed = np.empty(2 * degree, np.int64)
         for entry in range(start, start + degree):
-            edge = np.int64(entry) if by_entry else np.int64(rows.edge_ids[entry])
+            edge = entry if by_entry else rows.edge_ids[entry]
             if not has(excluded, edge):
                 allowed[left] = entry
                 left += 1
@@ -65,7 +67,7 @@ def draw_again(
             edges[to + j] = entry if by_entry else rows.edge_ids[entry]
 
 
-@njit(nogil=True)
+@Kernel
 def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: np.ndarray) -> None:
     """Move choices together where rows have fewer than places; ``offsets`` become those of the result."""
     to = 0
@@ -78,7 +80,7 @@ def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: 
     offsets[len(counts)] = to
 
 
-@njit(nogil=True)
+@Kernel
 def list_entries(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -92,51 +94,54 @@ def list_entries(
     last: int,
 ) -> None:
     """Write row, column and edge id of each entry of some rows, those of ``rows[i]`` from ``offsets[i]`` on."""
-    by_entry, at_ids = len(edge_ids) == 0, edge_ids.ctypes.data
+    by_entry = len(edge_ids) == 0
     for i in range(first, last):
         _ask_ahead(indptr, indices, rows, i, last)
         if not by_entry and i + _AHEAD < last:
-            prefetch(at_ids + np.int64(indptr[rows[i + _AHEAD]]) * edge_ids.itemsize)
+            prefetch(address_of(edge_ids, indptr[rows[i + _AHEAD]]))
         row = rows[i]
-        shift = np.int64(indptr[row]) - offsets[i]
+        shift = indptr[row] - offsets[i]
         for to in range(offsets[i], offsets[i + 1]):
             entry = to + shift
             near[to], far[to] = row, indices[entry]
             edges[to] = entry if by_entry else edge_ids[entry]
 
 
-@njit(nogil=True)
+@Kernel
+def _set_offsets(indptr: np.ndarray, rows: np.ndarray, offsets: np.ndarray) -> None:
+    offsets[0] = 0
+    for i in range(len(rows)):
+        if i + _AHEAD < len(rows):
+            prefetch(address_of(indptr, rows[i + _AHEAD]))
+        offsets[i + 1] = offsets[i] + indptr[rows[i] + 1] - indptr[rows[i]]
+
+
 def row_offsets(indptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return where the entries of each row begin when those of some rows are listed, and how many they are."""
     offsets = np.empty(len(rows) + 1, np.int64)
-    offsets[0] = 0
-    at_indptr, width = indptr.ctypes.data, indptr.itemsize
-    for i in range(len(rows)):
-        if i + _AHEAD < len(rows):
-            prefetch(at_indptr + np.int64(rows[i + _AHEAD]) * width)
-        offsets[i + 1] = offsets[i] + np.int64(indptr[rows[i] + 1]) - np.int64(indptr[rows[i]])
+    _set_offsets(indptr, rows, offsets)
     return offsets
 
 
-@njit(nogil=True)
+@Kernel
 def mark(ids: np.ndarray, marks: np.ndarray) -> None:
     """Set the bits of some ids, the lowest of a byte first. They stay in the caches, where a table would not."""
-    for x in ids:
-        marks[x >> 3] |= 1 << (x & 7)
+    for i in range(len(ids)):
+        marks[ids[i] >> 3] |= 1 << (ids[i] & 7)
 
 
-@njit(nogil=True, inline="always")
-def _ask_ahead(indptr: Any, indices: Any, rows: Any, i: Any, last: Any) -> None:
+@Kernel
+def _ask_ahead(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, i: int, last: int) -> None:
     """Ask for the memory of rows to come: for where their entries begin, and, nearer, for these."""
     if i + 2 * _AHEAD < last:
-        prefetch(indptr.ctypes.data + np.int64(rows[i + 2 * _AHEAD]) * indptr.itemsize)
+        prefetch(address_of(indptr, rows[i + 2 * _AHEAD]))
     if i + _AHEAD < last:
-        entries = indices.ctypes.data + np.int64(indptr[rows[i + _AHEAD]]) * indices.itemsize
+        entries = address_of(indices, indptr[rows[i + _AHEAD]])
         prefetch(entries)
         prefetch(entries + 64)
 
 
-@njit(nogil=True)
+@Kernel
 def count_inside(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -155,7 +160,7 @@ def count_inside(
         counts[i] = count
 
 
-@njit(nogil=True)
+@Kernel
 def list_inside(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -175,20 +180,19 @@ def list_inside(
     Entries are found for some rows, and what stands elsewhere in memory for them is asked for, before it is read.
     """
     by_entry = len(edge_ids) == 0
-    at_table, at_ids = table.ctypes.data, edge_ids.ctypes.data
     for chunk in range(first, last, TOGETHER):
         end = min(chunk + TOGETHER, last)
         for i in range(chunk, end):
             _ask_ahead(indptr, indices, rows, i, last)
             to, stop = offsets[i], offsets[i + 1]
-            entry = np.int64(indptr[rows[i]])
+            entry = indptr[rows[i]]
             while to < stop:
                 other = indices[entry]
                 if (marks[other >> 3] >> (other & 7)) & 1:
                     near[to], far[to], edges[to] = i, other, entry
-                    prefetch(at_table + np.int64(other) * table.itemsize)
+                    prefetch(address_of(table, other))
                     if not by_entry:
-                        prefetch(at_ids + entry * edge_ids.itemsize)
+                        prefetch(address_of(edge_ids, entry))
                     to += 1
                 entry += 1
         for at in range(offsets[chunk], offsets[end]):

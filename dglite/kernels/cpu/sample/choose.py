@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 from ..run.sort import merge_sort
 from .counter import below, draw, unit
 
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 
-_jit = njit(nogil=True, no_cpython_wrapper=True)
 _SCAN = 24
 """Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
 _INSERTION = 64
@@ -28,7 +27,7 @@ _INSERTION = 64
 
 
 # -- uniform -----------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def set_size(count: int) -> int:
     size = 4
     while size < 2 * count:
@@ -36,7 +35,7 @@ def set_size(count: int) -> int:
     return size
 
 
-@_jit
+@Kernel
 def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
     """Write ``count`` positions below ``degree`` to ``scratch``, which holds 4 times as many."""
     if replace:
@@ -61,7 +60,7 @@ def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: 
         _floyd(degree, count, random, scratch, taken)
 
 
-@_jit
+@Kernel
 def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
     """Floyd's method with a hash set of what is taken."""
     mask = len(taken) - 1
@@ -82,7 +81,7 @@ def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.
         scratch[j] = position
 
 
-@_jit
+@Kernel
 def is_new(position: int, found: int, positions: np.ndarray, taken: np.ndarray) -> bool:
     """Whether a position is not among the first ``found``; then it enters the set ``taken``, which holds them.
 
@@ -104,7 +103,7 @@ def is_new(position: int, found: int, positions: np.ndarray, taken: np.ndarray) 
 
 
 # -- by weight ---------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def choose_weighted(
     weights: np.ndarray, degree: int, count: int, replace: int, random: Any, keys: np.ndarray, positions: np.ndarray
 ) -> int:
@@ -127,7 +126,7 @@ def choose_weighted(
     return _first_to_ring(weights, degree, count, random, keys, positions)
 
 
-@_jit
+@Kernel
 def _weighted_again(
     weights: np.ndarray, degree: int, count: int, random: Any, sums: np.ndarray, positions: np.ndarray
 ) -> int:
@@ -153,7 +152,7 @@ def _weighted_again(
     return count
 
 
-@_jit
+@Kernel
 def _first_to_ring(
     weights: np.ndarray, degree: int, count: int, random: Any, keys: np.ndarray, positions: np.ndarray
 ) -> int:
@@ -191,14 +190,16 @@ def _first_to_ring(
 
 
 # -- the greatest ------------------------------------------------------------------------------------------------------
-@_jit
-def choose_ranked(row: np.ndarray, count: int, ascending: int) -> np.ndarray:
-    """Return the positions of the first ``count`` numbers in order."""
+@Kernel
+def choose_ranked(row: np.ndarray, count: int, ascending: int, order: np.ndarray, spare: np.ndarray) -> None:
+    """Write the positions of the first ``count`` numbers in order to ``order``, which, like ``spare``, is as long as
+    ``row``."""
     if count > _INSERTION:
-        order = np.arange(len(row))
-        merge_sort(order, np.empty_like(order), row, not ascending)
-        return order[:count]
-    order, found = np.empty(count, np.int64), 0
+        for j in range(len(row)):
+            order[j] = j
+        merge_sort(order, spare, row, not ascending)
+        return
+    found = 0
     for j in range(len(row)):
         if found == count and (count == 0 or not _before(row[j], row[order[count - 1]], ascending)):
             continue
@@ -208,9 +209,8 @@ def choose_ranked(row: np.ndarray, count: int, ascending: int) -> np.ndarray:
             order[at] = order[at - 1]
             at -= 1
         order[at] = j
-    return order
 
 
-@_jit
+@Kernel
 def _before(a: Any, b: Any, ascending: int) -> bool:
     return a < b if ascending else a > b

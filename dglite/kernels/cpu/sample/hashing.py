@@ -11,23 +11,24 @@ from typing import Any
 import numpy as np
 
 from ...density import few_among
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 
 __all__ = ["Numbering", "Places", "has", "id_set"]
 
-_jit = njit(nogil=True)
-_inline = njit(nogil=True, inline="always")
 
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+"""What keys are multiplied by: 2**64 over the golden ratio, as a signed number."""
 _AHEAD = 64
 """Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits. After
 features have gone through the caches the places are far away: 16 takes half as long again."""
 
 
-@_inline
-def _slot(key: Any, mask: Any) -> Any:
+@Kernel
+def _slot(key: int, mask: int) -> int:
     """Return where to look for ``key`` first: multiplicative hashing (Knuth 6.4), upper bits."""
-    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    return (key * _GOLDEN >> 32) & mask
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------
@@ -40,18 +41,19 @@ def id_set(ids: np.ndarray) -> np.ndarray:
     return table
 
 
-@_jit
+@Kernel
 def _fill_set(ids: np.ndarray, table: np.ndarray) -> None:
     mask = len(table) - 1
-    for key in ids:
+    for i in range(len(ids)):
+        key = ids[i]
         slot = _slot(key, mask)
         while table[slot] != -1 and table[slot] != key:
             slot = (slot + 1) & mask
         table[slot] = key
 
 
-@_inline
-def has(table: Any, key: Any) -> Any:
+@Kernel
+def has(table: np.ndarray, key: int) -> bool:
     """Whether a set made by :func:`id_set`, not empty, has ``key``."""
     mask = len(table) - 1
     slot = _slot(key, mask)
@@ -160,33 +162,33 @@ class Numbering:
         return numbers, _find_hashed(ids, self._keys, self._values, limit, numbers)
 
 
-@_jit
+@Kernel
 def _add_dense(
     ids: np.ndarray, values: np.ndarray, base: int, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray
 ) -> None:
-    total, at_values, width = size[0], values.ctypes.data, values.itemsize
+    total = size[0]
     for i in range(len(ids)):
         if i + _AHEAD < len(ids):
-            prefetch(at_values + ids[i + _AHEAD] * width)
-        # Without a branch, which could not be predicted; unsigned, for nothing is counted from the end.
-        key = np.uint64(ids[i])
-        known = np.int64(values[key]) - base
+            prefetch(address_of(values, ids[i + _AHEAD]))
+        # Without a branch, which could not be predicted.
+        key = ids[i]
+        known = values[key] - base
         number = known if known >= 0 else total
         values[key] = number + base
-        listed[np.uint64(total)] = ids[i]
+        listed[total] = key
         numbers[i] = number
         total += known < 0
     size[0] = total
 
 
-@_jit
+@Kernel
 def _add_hashed(
     ids: np.ndarray, keys: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray
 ) -> None:
-    total, mask, at_keys, width = size[0], len(keys) - 1, keys.ctypes.data, keys.itemsize
+    total, mask = size[0], len(keys) - 1
     for i in range(len(ids)):
         if i + _AHEAD < len(ids):
-            prefetch(at_keys + _slot(ids[i + _AHEAD], mask) * width)
+            prefetch(address_of(keys, _slot(ids[i + _AHEAD], mask)))
         key = ids[i]
         slot = _slot(key, mask)
         while keys[slot] != key and keys[slot] != -1:
@@ -200,13 +202,13 @@ def _add_hashed(
     size[0] = total
 
 
-@_jit
+@Kernel
 def _place_dense(ids: np.ndarray, values: np.ndarray, base: int) -> None:
     for i in range(len(ids)):
         values[ids[i]] = base + i
 
 
-@_jit
+@Kernel
 def _place_hashed(ids: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None:
     mask = len(keys) - 1
     for i in range(len(ids)):
@@ -217,7 +219,7 @@ def _place_hashed(ids: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None
         values[slot] = i
 
 
-@_jit
+@Kernel
 def _find_dense(ids: np.ndarray, values: np.ndarray, base: int, limit: int, numbers: np.ndarray) -> int:
     missing = -1
     for i in range(len(ids)):
@@ -225,14 +227,14 @@ def _find_dense(ids: np.ndarray, values: np.ndarray, base: int, limit: int, numb
         if i > 0 and ids[i] == ids[i - 1]:
             numbers[i] = numbers[i - 1]
             continue
-        number = np.int64(values[ids[i]]) - base
+        number = values[ids[i]] - base
         numbers[i] = number
         if (number < 0 or number >= limit) and missing < 0:
             missing = i
     return missing
 
 
-@_jit
+@Kernel
 def _find_hashed(ids: np.ndarray, keys: np.ndarray, values: np.ndarray, limit: int, numbers: np.ndarray) -> int:
     missing, mask = -1, len(keys) - 1
     for i in range(len(ids)):

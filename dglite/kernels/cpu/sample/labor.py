@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .counter import draw, fraction, stream, trailing_zeros, unit
 from .sample import TOGETHER, Rows, ask_for, read_entries
 
 __all__ = ["largest_by_vertex", "list_marked", "mark_rows", "solve_rows", "take_rows"]
 
-_jit = njit(nogil=True, error_model="numpy")
 _AHEAD = 4
 """Rows between asking for a row's first entries and reading them."""
 _WORD = 64
 """Candidates whose marks are the bits of one word."""
 
 
-@_jit
+@Kernel
 def solve_rows(
     offsets: np.ndarray,
     weights: np.ndarray,
@@ -76,7 +76,7 @@ def solve_rows(
         factors[i] = factor
 
 
-@_jit
+@Kernel
 def largest_by_vertex(offsets: np.ndarray, vertices: np.ndarray, factors: np.ndarray, largest: np.ndarray) -> None:
     """Set ``largest[t]``, which holds zeros, to the largest c_s among the rows that have vertex t."""
     for i in range(len(factors)):
@@ -84,21 +84,23 @@ def largest_by_vertex(offsets: np.ndarray, vertices: np.ndarray, factors: np.nda
             largest[vertices[at]] = max(largest[vertices[at]], factors[i])
 
 
-@_jit
+@Kernel
 def _variate(key: int, second: int, mixing: np.ndarray, vertex: int) -> float:
     """Return r_t; with a second key, the distribution function of a normal variate mixed from one of either key."""
     if mixing[1] == 0:
         return unit(draw(stream(key, vertex), 0))
-    mixed = mixing[0] * _normal(stream(key, vertex)) + mixing[1] * _normal(stream(second, vertex))
+    # Two roundings: as one operation it would depend on the machine.
+    mixed, other = mixing[0] * _normal(stream(key, vertex)), mixing[1] * _normal(stream(second, vertex))
+    mixed += other
     return 0.5 * (1 + math.erf(mixed / np.sqrt(2.0)))
 
 
-@_jit
+@Kernel
 def _normal(random: Any) -> float:
     return np.sqrt(-2 * np.log(unit(draw(random, 0)))) * np.cos(2 * np.pi * unit(draw(random, 1)))
 
 
-@_jit
+@Kernel
 def take_rows(
     offsets: np.ndarray,
     vertices: np.ndarray,
@@ -131,40 +133,39 @@ def take_rows(
 
 
 # -- weights and importances of 1 --------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def mark_rows(rows: Rows, fanout: int, key: int, marks: np.ndarray, counts: np.ndarray, first: int, last: int) -> None:
     """Mark which candidates are taken where all weights and importances are 1, and count them.
 
     Then c_s is fanout / degree. A row that has no more than ``fanout`` (-1: all) takes all and has no marks; others
     have a bit for each candidate, from word ``offsets[i] // 64 + i`` on.
     """
-    at_indices, width = rows.indices.ctypes.data, rows.indices.itemsize
     variates = np.empty(_WORD, np.int64)
     for i in range(first, last):
         if i + _AHEAD < last:
-            prefetch(at_indices + rows.starts[i + _AHEAD] * width)
+            prefetch(address_of(rows.indices, rows.starts[i + _AHEAD]))
         start, offset = rows.starts[i], rows.offsets[i]
         degree, word = rows.offsets[i + 1] - offset, offset // _WORD + i
         counts[i] = degree
         if fanout < 0 or degree <= fanout:
             continue
         # The bits that a variate <= c_s is made of. Rounded as ``solve_rows`` does, which takes the same edges.
-        most, count = np.int64(np.floor(degree / (degree * degree / fanout) * 4503599627370496.0 - 0.5)), 0
+        most, count = int(np.floor(degree / (degree * degree / fanout) * 4503599627370496.0 - 0.5)), 0
         for at in range(start, start + degree, _WORD):
             vertices = rows.indices[at : min(at + _WORD, start + degree)]
             for j in range(len(vertices)):
                 variates[j] = fraction(draw(stream(key, vertices[j]), 0))
-            bits = np.uint64(0)
+            bits = 0
             for j in range(len(vertices)):
-                taken = variates[j] <= most
-                bits |= np.uint64(taken) << np.uint64(j)
+                taken = 1 if variates[j] <= most else 0
+                bits |= taken << j
                 count += taken
             marks[word] = bits
             word += 1
         counts[i] = count
 
 
-@_jit
+@Kernel
 def list_marked(
     rows: Rows,
     marks: np.ndarray,
@@ -190,9 +191,9 @@ def list_marked(
                 bits = marks[word]
                 while bits != 0:
                     edges[to] = at + trailing_zeros(bits)
-                    ask_for(rows, np.int64(edges[to]))
+                    ask_for(rows, edges[to])
                     to += 1
-                    bits &= bits - np.uint64(1)
+                    bits &= bits - 1
                 word += 1
                 at += _WORD
         read_entries(rows, far, edges, offsets[chunk], offsets[end])

@@ -6,11 +6,12 @@ means all.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
@@ -29,7 +30,6 @@ __all__ = [
     "uniform_rows",
 ]
 
-_jit = njit(nogil=True)
 _AHEAD = 32
 """Rows between asking for a row's bounds and reading them."""
 TOGETHER = 32
@@ -65,28 +65,25 @@ class Choices(NamedTuple):
     edges: np.ndarray
 
 
-@_jit
+@Kernel
 def edge_at(edge_ids: np.ndarray, entry: int) -> int:
     """Return the id of an entry's edge."""
-    return entry if len(edge_ids) == 0 else np.int64(edge_ids[entry])  # type: ignore[return-value]
+    return entry if len(edge_ids) == 0 else edge_ids[entry]
 
 
-@_jit
-def row_bounds(rows: Rows, fanout: int, replace: bool) -> tuple[int, int]:
+@Kernel
+def row_bounds(rows: Rows, fanout: int, replace: bool, sizes: np.ndarray) -> None:
     """Set each row's first entry, and where its choices begin when none is ruled out.
 
-    Return the entries of the longest row, and of all of them.
+    ``sizes`` get the entries of the longest row, and of all of them.
     """
     indptr, seeds = rows.indptr, rows.seeds
-    longest: Any = 0
-    total: Any = 0
-    entries: Any = 0
-    at_indptr, width = indptr.ctypes.data, indptr.itemsize
+    longest, total, entries = 0, 0, 0
     for i in range(len(seeds)):
         if i + _AHEAD < len(seeds):
-            prefetch(at_indptr + np.int64(seeds[i + _AHEAD]) * width)
-        start = np.int64(indptr[seeds[i]])
-        degree = np.int64(indptr[seeds[i] + 1]) - start
+            prefetch(address_of(indptr, seeds[i + _AHEAD]))
+        start = indptr[seeds[i]]
+        degree = indptr[seeds[i] + 1] - start
         rows.starts[i] = start
         rows.offsets[i] = total
         longest = max(longest, degree)
@@ -98,10 +95,10 @@ def row_bounds(rows: Rows, fanout: int, replace: bool) -> tuple[int, int]:
         else:
             total += min(fanout, degree)
     rows.offsets[len(seeds)] = total
-    return longest, entries
+    sizes[0], sizes[1] = longest, entries
 
 
-@_jit
+@Kernel
 def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.ndarray, edges: np.ndarray) -> int:
     """Close the gaps that rows with fewer choices than places left; return the number of choices."""
     to = 0
@@ -113,15 +110,15 @@ def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.n
 
 
 # -- uniform -----------------------------------------------------------------------------------------------------------
-@njit(nogil=True, inline="always")
-def ask_for(rows: Any, entry: Any) -> None:
+@Kernel
+def ask_for(rows: Rows, entry: int) -> None:
     """Ask for the memory that :func:`read_entries` reads of an entry."""
-    prefetch(rows.indices.ctypes.data + entry * rows.indices.itemsize)
+    prefetch(address_of(rows.indices, entry))
     if len(rows.edge_ids) > 0:
-        prefetch(rows.edge_ids.ctypes.data + entry * rows.edge_ids.itemsize)
+        prefetch(address_of(rows.edge_ids, entry))
 
 
-@_jit
+@Kernel
 def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choices, first: int, last: int) -> None:
     """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled.
 
@@ -139,7 +136,7 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choice
             count = offsets[i + 1] - to
             if count == 0:
                 continue
-            degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+            degree = rows.indptr[rows.seeds[i] + 1] - start
             draws = fanout >= 0 and (replace or degree > count)
             if draws:
                 choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
@@ -153,7 +150,7 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choice
         read_entries(rows, chosen.far, edges, offsets[chunk], offsets[end])
 
 
-@_jit
+@Kernel
 def read_entries(rows: Rows, far: np.ndarray, edges: np.ndarray, begin: int, end: int) -> None:
     """Set the far ends of choices from ``begin`` to ``end``, and their edge ids in the place of entries."""
     for at in range(begin, end):
@@ -164,7 +161,7 @@ def read_entries(rows: Rows, far: np.ndarray, edges: np.ndarray, begin: int, end
 
 
 # -- by type ---------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def etype_rows(
     rows: Rows,
     fanouts: np.ndarray,
@@ -182,13 +179,13 @@ def etype_rows(
     """Choose ``fanouts[t]`` entries of each type t: edge ids from ``type_offsets[t]`` up to the next are of type t."""
     num_types = len(fanouts)
     room = max(longest, 1)
-    for fanout in fanouts:
-        room = max(room, fanout)
+    for t in range(num_types):
+        room = max(room, fanouts[t])
     row, keys, positions = np.empty(room), np.empty(room), np.empty(room, np.int64)
     order, types, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_types + 1, np.int64)
     for i in range(first, last):
         start, to = rows.starts[i], rows.offsets[i]
-        degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+        degree = rows.indptr[rows.seeds[i] + 1] - start
         _sort_by_type(rows.edge_ids, start, degree, type_offsets, types, order, ends)
         begin, total = 0, 0
         for t in range(num_types):
@@ -210,7 +207,7 @@ def etype_rows(
         counts[i] = total
 
 
-@_jit
+@Kernel
 def _sort_by_type(
     edge_ids: np.ndarray,
     start: int,
@@ -221,7 +218,8 @@ def _sort_by_type(
     ends: np.ndarray,
 ) -> None:
     """Write a row's positions, sorted by the type of their edges, to ``order``, and where each type ends."""
-    ends[:] = 0
+    for t in range(len(ends)):
+        ends[t] = 0
     for j in range(degree):
         edge = edge_at(edge_ids, start + j)
         low, high = 0, len(type_offsets)
@@ -241,22 +239,26 @@ def _sort_by_type(
 
 
 # -- the heaviest ------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def topk_rows(
     rows: Rows, k: int, ascending: int, weights: np.ndarray, chosen: Choices, bad: np.ndarray, first: int, last: int
 ) -> None:
     """Choose the entries of largest weight, or of least, in order; of equal ones the earlier entry comes first."""
+    longest = 0
+    for i in range(first, last):
+        longest = max(longest, rows.indptr[rows.seeds[i] + 1] - rows.starts[i])
+    values, order, spare = np.empty(longest, weights.dtype), np.empty(longest, np.int64), np.empty(longest, np.int64)
     for i in range(first, last):
         start, to = rows.starts[i], rows.offsets[i]
-        degree, count = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, rows.offsets[i + 1] - to
-        row = np.empty(degree, weights.dtype)
+        degree, count = rows.indptr[rows.seeds[i] + 1] - start, rows.offsets[i + 1] - to
+        row = values[:degree]
         for j in range(degree):
             edge = edge_at(rows.edge_ids, start + j)
             row[j] = weights[edge]
             if row[j] != row[j]:
                 bad[0] = edge
                 return
-        order = choose_ranked(row, count, ascending)
+        choose_ranked(row, count, ascending, order[:degree], spare)
         for j in range(count):
             entry = start + order[j]
             chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]

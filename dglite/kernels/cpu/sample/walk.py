@@ -10,23 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from ..run.sort import merge_sort
 from .counter import below, draw, stream, unit
 
 __all__ = ["count_visits", "node2vec", "walk"]
 
-_jit = njit(nogil=True)
 _TOGETHER = 64
 """Walkers that go forward together: more than memory serves at once, and their positions stay in the nearest cache."""
 _DRAWS = 4
 """Random numbers set aside for one step."""
+_ROOM = 256
+"""Entries of a row for which there is room from the start."""
 _TRIES = 32
 """Second-order steps that were rejected so often are made by a scan of the row."""
 
 
-@_jit
+@Kernel
 def walk(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -51,32 +53,31 @@ def walk(
     edge id into ``bad[0]``.
     """
     chosen = np.empty(_TOGETHER, np.int64)
-    by_entry, width = len(edge_ids) == 0, indices.itemsize
-    at_indptr, at_indices, at_edges = indptr.ctypes.data, indices.ctypes.data, edge_ids.ctypes.data
+    by_entry = len(edge_ids) == 0
     for group in range(first, last, _TOGETHER):
         until = min(group + _TOGETHER, last)
         for t in range(begin, end):
             for i in range(group, until):
-                node = np.int64(traces[i * (length + 1) + t])
-                entry = np.int64(-1)
+                node = traces[i * (length + 1) + t]
+                entry = -1
                 if node >= 0:
                     entry = _next_entry(indptr, edge_ids, weights, node, stops[t], stream(key, i), t * _DRAWS, bad)
                 chosen[i - group] = entry
                 if entry >= 0:
-                    prefetch(at_indices + entry * width)
+                    prefetch(address_of(indices, entry))
                     if len(edges) > 0 and not by_entry:
-                        prefetch(at_edges + entry * width)
+                        prefetch(address_of(edge_ids, entry))
             for i in range(group, until):
                 entry = chosen[i - group]
-                node = np.int64(indices[entry]) if entry >= 0 else np.int64(-1)
+                node = indices[entry] if entry >= 0 else -1
                 traces[i * (length + 1) + t + 1] = node
                 if len(edges) > 0:
                     edges[i * length + t] = -1 if entry < 0 else entry if by_entry else edge_ids[entry]
                 if node >= 0 and t + 1 < end:
-                    prefetch(at_indptr + node * width)
+                    prefetch(address_of(indptr, node))
 
 
-@_jit
+@Kernel
 def _next_entry(
     indptr: np.ndarray,
     edge_ids: np.ndarray,
@@ -90,8 +91,8 @@ def _next_entry(
     """Return the entry to follow from ``node``, -1 to end."""
     if stop > 0 and unit(draw(random, at + 1)) < stop:
         return -1
-    start = np.int64(indptr[node])
-    degree = np.int64(indptr[node + 1]) - start
+    start = indptr[node]
+    degree = indptr[node + 1] - start
     if degree == 0:
         return -1
     bits = draw(random, at)
@@ -99,16 +100,16 @@ def _next_entry(
         return start + below(bits, degree)
     by_entry, total = len(edge_ids) == 0, 0.0
     for entry in range(start, start + degree):
-        edge = entry if by_entry else np.int64(edge_ids[entry])
-        weight = np.float64(weights[edge])
+        edge = entry if by_entry else edge_ids[entry]
+        weight = float(weights[edge])
         if not (weight >= 0 and weight < np.inf):
             bad[0] = edge
             return -1
         total += weight
-    chosen: Any = np.int64(-1)
+    chosen = -1
     target = unit(bits) * total
     for entry in range(start, start + degree):
-        weight = np.float64(weights[entry if by_entry else np.int64(edge_ids[entry])])
+        weight = float(weights[entry if by_entry else edge_ids[entry]])
         if weight > 0:
             chosen = entry
             target -= weight
@@ -118,7 +119,7 @@ def _next_entry(
 
 
 # -- second order ------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def node2vec(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -141,28 +142,32 @@ def node2vec(
     From v, where it came from t, a walk goes to x in proportion to the weight of v -> x times ``biases``: [0] when x is
     t, [1] when there is an edge t -> x, [2] otherwise. ``traces`` and ``edges`` are as for :func:`walk`.
     """
-    no_stop = 0.0
-    by_entry = len(edge_ids) == 0
+    by_entry, room = len(edge_ids) == 0, np.empty(_ROOM)
     for i in range(first, last):
         start = i * (length + 1) + begin
-        random, node = stream(key, i), np.int64(traces[start])
-        previous = np.int64(traces[start - 1]) if begin > 0 else np.int64(-1)
+        random, node = stream(key, i), traces[start]
+        previous = traces[start - 1] if begin > 0 else -1
         for t in range(begin, end):
-            entry = np.int64(-1)
+            entry = -1
             if node >= 0:
                 if previous < 0:
-                    entry = _next_entry(indptr, edge_ids, weights, node, no_stop, random, 0, bad)
+                    entry = _next_entry(indptr, edge_ids, weights, node, 0.0, random, 0, bad)
                 else:
+                    degree = indptr[node + 1] - indptr[node]
+                    if degree > len(room):
+                        room = np.empty(2 * degree)
                     step = stream(key + 1 + t, i)
-                    entry = _next_of_second_order(indptr, indices, edge_ids, weights, biases, previous, node, step, bad)
+                    entry = _next_of_second_order(
+                        indptr, indices, edge_ids, weights, biases, previous, node, step, room, bad
+                    )
             previous = node
-            node = np.int64(indices[entry]) if entry >= 0 else np.int64(-1)
+            node = indices[entry] if entry >= 0 else -1
             traces[i * (length + 1) + t + 1] = node
             if len(edges) > 0:
                 edges[i * length + t] = -1 if entry < 0 else entry if by_entry else edge_ids[entry]
 
 
-@_jit
+@Kernel
 def _next_of_second_order(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -172,10 +177,14 @@ def _next_of_second_order(
     previous: int,
     node: int,
     random: Any,
+    row: np.ndarray,
     bad: np.ndarray,
 ) -> int:
-    """Return the entry to follow: by rejection where weights are uniform, else, or after many tries, by a scan."""
-    start, end = np.int64(indptr[node]), np.int64(indptr[node + 1])
+    """Return the entry to follow: by rejection where weights are uniform, else, or after many tries, by a scan.
+
+    ``row`` has room for a number of each entry.
+    """
+    start, end = indptr[node], indptr[node + 1]
     if start == end:
         return -1
     if len(weights) == 0:
@@ -185,18 +194,17 @@ def _next_of_second_order(
             if unit(draw(random, 2 * n + 1)) * most < _bias(indptr, indices, biases, previous, indices[entry]):
                 return entry
     by_entry, total = len(edge_ids) == 0, 0.0
-    row = np.empty(end - start)
     for entry in range(start, end):
         weight = 1.0
         if len(weights) > 0:
-            edge = entry if by_entry else np.int64(edge_ids[entry])
-            weight = np.float64(weights[edge])
+            edge = entry if by_entry else edge_ids[entry]
+            weight = float(weights[edge])
             if not (weight >= 0 and weight < np.inf):
                 bad[0] = edge
                 return -1
         row[entry - start] = weight * _bias(indptr, indices, biases, previous, indices[entry])
         total += row[entry - start]
-    chosen: Any = np.int64(-1)
+    chosen = -1
     target = unit(draw(random, 2 * _TRIES)) * total
     for entry in range(start, end):
         if row[entry - start] > 0:
@@ -207,11 +215,11 @@ def _next_of_second_order(
     return chosen
 
 
-@_jit
+@Kernel
 def _bias(indptr: np.ndarray, indices: np.ndarray, biases: np.ndarray, previous: int, candidate: int) -> float:
     if candidate == previous:
         return biases[0]
-    low, high = np.int64(indptr[previous]), np.int64(indptr[previous + 1])
+    low, high = indptr[previous], indptr[previous + 1]
     end = high
     while low < high:
         middle = (low + high) >> 1
@@ -223,7 +231,7 @@ def _bias(indptr: np.ndarray, indices: np.ndarray, biases: np.ndarray, previous:
 
 
 # -- visits ------------------------------------------------------------------------------------------------------------
-@_jit
+@Kernel
 def count_visits(
     traces: np.ndarray,
     length: int,

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .choose import choose_weighted, is_new, set_size
 from .counter import below, draw, stream, unit
@@ -15,28 +16,27 @@ from .sample import Choices, Rows, edge_at
 
 __all__ = ["Absent", "Weights", "sum_rows", "weighted_rows"]
 
-_jit = njit(nogil=True)
 _FAR, _NEAR, _MOST = 12, 4, 32
 """Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
 _LONG = 4
 """Rows of more than so many entries for each choice are not read as a whole."""
 
 
-@_jit
+@Kernel
 def sum_rows(
     indptr: np.ndarray, edge_ids: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
 ) -> None:
     """Write the running sums of each row's weights, which are by edge id; NaN from a weight that is none on."""
     for i in range(first, last):
-        start, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
+        start, end = indptr[i], indptr[i + 1]
         _sum_row(edge_ids, weights, start, end - start, sums[start:end])
 
 
-@_jit
+@Kernel
 def _sum_row(edge_ids: np.ndarray, weights: np.ndarray, start: int, degree: int, sums: np.ndarray) -> None:
     total = 0.0
     for j in range(degree):
-        weight = np.float64(weights[edge_at(edge_ids, start + j)])
+        weight = float(weights[edge_at(edge_ids, start + j)])
         total += weight if weight >= 0 and weight < np.inf else np.nan
         sums[j] = total
 
@@ -77,7 +77,7 @@ class Absent(NamedTuple):
     seed_times: np.ndarray
 
 
-@_jit
+@Kernel
 def weighted_rows(
     rows: Rows,
     fanout: int,
@@ -102,16 +102,16 @@ def weighted_rows(
     by_trial = weights.num_groups == 0 and not replace and fanout > 0
     for i in range(first, last):
         if i + _FAR < last and len(rows.edge_ids) > 0:
-            prefetch(rows.edge_ids.ctypes.data + rows.starts[i + _FAR] * rows.edge_ids.itemsize)
+            prefetch(address_of(rows.edge_ids, rows.starts[i + _FAR]))
         if i + _NEAR < last and weights.num_groups == 0:
             _ask_for_weights(rows, i + _NEAR, weights.values)
         start, to = rows.starts[i], rows.offsets[i]
-        degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+        degree = rows.indptr[rows.seeds[i] + 1] - start
         random, count = stream(key, i), 0
         if by_trial and fanout < degree // _LONG:
             count = _by_trial(rows, i, degree, fanout, weights, absent, random, keys, positions, taken)
             # What trials have drawn from must not be drawn from again.
-            random = stream(np.int64(random), 0)
+            random = stream(random, 0)
         if count == 0 or count < fanout:
             wrong = _weights_of_row(rows, i, degree, weights, absent, row)
             if wrong >= 0:
@@ -129,28 +129,28 @@ def weighted_rows(
             chosen.edges[to + j] = edge_at(rows.edge_ids, entry)
 
 
-@_jit
+@Kernel
 def _ask_for_weights(rows: Rows, i: int, values: np.ndarray) -> None:
     """Ask for the memory of the far ends of a row's first entries and, as they are by edge, of their weights."""
     start = rows.starts[i]
-    prefetch(rows.indices.ctypes.data + start * rows.indices.itemsize)
+    prefetch(address_of(rows.indices, start))
     if len(values) > 0 and len(rows.edge_ids) > 0:
-        for entry in range(start, min(np.int64(rows.indptr[rows.seeds[i] + 1]), start + _MOST)):
-            prefetch(values.ctypes.data + np.int64(rows.edge_ids[entry]) * values.itemsize)
+        for entry in range(start, min(rows.indptr[rows.seeds[i] + 1], start + _MOST)):
+            prefetch(address_of(values, rows.edge_ids[entry]))
 
 
-@_jit
+@Kernel
 def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: Absent, row: np.ndarray) -> int:
     """Write the weights of row i to ``row``; return the edge, or group, of one that cannot be used, else -1."""
     start, values, num_groups = rows.starts[i], weights.values, weights.num_groups
     at_group = rows.seeds[i] * (num_groups + 1)
-    group, until = 0, degree if num_groups == 0 else np.int64(weights.groups[at_group + 1])
+    group, until = 0, degree if num_groups == 0 else weights.groups[at_group + 1]
     for j in range(degree):
         edge = edge_at(rows.edge_ids, start + j)
         if num_groups > 0:
             while j >= until and group + 1 < num_groups:
                 group += 1
-                until = np.int64(weights.groups[at_group + group + 1])
+                until = weights.groups[at_group + group + 1]
             row[j] = values[group]
         else:
             row[j] = values[edge] if len(values) > 0 else 1.0
@@ -161,7 +161,7 @@ def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: A
     return -1
 
 
-@_jit
+@Kernel
 def _is_absent(edge: int, i: int, absent: Absent) -> bool:
     """Whether an edge is treated as if it were not in row i."""
     if len(absent.excluded) > 0 and has(absent.excluded, edge):
@@ -169,7 +169,7 @@ def _is_absent(edge: int, i: int, absent: Absent) -> bool:
     return len(absent.seed_times) > 0 and not absent.edge_times[edge] <= absent.seed_times[i]
 
 
-@_jit
+@Kernel
 def _by_trial(
     rows: Rows,
     i: int,
@@ -197,7 +197,8 @@ def _by_trial(
     total = running[degree - 1] if len(running) > 0 else 1.0
     if not (total > 0 and total < np.inf):
         return 0
-    taken[:] = -1
+    for slot in range(len(taken)):
+        taken[slot] = -1
     found = 0
     for trial in range(4 * count + 16):
         bits = draw(random, trial)
@@ -213,7 +214,7 @@ def _by_trial(
     return found
 
 
-@_jit
+@Kernel
 def _first_above(running: np.ndarray, target: float) -> int:
     """Return the first position of ascending sums that is above ``target``, or their number."""
     low, high = 0, len(running)

@@ -1,0 +1,158 @@
+"""Arrays in kernel source: elements, parts, lengths, room for more, and functions of the C library. See
+:mod:`.translate`."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from ..lanes.arrays import ELEMENTS, Array, Record
+from ..lanes.vec import I8, I64, LANES
+from .translate_values import Expressions, Value, cast, constant, refuse
+
+__all__ = ["ArrayExpressions"]
+
+_BYTES = I8.as_pointer()
+_F64 = LANES["float64"]
+_LIBRARY = {
+    np.log: "log",
+    np.cos: "cos",
+    math.erf: "erf",
+    np.sqrt: "llvm.sqrt.f64",
+    np.floor: "llvm.floor.f64",
+}
+"""Functions of a float64, by the name that the C library or LLVM has for them."""
+
+
+class ArrayExpressions(Expressions):
+    """The translation of expressions with arrays in them. ``leave`` is the block in which a function ends that asks for
+    memory, which it gives back there, ``failed`` points to a word that it sets to 1 where there is none."""
+
+    leave: ir.Block | None = None
+    failed: ir.Value = None
+    rooms: list[ir.Value]
+
+    # -- elements ------------------------------------------------------------------------------------------------------
+    def of_Subscript(self, node: ast.Subscript) -> Value:
+        array = self.array(node.value)
+        if isinstance(node.slice, ast.Slice):
+            return self.part(array, node.slice)
+        storage, kind = ELEMENTS[array.type.dtype]
+        value = self.builder.load(self.place(array, node))
+        if kind == types.boolean:
+            return Value(kind, self.builder.icmp_signed("!=", value, I8(0)))
+        if kind == types.int64 and storage != I64:
+            value = (self.builder.zext if array.type.dtype[0] == "u" else self.builder.sext)(value, I64)
+        return Value(kind, value)
+
+    def store(self, target: ast.Subscript, value: Value) -> None:
+        """Write ``target = value``."""
+        array = self.array(target.value)
+        storage, kind = ELEMENTS[array.type.dtype]
+        number = cast(self.builder, value.ir, value.type, kind)
+        if kind == types.boolean:
+            number = self.builder.zext(number, I8)
+        elif kind == types.int64 and storage != I64:
+            number = self.builder.trunc(number, storage)
+        self.builder.store(number, self.place(array, target))
+
+    def array(self, node: ast.expr) -> Value:
+        array = self.value(node)
+        if not isinstance(array.type, Array):
+            refuse(node, "is no array")
+        return array
+
+    def place(self, array: Value, node: ast.Subscript) -> ir.Value:
+        """Return the pointer to an element. Nothing is counted from the end."""
+        first = self.builder.extract_value(array.ir, 0)
+        return self.builder.gep(first, [self.number(node.slice, types.int64)], inbounds=True)
+
+    def part(self, array: Value, bounds: ast.Slice) -> Value:
+        """Return the elements between two bounds, which are trusted to lie inside."""
+        builder = self.builder
+        lower = I64(0) if bounds.lower is None else self.number(bounds.lower, types.int64)
+        upper = self.length(array) if bounds.upper is None else self.number(bounds.upper, types.int64)
+        first = builder.gep(builder.extract_value(array.ir, 0), [lower], inbounds=True)
+        return self.made(array.type, first, builder.sub(upper, lower))
+
+    def made(self, kind: Array, first: ir.Value, length: ir.Value) -> Value:
+        found = self.builder.insert_value(ir.Constant(kind.llvm, ir.Undefined), first, 0)
+        return Value(kind, self.builder.insert_value(found, length, 1))
+
+    def length(self, array: Value) -> ir.Value:
+        return self.builder.extract_value(array.ir, 1)
+
+    # -- names with dots -----------------------------------------------------------------------------------------------
+    def of_Attribute(self, node: ast.Attribute) -> Value:
+        found = self.meaning(node)
+        if found is not None:
+            return constant(node, found)
+        record = self.value(node.value)
+        if not isinstance(record.type, Record) or node.attr not in record.type.fields:
+            refuse(node, "is no field")
+        position = list(record.type.fields).index(node.attr)
+        return Value(record.type.fields[node.attr], self.builder.extract_value(record.ir, position))
+
+    def meaning(self, node: ast.expr) -> Any:
+        """Return what a name, or one of a module, stands for in the whole source."""
+        if isinstance(node, ast.Name):
+            return None if node.id in self.names else self.meanings.get(node.id)
+        if isinstance(node, ast.Attribute):
+            module = self.meaning(node.value)
+            return getattr(module, node.attr, None) if isinstance(module, ModuleType) else None
+        return None
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+    def of_Call(self, node: ast.Call) -> Value:
+        function = self.meaning(node.func)
+        if function is len:
+            return Value(types.int64, self.length(self.array(node.args[0])))
+        if function is int:
+            return Value(types.int64, self.number(node.args[0], types.int64))
+        if function is np.empty:
+            return self.empty(node)
+        if isinstance(function, Callable) and function in _LIBRARY:  # type: ignore[arg-type]
+            kind = ir.FunctionType(_F64, [_F64])
+            called = cgutils.get_or_insert_function(self.builder.module, kind, _LIBRARY[function])
+            return Value(types.float64, self.builder.call(called, [self.number(node.args[0], types.float64)]))
+        return super().of_Call(node)
+
+    def empty(self, node: ast.Call) -> Value:
+        """Return room for numbers, until this place is come to again or the function ends."""
+        if self.leave is None:
+            refuse(node, "asks for memory in a function that others call")
+        count, dtype = self.number(node.args[0], types.int64), "float64"
+        if len(node.args) == 2:
+            like = node.args[1]
+            of_array = isinstance(like, ast.Attribute) and like.attr == "dtype"
+            dtype = self.array(like.value).type.dtype if of_array else np.dtype(self.meaning(like)).name  # type: ignore[attr-defined]
+        builder, storage = self.builder, ELEMENTS[dtype][0]
+        with builder.goto_entry_block():
+            room = builder.alloca(_BYTES)
+            builder.store(ir.Constant(_BYTES, None), room)
+        self.rooms.append(room)
+        self.free(room)
+        size = builder.mul(count, I64(np.dtype(dtype).itemsize))
+        memory = builder.call(self.c_function("PyMem_RawMalloc", _BYTES, I64), [size])
+        builder.store(memory, room)
+        after, none = (builder.append_basic_block() for _ in range(2))
+        builder.cbranch(builder.icmp_unsigned("==", memory, ir.Constant(_BYTES, None)), none, after)
+        builder.position_at_end(none)
+        builder.store(I64(1), self.failed)
+        builder.branch(self.leave)
+        builder.position_at_end(after)
+        return self.made(Array(dtype), builder.bitcast(memory, storage.as_pointer()), count)
+
+    def free(self, room: ir.Value) -> None:
+        self.builder.call(self.c_function("PyMem_RawFree", ir.VoidType(), _BYTES), [self.builder.load(room)])
+
+    def c_function(self, name: str, result: ir.Type, *parameters: ir.Type) -> ir.Function:
+        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, parameters), name)

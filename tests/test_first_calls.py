@@ -1,0 +1,67 @@
+"""``benchmarks/first_calls.py`` calls each public name, or it says here why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import dglite
+from dglite import dataloading, dynamic, geometry, metrics, nn, ops, optim, sampling, sparse
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+NEVER_CALLED = {
+    "is another name of something, or a part that what is called is made of": """
+        BatchedDGLGraph BatchedHeteroDGLGraph DGLHeteroGraph EdgeBatch NodeBatch NodeFlow BaseTransform LapPE
+        as_heterograph as_immutable_graph batch_hetero unbatch_hetero to_hetero to_homo to_simple_graph laplacian_pe
+        to_bidirected_stale bipartite_from_networkx BlockSampler CapSampler CappedNeighborSampler Collator
+        EdgeCollator GraphCollator NodeCollator EdgeDataLoader NodeDataLoader EdgePredictionSampler
+        MultiLayerNeighborSampler Sampler SubgraphSampler sp_div_v sp_mul_v sp_sub_v
+        TWIRLSUnfoldingAndAttention WeightBasis HeteroGNNExplainer""",
+    "is no more than operators of Python on a matrix": "div neg power sub",
+    "is an operation of the tensor library, or Python alone": """
+        seed memory_summary empty_cache FeatureDropout SparseFeatures SparseLinear save_state_dict DenseChebConv
+        DenseGraphConv DenseSAGEConv pairwise_squared_distance LapPosEncoder PathEncoder SpatialEncoder
+        SpatialEncoder3d HeteroEmbedding HeteroLinear TransE TransR GroupRevRes EdgeWeightNorm SparseAdagrad SparseAdam
+        SparseGradOptimizer find_exclude_eids hot_rows set_dst_lazy_features set_edge_lazy_features
+        set_node_lazy_features set_src_lazy_features SpotTarget""",
+    "needs files, processes, or a package that may be missing": """
+        hetero_from_shared_memory from_pyg to_pyg metis_partition metis_partition_assignment ClusterGCNSampler
+        DistDataLoader DistEdgeDataLoader DistNodeDataLoader MappedFeatures FeatureStore""",
+    "gathers rows as the loaders with features do": "CachedFeatures TensorFeatures",
+    "trains for long before its first answer": "PGExplainer HeteroPGExplainer SubgraphX HeteroSubgraphX",
+    "is for the dynamic networks, whose kernels are those of lazy tensors": """
+        ByKind Children LastRun LazyTensor Partial Persistent VertexFunction cell last_run persistent""",
+}
+TABLE = r"(copy_[uev]|[uev]_(add|sub|mul|div|dot|pow)_[uev])(_(sum|mean|max|min|logsumexp))?"
+"""Operators that are rendered from one table: some are called for all."""
+
+
+def unlisted(module: ModuleType) -> list[str]:
+    """Return the functions and classes of a module that no call of the benchmark names."""
+    texts = [(BENCHMARKS / name).read_text() for name in ("first_calls.py", "layers.py")]
+    called = set(re.findall(r"\w+", " ".join(texts)))
+    return [name for name in module.__all__ if name not in called and callable(getattr(module, name))]
+
+
+def is_excused(name: str, value: Any) -> bool:
+    error = isinstance(value, type) and issubclass(value, Exception | Warning)
+    return error or any(name in names.split() for names in NEVER_CALLED.values()) or bool(re.fullmatch(TABLE, name))
+
+
+MODULES = [dglite, sampling, dataloading, nn, ops, sparse, geometry, metrics, dynamic, optim]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_benchmark_calls_every_public_name(module):
+    missing = [name for name in unlisted(module) if not is_excused(name, getattr(module, name))]
+    assert not missing, f"name these in benchmarks/first_calls.py, or say here why not: {missing}"
+
+
+def test_no_excuse_is_stale():
+    left = {name for module in MODULES for name in unlisted(module)}
+    stale = [name for names in NEVER_CALLED.values() for name in names.split() if name not in left]
+    assert not stale, f"these are called, or are no public names: {stale}"
