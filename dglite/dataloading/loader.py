@@ -173,6 +173,7 @@ class Loader(Resumable, _Base):
         self._buffers = Buffers()
         self.pin_memory, self.pin_memory_device = bool(others.get("pin_memory", False)), ""
         self.persistent_workers, self.timeout = bool(others.get("persistent_workers", False)), 0
+        self.in_order = True
         if _TORCH is not None:
             self.multiprocessing_context = None
 
