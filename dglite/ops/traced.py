@@ -41,11 +41,11 @@ def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
     """Return the relation with every edge reversed; while a compiler reads the program, not by what it cannot read."""
     if type(adj) is Adjacency and active.compiling():
         src, dst = adj.tensors
-        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src)
+        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src, adj.idtype)
     return adj.reverse()
 
 
-def traced(name: str, adj: Adjacency | TracedAdjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
+def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
     """Run a registered operation on ``adj``; composed of the library's own where transforms want these."""
     if not active.compiling():  # which reads no more of this than it must
         op = _CLASSES[name].made(adj, recipe, (True,) * len(inputs))
@@ -85,6 +85,11 @@ class GraphOp(ABC):
         op.needs = needs
         return op
 
+    @staticmethod
+    def structure(src: Tensor, dst: Tensor, num_src: int, num_dst: int, real: bool) -> Any:
+        """Return what the operation runs on, of the tensors and counts of a program; without values unless ``real``."""
+        return (relation_of if real else TracedAdjacency)(src, dst, num_src, num_dst)
+
     @property
     def is_real(self) -> bool:
         """Whether the structure is at hand."""
@@ -123,8 +128,8 @@ def registered(op: Op) -> Op:
     """Register the class of an operation with the active backend's compiler."""
 
     def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
-        adj = relation_of(*structure) if real else TracedAdjacency(*structure)
-        return op.made(adj, recipe, tuple(needs))
+        src, dst, num_src, num_dst = structure
+        return op.made(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
     _CLASSES[op.name] = op
     active.register(op.name, make)
@@ -144,7 +149,7 @@ def postfix(expr: Expr) -> str:
     if isinstance(expr, Operand):
         return f"{expr.side.value}{expr.slot}"
     if isinstance(expr, Constant):
-        return repr(expr.value)
+        return expr.text
     assert isinstance(expr, Call)
     return " ".join([postfix(arg) for arg in expr.args]) + " " + expr.op.name
 

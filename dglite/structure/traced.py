@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from .adjacency import Adjacency
 
-__all__ = ["TracedAdjacency", "relation_of"]
+__all__ = ["TracedAdjacency", "relation_of", "traced_edges"]
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 @final
@@ -18,14 +20,14 @@ class TracedAdjacency:
     """Edges ``src[i] -> dst[i]`` between ``num_src`` and ``num_dst`` nodes, where values may not exist yet.
 
     The tensors may be fake and the counts a compiler's symbols, so operations on it are registered ones. What an
-    :class:`Adjacency` answers with arrays it refuses.
+    :class:`Adjacency` answers with arrays it refuses while there are no values, and has from one of these tensors then.
     """
 
     __slots__ = ("cache", "idtype", "num_dst", "num_src", "tensors")
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> None:
         self.tensors, self.num_src, self.num_dst = (src, dst), num_src, num_dst
-        self.idtype = np.dtype(np.int64) if idtype is None else idtype
+        self.idtype = _INT64 if idtype is None else idtype
         self.cache: dict[Any, Any] = {}
 
     @property
@@ -41,13 +43,39 @@ class TracedAdjacency:
         """Return the same relation with users' ids as ``idtype``."""
         return TracedAdjacency(*self.tensors, self.num_src, self.num_dst, np.dtype(idtype))
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def resized(self, num_src: int, num_dst: int) -> TracedAdjacency:
+        """Return the same edges among other numbers of nodes."""
+        return TracedAdjacency(*self.tensors, num_src, num_dst, self.idtype)
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(Adjacency, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        if not active.compiling() and not active.needs_operator(self.tensors):  # a program has returned it
+            relation = relation_of(*self.tensors, self.num_src, self.num_dst).as_idtype(self.idtype)
+            return getattr(relation, name)
         raise DGLError(
             f"torch traces this program, so the graph's edges have no values yet, which {name!r} reads. Message "
             "passing, readouts and layers work; compute what depends on values before, and pass it in as an input"
         )
+
+
+def traced_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> TracedAdjacency:
+    """Return the relation of edges in a program, ``src[i] -> dst[i]``; the ids are looked at when it runs.
+
+    Raises
+    ------
+    DGLError
+        Shapes or dtypes are not those of edges.
+    """
+    dtypes = {active.dtype(x) for x in (src, dst)}
+    if src.ndim != 1 or src.shape != dst.shape or not dtypes <= {"int32", "int64"}:
+        raise DGLError(
+            f"got edges of shapes {tuple(src.shape)} and {tuple(dst.shape)}, {sorted(dtypes)}; expected two lists of "
+            "integers, one source and one destination for each edge"
+        )
+    if idtype is None:
+        idtype = _INT32 if dtypes == {"int32"} else _INT64
+    return TracedAdjacency(src, dst, num_src, num_dst, idtype)
 
 
 def relation_of(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Adjacency:
