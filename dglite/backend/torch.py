@@ -13,15 +13,17 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_library, torch_memory, torch_structure
+from . import torch_export, torch_library, torch_memory, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
 from .torch_plain import (
     PLAIN,
+    are_read,
     has_memory,
     is_forward_mode,
+    is_recorded,
     is_transformed,
     is_watched,
     needs_operator,
@@ -373,9 +375,10 @@ class TorchBackend(Backend):
         return int(torch.randint(2**63 - 1, ()))
 
     # No call in between: every operation asks.
-    compiling = staticmethod(torch.compiler.is_dynamo_compiling)
+    compiling = staticmethod(is_recorded)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
+    are_read = staticmethod(are_read)
     num_threads = staticmethod(torch.get_num_threads)
     can_defer = staticmethod(can_defer)
 
@@ -388,6 +391,9 @@ class TorchBackend(Backend):
     def register(self, name: str, make: MakeOp) -> None:
         torch_library.register(name, make, _DTYPES)
 
+    register_container = staticmethod(torch_export.register_container)
+    dynamic_shapes = staticmethod(torch_export.dynamic_shapes)
+    export = staticmethod(torch_export.export)
     call = staticmethod(torch_library.call)
     transformed = staticmethod(transformed)
     structure_tensors = staticmethod(torch_structure.make_tensors)

@@ -11,18 +11,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table, register_decomposition
 
 from ..errors import DGLError
 from .protocols import RESULT, MakeOp
 from .torch_plain import as_in_mode, has_memory, why_not_plain
 
-__all__ = ["call", "call_both", "fold_batch", "register"]
+__all__ = ["call", "call_both", "decompositions", "fold_batch", "register"]
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+
+
+def decompositions() -> dict[Any, Any]:
+    """Return, for each registered operation, a function that computes its result by torch's own operations."""
+    return {operator: decomposition_table[operator] for operator in _OPERATORS.values()}
 
 
 def call(
@@ -84,6 +90,11 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
             for (shape, dtype), device in zip([one or _NOTHING for one in described], devices, strict=True)
         )
 
+    def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        *relation, recipe = structure
+        op = make(relation, recipe, (False,) * len(inputs), False)
+        return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
+
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
         tensors, src, dst, ctx.num_src, ctx.num_dst, ctx.recipe = inputs
         needs = tuple(ctx.needs_input_grad[: len(tensors)])
@@ -121,7 +132,8 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     torch.library.register_autograd(full_name, differentiate, setup_context=save, lib=_LIBRARY)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
-    _OPERATORS[name] = getattr(torch.ops.dglite, name).default
+    operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
+    register_decomposition(operator)(decompose)  # torch.onnx looks there, too
 
 
 def fold_batch(

@@ -118,20 +118,24 @@ class GraphBase:
     def _node_frame(self, node_set: int) -> Frame:
         frame = self._node_frames[node_set]
         if frame is None:
-            names = self._metagraph.ntypes
-            label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-            made = Frame(self._num_nodes[node_set], None, label, self._device)
-            frame = _entered(self._node_frames, node_set, made)
+            frame = _entered(self._node_frames, node_set, self._new_node_frame(node_set))
         return frame
+
+    def _new_node_frame(self, node_set: int) -> Frame:
+        names = self._metagraph.ntypes
+        label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        return Frame(self._num_nodes[node_set], None, label, self._device)
 
     def _edge_frame(self, index: int) -> Frame:
         frame = self._edge_frames[index]
         if frame is None:
-            names = self._metagraph.etypes
-            label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
-            made = Frame(self.adjacencies[index].num_edges, None, label, self._device)
-            frame = _entered(self._edge_frames, index, made)
+            frame = _entered(self._edge_frames, index, self._new_edge_frame(index))
         return frame
+
+    def _new_edge_frame(self, index: int) -> Frame:
+        names = self._metagraph.etypes
+        label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
+        return Frame(self.adjacencies[index].num_edges, None, label, self._device)
 
     # -- ids ----------------------------------------------------------------------------------------------------
     def node_ids(self, nodes: Any, ntype: str | None = None) -> np.ndarray:
