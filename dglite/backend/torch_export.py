@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import DGLError
@@ -90,6 +92,11 @@ def export(
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.UserError as error:
             raise DGLError(f"the program would not be for every graph: {error}") from error
+        except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
+            raise DGLError(
+                "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
+                f"before it runs: choose values by torch.where instead ({error})"
+            ) from error
         if portable:
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features

@@ -91,8 +91,9 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         )
 
     def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        *relation, recipe = structure
-        op = make(relation, recipe, (False,) * len(inputs), False)
+        src, dst, *counts, recipe = structure
+        ends = src.long(), dst.long()  # ONNX has no scatter operations on other integers
+        op = make((*ends, *counts), recipe, (False,) * len(inputs), False)
         return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
