@@ -11,8 +11,9 @@ from .backend import Tensor, active
 from .errors import DGLError, DGLWarning, warn_deprecated
 from .frame import Frame
 from .graph import DGLGraph
+from .graph.base import sizes_in_program
 from .graph.storage import require_graph
-from .ops import segment_reduce, segment_softmax
+from .ops import core, segment_reduce, segment_softmax
 from .structure.distinct import distinct
 from .structure.ids import count_of
 
@@ -131,7 +132,7 @@ def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = 
     DGLError
         ``graph_feat`` does not have a row per graph.
     """
-    return _broadcast(graph, graph_feat, _nodes(graph, ntype)[1])
+    return _broadcast(graph_feat, *_nodes(graph, ntype))
 
 
 def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -> Tensor:
@@ -142,7 +143,7 @@ def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -
     DGLError
         ``graph_feat`` does not have a row per graph.
     """
-    return _broadcast(graph, graph_feat, _edges(graph, etype)[1])
+    return _broadcast(graph_feat, *_edges(graph, etype))
 
 
 # -- the largest -----------------------------------------------------------------------------------------------------
@@ -200,22 +201,25 @@ def topk_edges(
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
-def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, np.ndarray]:
+def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, Any]:
     """Return the features of a node type and its number of nodes in each graph."""
     require_graph(graph)
     node_set = graph._metagraph.node_set(ntype)
-    known = graph._batch_num_nodes
-    sizes = np.array([graph._num_nodes[node_set]]) if known is None else known[node_set]
-    return graph._node_frame(node_set), sizes
+    return graph._node_frame(node_set), _sizes(graph._batch_num_nodes, node_set, graph._num_nodes[node_set])
 
 
-def _edges(graph: DGLGraph, etype: Any) -> tuple[Frame, np.ndarray]:
+def _edges(graph: DGLGraph, etype: Any) -> tuple[Frame, Any]:
     """Return the features of an edge type and its number of edges in each graph."""
     require_graph(graph)
     index = graph.etype_id(etype)
-    known = graph._batch_num_edges
-    sizes = np.array([graph.adjacencies[index].num_edges]) if known is None else known[index]
-    return graph._edge_frame(index), sizes
+    return graph._edge_frame(index), _sizes(graph._batch_num_edges, index, graph.adjacencies[index].num_edges)
+
+
+def _sizes(of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Any:
+    """Return the numbers of rows of each graph: an array, in a program a tensor."""
+    if active.compiling():
+        return sizes_in_program(of_batch, index, count)
+    return np.array([count]) if of_batch is None else of_batch[index]
 
 
 def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op: str) -> Tensor:
@@ -227,7 +231,7 @@ def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op:
     return segment_reduce(sizes, values, op)
 
 
-def _broadcast(graph: DGLGraph, graph_feat: Tensor, sizes: np.ndarray) -> Tensor:
+def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
     shape = active.shape(graph_feat)
     if len(sizes) == 1 and (not shape or shape[0] != 1):
         warnings.warn(
@@ -236,6 +240,8 @@ def _broadcast(graph: DGLGraph, graph_feat: Tensor, sizes: np.ndarray) -> Tensor
         graph_feat = active.reshape(graph_feat, (1, *shape))
     elif shape[:1] != (len(sizes),):
         raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {len(sizes)} rows, one per graph")
+    if core.is_program_of(sizes):
+        return core.TracedSegments(sizes, frame.num_rows).repeat(graph_feat)
     return active.take(graph_feat, np.repeat(np.arange(len(sizes)), sizes))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, framework
 from ..backend.memory import new_array
 from ..errors import DGLError
 from ..frame import Frame
@@ -15,7 +15,7 @@ from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
 
-__all__ = ["GraphBase", "copies", "id_dtype", "tensor_dtype"]
+__all__ = ["GraphBase", "copies", "id_dtype", "sizes_in_program", "tensor_dtype"]
 
 _DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
 _ID_DTYPES: dict[Any, np.dtype] = {tensor_dtype: dtype for dtype, tensor_dtype in _DTYPES.items()}
@@ -201,6 +201,11 @@ class GraphBase:
             array = array.astype(self._idtype)
         return self._tensor(array)
 
+    def _program_ids(self, ids: Any) -> Tensor:
+        """Return ids that a program holds, an array or a tensor, as a tensor of the graph's id dtype on its device."""
+        made = active.astype(framework.as_tensor(ids), str(self._idtype))
+        return active.to_device(made, self._device)
+
     def _ids_copy(self, array: np.ndarray) -> Tensor:
         """Return ids as :meth:`_ids_tensor` does, copied; many into memory of the pool."""
         made = new_array(array.shape, self._idtype)
@@ -218,6 +223,9 @@ _entering = new_lock()
 
 def _entered(frames: list[Frame | None], place: int, made: Frame) -> Frame:
     """Return the frame at a place, which is ``made`` unless another thread has put one there."""
+    if active.compiling():  # which knows no locks; other threads wait meanwhile
+        frames[place] = made
+        return made
     with _entering:
         frame = frames[place]
         if frame is None:
@@ -228,3 +236,11 @@ def _entered(frames: list[Frame | None], place: int, made: Frame) -> Frame:
 def copies(frames: list[Frame | None]) -> list[Frame | None]:
     """Return copies of those frames that exist."""
     return [None if frame is None else frame.copy() for frame in frames]
+
+
+def sizes_in_program(of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:
+    """Return the numbers of nodes or edges of a type in each graph of a batch as a program holds them, (batch_size,).
+
+    Without any, there is one graph, of ``count``.
+    """
+    return framework.full((1,), count) if of_batch is None else framework.as_tensor(of_batch[index])

@@ -116,6 +116,8 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     @property
     def batch_num_nodes(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_nodes`; without a call, classic code's list of numbers."""
+        if active.compiling():
+            return super().batch_num_nodes
         return _PerGraph(
             "batch_num_nodes", super().batch_num_nodes, self._batch_num_nodes or [[x] for x in self._num_nodes]
         )
@@ -123,6 +125,8 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     @property
     def batch_num_edges(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_edges`; without a call, classic code's list of numbers."""
+        if active.compiling():
+            return super().batch_num_edges
         counts = self._batch_num_edges or [[x.num_edges] for x in self.adjacencies]
         return _PerGraph("batch_num_edges", super().batch_num_edges, counts)
 

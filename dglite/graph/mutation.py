@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
 from ..structure.room import require_room
+from ..structure.traced import traced_edges
 from .base import GraphBase
 
 __all__ = ["MutationMixin"]
@@ -60,6 +61,9 @@ class MutationMixin(GraphBase):
         """
         self._require_mutable("add_edges")
         index = self.etype_id(etype)
+        if active.compiling() and active.is_tensor(u) and active.is_tensor(v):
+            self._add_traced_edges(u, v, data, index)
+            return
         src, dst = broadcast_pair(_node_ids(u), _node_ids(v))
         frame = self._edge_frame(index).copy()
         frame.append(len(src), data)
@@ -72,6 +76,15 @@ class MutationMixin(GraphBase):
         made.allowed = old.allowed
         numbers = self._numbers_after(len(src))
         self._exchange(_replaced(adjacencies, index, made), counts, node_frames, {index: frame}, numbers)
+
+    def _add_traced_edges(self, u: Tensor, v: Tensor, data: Mapping[str, Tensor] | None, index: int) -> None:
+        """Add edges between nodes that exist, whose ids are looked at when the program runs."""
+        old, frame = self.adjacencies[index], self._edge_frame(index).copy()
+        frame.append(u.shape[0], data)
+        ends = [active.concat([old_end, new.to(old_end)]) for old_end, new in zip(old.tensors, (u, v), strict=True)]
+        made: Any = traced_edges(*ends, old.num_src, old.num_dst, self._idtype)
+        numbers = self._numbers_after(True)
+        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
 
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.

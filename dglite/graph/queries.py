@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, framework
 from ..errors import DGLError, warn_deprecated
+from ..expr import Side
+from ..ops import fallback
+from ..ops.traced import is_read
 from ..structure import ALL, is_all
 from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
@@ -75,6 +78,8 @@ class QueryMixin(GraphBase):
     def _degrees(self, index: int, nodes: Any, end: int) -> Any:
         adjacency = self.adjacencies[index]
         if is_all(nodes):
+            if is_read(adjacency):
+                return self._program_ids(fallback.degrees(adjacency, Side.V if end else Side.U, "int64"))
             degrees = adjacency.in_degrees() if end else adjacency.out_degrees()
             return self._ids_tensor(degrees.astype(self._idtype))
         found = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
@@ -162,6 +167,10 @@ class QueryMixin(GraphBase):
         They are ordered by edge id ("eid", None) or by source, destination and edge id ("srcdst").
         """
         adjacency = self.adjacencies[self.etype_id(etype)]
+        if is_read(adjacency) and (order is None or order == "eid"):
+            src, dst = map(self._program_ids, adjacency.tensors)
+            edge_ids = framework.arange(adjacency.num_edges, dtype=src.dtype, device=src.device)
+            return _in_form(form, src.clone(), dst.clone(), edge_ids)
         if order is None or order == "eid":
             src, dst = adjacency.endpoints()
             edge_ids = np.arange(adjacency.num_edges, dtype=src.dtype) if form != "uv" else src
@@ -174,18 +183,24 @@ class QueryMixin(GraphBase):
     def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray, shared: bool = False) -> Any:
         """Return what ``form`` asks for; ``shared`` arrays are copied."""
         tensor = self._ids_copy if shared else self._ids_tensor
-        if form == "uv":
-            return tensor(src), tensor(dst)
-        if form == "eid":
-            return tensor(edge_ids)
-        if form == "all":
-            return tensor(src), tensor(dst), tensor(edge_ids)
-        raise DGLError(f"form={form!r} is not understood; expected 'uv', 'eid' or 'all'")
+        asked = _in_form(form, src, dst, edge_ids)
+        return tuple(map(tensor, asked)) if isinstance(asked, tuple) else tensor(asked)
 
     @property
     def is_multigraph(self) -> bool:
         """Whether two edges of one type join the same nodes in the same direction."""
         return any(adjacency.is_multigraph for adjacency in self.adjacencies)
+
+
+def _in_form(form: str, src: Any, dst: Any, edge_ids: Any) -> Any:
+    """Return those of the three that ``form`` asks for."""
+    if form == "uv":
+        return src, dst
+    if form == "eid":
+        return edge_ids
+    if form == "all":
+        return src, dst, edge_ids
+    raise DGLError(f"form={form!r} is not understood; expected 'uv', 'eid' or 'all'")
 
 
 def _is_number(x: Any) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
-from .base import GraphBase
+from .base import GraphBase, sizes_in_program
 from .combine import combine_relations
 
 if TYPE_CHECKING:
@@ -157,16 +157,17 @@ class TypeMixin(GraphBase):
     def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
         """Return the number of nodes of one type in each batched graph, ids of shape (batch_size,)."""
         node_set = self._metagraph.node_set(ntype)
-        if self._batch_num_nodes is None:
-            return self._ids_tensor(np.array([self._num_nodes[node_set]]))
-        return self._ids_tensor(self._batch_num_nodes[node_set].copy())
+        return self._sizes(self._batch_num_nodes, node_set, self._num_nodes[node_set])
 
     def batch_num_edges(self, etype: EdgeType | None = None) -> Tensor:
         """Return the number of edges of one type in each batched graph, ids of shape (batch_size,)."""
         index = self.etype_id(etype)
-        if self._batch_num_edges is None:
-            return self._ids_tensor(np.array([self.adjacencies[index].num_edges]))
-        return self._ids_tensor(self._batch_num_edges[index].copy())
+        return self._sizes(self._batch_num_edges, index, self.adjacencies[index].num_edges)
+
+    def _sizes(self, of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:
+        if active.compiling():
+            return self._program_ids(sizes_in_program(of_batch, index, count)).clone()
+        return self._ids_tensor(np.array([count]) if of_batch is None else of_batch[index].copy())
 
     def set_batch_num_nodes(self, val: Tensor | Mapping[str, Tensor]) -> None:
         """Set the number of nodes in each batched graph, by node type where there are several.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Frame
 from ..structure.ids import as_ids
@@ -150,6 +150,8 @@ class NodeView:
     def __call__(self, ntype: str | None = None) -> Tensor:
         """Return the node ids of a type, 0 .. num_nodes - 1; None means the only one."""
         num_nodes = self._graph._num_nodes[self._node_set(ntype)]
+        if active.compiling():
+            return self._graph._program_ids(framework.arange(num_nodes))
         require_room(num_nodes, 8, self._graph.num_edges())
         return self._graph._ids_tensor(np.arange(num_nodes))
 

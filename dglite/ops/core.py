@@ -7,8 +7,9 @@ from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm
-from .rows import RowIndex, segment_reduce, segments, take_rows
+from .rows import RowIndex, take_rows
 from .scores import can_defer_scores, edge_scores, edge_softmax, is_fused_attention
+from .segments import TracedSegments, is_program_of, segment_reduce, segment_softmax, segments
 from .several import spmm_several
 from .sparse import sddmm, spmm
 from .traced import reversed_of
@@ -21,6 +22,7 @@ __all__ = [
     "Groups",
     "RowIndex",
     "Score",
+    "TracedSegments",
     "attention",
     "attention_weights",
     "attention_with_edges",
@@ -32,10 +34,12 @@ __all__ = [
     "grouped_mm",
     "is_fused_attention",
     "is_one_kernel",
+    "is_program_of",
     "require_in_edges",
     "reversed_of",
     "sddmm",
     "segment_reduce",
+    "segment_softmax",
     "segments",
     "slope_of",
     "spmm",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..expr import Expr
 from ..function import message_expression
@@ -390,7 +390,7 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     >>> ops.segment_softmax([2, 0, 1], torch.tensor([1., 1., 4.]))
     tensor([0.5000, 0.5000, 1.0000])
     """
-    return core.edge_softmax(core.segments(_lengths(seglen)), tensor_operand(value))
+    return core.segment_softmax(_lengths(seglen), tensor_operand(value))
 
 
 def _attended(x: Any, operands: tuple[Any, ...], edge_weight: Any) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
@@ -407,7 +407,9 @@ def _reducer(name: str) -> Reducer:
     return reducer
 
 
-def _lengths(seglen: Any) -> np.ndarray:
+def _lengths(seglen: Any) -> Any:
+    if active.compiling():  # values are looked at when the program runs
+        return framework.as_tensor(seglen)
     lengths = integer_array(seglen, "segment lengths").astype(np.int64, order="C", copy=False)
     if lengths.ndim != 1 or lengths.min(initial=0) < 0:
         raise DGLError(f"got segment lengths {lengths.tolist()}; expected a list of numbers from 0 up")

@@ -1,21 +1,18 @@
-"""Operations on rows whose gradients are kernels, too: gathering rows, reducing segments of rows."""
+"""Gathering rows, with a kernel for the gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from ..backend import Tensor, active
-from ..errors import DGLError
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .operands import check_tensor
-from .sparse import spmm, spmm_unchecked
+from .sparse import spmm_unchecked
 
-__all__ = ["RowIndex", "segment_reduce", "segments", "take_rows"]
+__all__ = ["RowIndex", "take_rows"]
 
 
 class RowIndex:
@@ -73,32 +70,3 @@ class _TakeRows:
             return [take_rows(grad, inverse, permutation=True)]
         index = RowIndex(self.rows) if self.index is None else self.index
         return [spmm_unchecked(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
-
-
-def segment_reduce(lengths: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
-    """Reduce consecutive segments of rows of ``x``: ``(len(lengths), *feat)``, 0 for an empty segment."""
-    if not reducer.fused:
-        raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max, min or logsumexp")
-    relation = segments(lengths)
-    check_tensor(x, relation.num_edges, "element of a segment")
-    return spmm(relation, Operand(Side.E, 0), reducer, (x,))
-
-
-def segments(lengths: np.ndarray) -> Adjacency:
-    """Return the relation whose destination i has the next ``lengths[i]`` edges, int64, from as many sources.
-
-    Of few elements it is the one made before, with what was found about calls: a batch is read more than once.
-    """
-    if len(lengths) + int(lengths.sum()) > _FEW_ELEMENTS:
-        return _segments(lengths.data)
-    return _few_segments(lengths.tobytes())
-
-
-def _segments(lengths: bytes | memoryview) -> Adjacency:
-    indptr = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, np.int64))])
-    count = int(indptr[-1])
-    return Adjacency.from_csc(count, len(indptr) - 1, indptr, np.arange(count), copy=False, validate=False)
-
-
-_FEW_ELEMENTS = 1 << 16
-_few_segments = lru_cache(maxsize=64)(_segments)

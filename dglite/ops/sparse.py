@@ -26,6 +26,7 @@ from .run import run_sddmm, run_spmm
 from .traced import GraphOp, expression_of, is_read, is_traced, postfix, registered, reversed_of, traced
 
 __all__ = [
+    "Spmm",
     "gradient",
     "mean_gradient",
     "mean_scale",
@@ -109,7 +110,7 @@ def _spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tenso
         return fallback.spmm(adj, expr, reducer, operands)
     if not active.requires_grad(*operands):
         return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, None)
-    return active.apply(_Spmm(adj, expr, reducer, active.needs_grad(operands)), *operands)
+    return active.apply(Spmm(adj, expr, reducer, active.needs_grad(operands)), *operands)
 
 
 def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor:
@@ -123,7 +124,7 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
 
 
 @registered
-class _Spmm(GraphOp):
+class Spmm(GraphOp):
     """The autograd function of g-SpMM. Of a max or min it saves the argmax, a CSC entry for each element."""
 
     name = "spmm"
@@ -136,7 +137,7 @@ class _Spmm(GraphOp):
         self.saved = saved_slots((expr,), needs)
 
     @classmethod
-    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Spmm:
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> Spmm:
         reducer, keep, expr = recipe.split(" ", 2)
         return cls(adj, expression_of(expr), Reducer(reducer), needs, keep == "1")
 

@@ -85,6 +85,11 @@ class GraphOp(ABC):
         op.needs = needs
         return op
 
+    @staticmethod
+    def structure(src: Tensor, dst: Tensor, num_src: int, num_dst: int, real: bool) -> Any:
+        """Return what the operation runs on, of the tensors and counts of a program; without values unless ``real``."""
+        return (relation_of if real else TracedAdjacency)(src, dst, num_src, num_dst)
+
     @property
     def is_real(self) -> bool:
         """Whether the structure is at hand."""
@@ -123,8 +128,7 @@ def registered(op: Op) -> Op:
     """Register the class of an operation with the active backend's compiler."""
 
     def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
-        adj = relation_of(*structure) if real else TracedAdjacency(*structure)
-        return op.made(adj, recipe, tuple(needs))
+        return op.made(op.structure(*structure, real), recipe, tuple(needs))
 
     _CLASSES[op.name] = op
     active.register(op.name, make)

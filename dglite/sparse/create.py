@@ -11,6 +11,7 @@ from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure import Adjacency
 from ..structure.ids import check_range, count_of, integer_array
+from ..structure.traced import traced_edges
 from .base import checked_values
 from .matrix import SparseMatrix
 
@@ -52,6 +53,9 @@ def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = N
 
 def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of entries at (``row[i]``, ``col[i]``); see :func:`spmatrix`."""
+    if active.compiling() and shape is not None and active.is_tensor(row) and active.is_tensor(col):
+        num_rows, num_cols = _checked_shape(shape)
+        return matrix_of(traced_edges(col, row, num_cols, num_rows), val, _device(row))
     rows, cols = integer_array(row, "rows"), integer_array(col, "columns")
     if rows.ndim != 1 or rows.shape != cols.shape:
         raise DGLError(f"rows have shape {rows.shape} and columns {cols.shape}; expected (nnz,) both")

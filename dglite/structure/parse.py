@@ -12,6 +12,7 @@ from ..backend import active
 from ..errors import DGLError
 from .adjacency import Adjacency
 from .ids import LARGEST_COUNT, integer_array, largest_unsigned
+from .traced import traced_edges
 
 __all__ = ["device_of", "is_networkx", "is_scipy", "networkx_edges", "parse_edges", "sorted_nodes"]
 
@@ -37,6 +38,8 @@ def parse_edges(
         Ids are not integers or negative, dtypes or devices are mixed, lengths differ, or an id is not below its count.
     """
     if type(data) is tuple and len(data) == 2 and type(data[0]) is not str:
+        if active.compiling() and num_src is not None and num_dst is not None and all(map(active.is_tensor, data)):
+            return traced_edges(*data, num_src, num_dst, idtype)  # type: ignore[return-value]
         return _from_pair(data[0], data[1], num_src, num_dst, square, idtype)
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], str):
         return _from_format(data[0], data[1], num_src, num_dst, square, idtype)

@@ -10,7 +10,9 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from .adjacency import Adjacency
 
-__all__ = ["TracedAdjacency", "relation_of"]
+__all__ = ["TracedAdjacency", "relation_of", "traced_edges"]
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 @final
@@ -25,7 +27,7 @@ class TracedAdjacency:
 
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> None:
         self.tensors, self.num_src, self.num_dst = (src, dst), num_src, num_dst
-        self.idtype = np.dtype(np.int64) if idtype is None else idtype
+        self.idtype = _INT64 if idtype is None else idtype
         self.cache: dict[Any, Any] = {}
 
     @property
@@ -48,6 +50,25 @@ class TracedAdjacency:
             f"torch traces this program, so the graph's edges have no values yet, which {name!r} reads. Message "
             "passing, readouts and layers work; compute what depends on values before, and pass it in as an input"
         )
+
+
+def traced_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> TracedAdjacency:
+    """Return the relation of edges in a program, ``src[i] -> dst[i]``; the ids are looked at when it runs.
+
+    Raises
+    ------
+    DGLError
+        Shapes or dtypes are not those of edges.
+    """
+    dtypes = {active.dtype(x) for x in (src, dst)}
+    if src.ndim != 1 or src.shape != dst.shape or not dtypes <= {"int32", "int64"}:
+        raise DGLError(
+            f"got edges of shapes {tuple(src.shape)} and {tuple(dst.shape)}, {sorted(dtypes)}; expected two lists of "
+            "integers, one source and one destination for each edge"
+        )
+    if idtype is None:
+        idtype = _INT32 if dtypes == {"int32"} else _INT64
+    return TracedAdjacency(src, dst, num_src, num_dst, idtype)
 
 
 def relation_of(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Adjacency:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops
-from ..backend import Tensor, active
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import EID
 from ..graph import DGLGraph
@@ -168,7 +168,8 @@ def add_self_loop(
     data = {name: _filled(adjacency, frame[name], fill_data) for name in names}
     made = g.clone()
     require_room(adjacency.num_src, 8, adjacency.num_edges)
-    nodes = np.arange(adjacency.num_src)
+    count = adjacency.num_src
+    nodes = framework.arange(count) if active.compiling() else np.arange(count)
     made.add_edges(nodes, nodes, data, index)
     return made
 

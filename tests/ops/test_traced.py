@@ -64,7 +64,7 @@ Make = Callable[[Adjacency], tuple[GraphOp, tuple[torch.Tensor, ...]]]
 def _argmax_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
     """Return features of the sources and the entries that win their maximum."""
     x = _random(6, 3)
-    op = sparse._Spmm(adj, U0, Reducer.MAX, (True,))
+    op = sparse.Spmm(adj, U0, Reducer.MAX, (True,))
     op.forward(x)
     assert op.kept is not None
     return x, op.kept
@@ -80,14 +80,14 @@ def _scatter(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
 
 SEVERAL = tuple((expr, reducer) for expr in (U0 * E1, U0 + E1) for reducer in (Reducer.MEAN, Reducer.MAX, Reducer.SUM))
 OPERATIONS: dict[str, Make] = {
-    "sum": lambda adj: (sparse._Spmm(adj, U0 * E1, Reducer.SUM, (True, True)), (_random(6, 2, 3), _random(8, 2, 1))),
-    "mean": lambda adj: (sparse._Spmm(adj, U0, Reducer.MEAN, (True,)), (_random(6, 3),)),
-    "max": lambda adj: (sparse._Spmm(adj, U0 * E1, Reducer.MAX, (True, True)), (_random(6, 3), _random(8, 3))),
+    "sum": lambda adj: (sparse.Spmm(adj, U0 * E1, Reducer.SUM, (True, True)), (_random(6, 2, 3), _random(8, 2, 1))),
+    "mean": lambda adj: (sparse.Spmm(adj, U0, Reducer.MEAN, (True,)), (_random(6, 3),)),
+    "max": lambda adj: (sparse.Spmm(adj, U0 * E1, Reducer.MAX, (True, True)), (_random(6, 3), _random(8, 3))),
     "min": lambda adj: (
-        sparse._Spmm(adj, U0 / E1 * V2, Reducer.MIN, (True,) * 3),
+        sparse.Spmm(adj, U0 / E1 * V2, Reducer.MIN, (True,) * 3),
         (_random(6, 3), _random(8, 1), _random(5, 3)),
     ),
-    "max, not differentiated": lambda adj: (sparse._Spmm(adj, U0, Reducer.MAX, (False,), False), (_random(6, 3),)),
+    "max, not differentiated": lambda adj: (sparse.Spmm(adj, U0, Reducer.MAX, (False,), False), (_random(6, 3),)),
     "sddmm": lambda adj: (
         sparse._Sddmm(adj, U0 - Operand(Side.V, 1), False, (True, True)),
         (_random(6, 3), _random(5, 3)),
@@ -157,7 +157,7 @@ def test_the_reverse_of_a_traced_structure_is_that_of_the_structure() -> None:
 def test_a_gradient_needs_the_tensors_only() -> None:
     adj = _adjacency()
     x = _random(6, 2).requires_grad_()
-    call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
+    call, structure, recipe = _call(sparse.Spmm(adj, U0, Reducer.SUM, (True,)), adj)
     result, _ = call([x], *structure, recipe)
     want = torch.bincount(torch.from_numpy(adj.endpoints()[0]).long(), minlength=6)[:, None].expand(6, 2)
     del adj
@@ -237,7 +237,7 @@ def test_a_program_checks_its_operands_when_it_runs() -> None:
 
 def test_wrong_operands_are_refused_when_described() -> None:
     adj = _adjacency()
-    call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
+    call, structure, recipe = _call(sparse.Spmm(adj, U0, Reducer.SUM, (True,)), adj)
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(DGLError, match="expected 6 rows, one per source"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from ...readout import broadcast_nodes
 from .. import functional
 from ..base import nn
 
@@ -99,5 +100,5 @@ class ChebConv(nn.Module):
                 f"{graph.batch_size} batched graphs"
             )
         given = active.astype(active.to_device(given, active.device(feat)), active.dtype(feat))
-        sizes = functional.batch_sizes(self, graph, feat)
-        return functional.repeated_by_graph(graph, sizes, 2.0 / given.reshape(-1, 1), feat)
+        functional.batch_sizes(self, graph, feat)
+        return broadcast_nodes(graph, 2.0 / given.reshape(-1, 1))

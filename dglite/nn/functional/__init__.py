@@ -67,7 +67,7 @@ from .given import (
     set_number,
 )
 from .initial import xavier_normal_, xavier_uniform_
-from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, repeated_by_graph, top_rows
+from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, top_rows
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
@@ -132,7 +132,6 @@ __all__ = [
     "recurrent",
     "reduce_edges",
     "reduce_neighbours",
-    "repeated_by_graph",
     "require_dense",
     "require_dense_batch",
     "require_in_edges",

@@ -53,14 +53,14 @@ class SetSizes(NamedTuple):
     keys: Tensor
 
 
-def set_pairs(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs | SetSizes:
+def set_pairs(query_sizes: Any, key_sizes: Any) -> SetPairs | SetSizes:
     """Plan the attention of ``query_sizes[i]`` rows over ``key_sizes[i]`` rows for every graph i.
 
     Graphs whose sizes round up to the same powers of 2 are padded to the largest of them, so that less than 3 of 4
     scores are padding, however unlike the sizes are.
     """
     if active.compiling():
-        return SetSizes(framework.from_numpy(query_sizes), framework.from_numpy(key_sizes))
+        return SetSizes(framework.as_tensor(query_sizes), framework.as_tensor(key_sizes))
     return _planned(query_sizes, key_sizes)
 
 

@@ -1,0 +1,162 @@
+"""Reducing segments of rows: readouts, pooling, ``segment_reduce``.
+
+A segment is a destination whose in-edges are its rows, so the kernels are those of g-SpMM. A program of torch's holds
+the lengths as a tensor; the structure is made of them when it runs, once for lengths that come again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import Tensor, active, framework
+from ..errors import DGLError
+from ..expr import Operand, Side
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+from ..structure.traced import TracedAdjacency
+from .fallback import spmm as composed_spmm
+from .operands import check_tensor
+from .scores import edge_softmax
+from .sparse import Spmm, spmm
+from .traced import registered, traced
+
+__all__ = ["TracedSegments", "is_program_of", "segment_reduce", "segment_softmax", "segments"]
+
+_ROW = Operand(Side.E, 0)
+
+
+def segment_reduce(lengths: Any, x: Tensor, reducer: Reducer) -> Tensor:
+    """Reduce consecutive segments of rows of ``x``: ``(len(lengths), *feat)``, 0 for an empty segment.
+
+    ``lengths`` is an int64 array; in a program, a tensor.
+    """
+    if not reducer.fused:
+        raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max, min or logsumexp")
+    if is_program_of(lengths):
+        return TracedSegments(lengths, x.shape[0]).reduce(x, reducer)
+    relation = segments(lengths)
+    check_tensor(x, relation.num_edges, "element of a segment")
+    return spmm(relation, _ROW, reducer, (x,))
+
+
+def segment_softmax(lengths: Any, x: Tensor) -> Tensor:
+    """Normalise each segment of rows of ``x`` by a softmax; ``lengths`` as in :func:`segment_reduce`."""
+    if is_program_of(lengths):
+        return TracedSegments(lengths, x.shape[0]).softmax(x)
+    return edge_softmax(segments(lengths), x)
+
+
+def is_program_of(lengths: Any) -> bool:
+    """Whether segments of these lengths are part of a program: a compiler reads them, or they are a tensor."""
+    return active.compiling() or active.is_tensor(lengths)
+
+
+def segments(lengths: np.ndarray) -> Adjacency:
+    """Return the relation whose destination i has the next ``lengths[i]`` edges, int64, from as many sources.
+
+    Of few elements it is the one made before, with what was found about calls: a batch is read more than once.
+    """
+    if len(lengths) + int(lengths.sum()) > _FEW_ELEMENTS:
+        return _segments(lengths.data)
+    return _few_segments(lengths.tobytes())
+
+
+def _segments(lengths: bytes | memoryview) -> Adjacency:
+    indptr = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, np.int64))])
+    count = int(indptr[-1])
+    return Adjacency.from_csc(count, len(indptr) - 1, indptr, np.arange(count), copy=False, validate=False)
+
+
+_FEW_ELEMENTS = 1 << 16
+_few_segments = lru_cache(maxsize=64)(_segments)
+
+
+# -- in programs -------------------------------------------------------------------------------------------------------
+@final
+class TracedSegments:
+    """Consecutive segments of ``num_rows`` rows, whose ``lengths`` (num_segments,) are a tensor, maybe without values.
+
+    An operation takes them as its structure: the lengths, twice, and the numbers of rows and of segments.
+    """
+
+    __slots__ = ("lengths", "num_dst", "num_edges", "num_src", "tensors")
+
+    def __init__(self, lengths: Tensor, num_rows: int) -> None:
+        self.lengths, self.tensors = lengths, (lengths, lengths)
+        self.num_src = self.num_edges = num_rows
+        self.num_dst = lengths.shape[0]
+
+    @property
+    def owners(self) -> Tensor:
+        """The segment of every row, (num_rows,)."""
+        return framework.repeat_interleave(self.lengths, output_size=self.num_src)  # type: ignore[no-any-return]
+
+    def repeat(self, values: Tensor) -> Tensor:
+        """Return the row of each row's segment: (num_segments, *feat) -> (num_rows, *feat)."""
+        return values.index_select(0, active.to_device(self.owners, active.device(values)))
+
+    def reduce(self, x: Tensor, reducer: Reducer) -> Tensor:
+        """Return the rows of ``x`` reduced over each segment, 0 for an empty one."""
+        if reducer is Reducer.LOGSUMEXP:
+            return self._logsumexp(x)
+        keep = reducer.selects and active.requires_grad(x)
+        return traced(_SegmentReduce.name, self, f"{reducer.value} {int(keep)}", (x,))
+
+    def softmax(self, x: Tensor) -> Tensor:
+        """Return the softmax of ``x`` (num_rows, *feat) over each segment, each trailing element on its own."""
+        powers = (x - self.repeat(self.reduce(active.detach(x), Reducer.MAX))).exp()
+        return powers / self.repeat(self.reduce(powers, Reducer.SUM))  # type: ignore[no-any-return]
+
+    def _logsumexp(self, x: Tensor) -> Tensor:
+        largest = self.reduce(active.detach(x), Reducer.MAX)
+        top = largest.masked_fill(largest.abs() == math.inf, 0.0)
+        total = self.reduce((x - self.repeat(top)).exp(), Reducer.SUM)
+        sums = total.masked_fill(total == 0, 1.0).log()
+        return sums + framework.where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
+
+
+@registered
+class _SegmentReduce(Spmm):
+    """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of."""
+
+    name = "segment_reduce"
+
+    @classmethod
+    def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> _SegmentReduce:
+        reducer, keep = recipe.split()
+        return cls(adj, _ROW, Reducer(reducer), needs, keep == "1")
+
+    def recipe(self) -> str:
+        return f"{self.reducer.value} {int(self.keeps)}"
+
+    @staticmethod
+    def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
+        if not real:
+            return TracedSegments(lengths, num_rows)
+        array = active.to_numpy(lengths)
+        if array.dtype.kind not in "iu" or array.ndim != 1 or array.min(initial=0) < 0 or array.sum() != num_rows:
+            raise DGLError(
+                f"got segments of lengths {array.tolist()} for {num_rows} rows; expected integers that sum to that"
+            )
+        return segments(array.astype(np.int64, copy=False))
+
+    def composed(self, *operands: Tensor) -> Tensor:
+        rows = framework.arange(self.adj.num_src, device=active.device(operands[0]))
+        edges = TracedAdjacency(rows, self.adj.owners, self.adj.num_src, self.adj.num_dst)
+        return composed_spmm(edges, _ROW, self.reducer, operands)  # type: ignore[arg-type]
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        adj: TracedSegments = self.adj
+        if self.keeps:
+            assert self.kept is not None
+            rows = framework.where(self.kept < 0, adj.num_src, self.kept).long()
+            return [grad.new_zeros(self.shapes[0][0] + 1, *grad.shape[1:]).scatter(0, rows, grad)[:-1]]
+        if self.reducer is Reducer.MEAN:
+            sizes = adj.lengths.clamp(min=1).to(grad)
+            grad = grad / sizes.reshape(-1, *(1,) * (grad.ndim - 1))
+        return [adj.repeat(grad)]
