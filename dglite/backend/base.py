@@ -362,6 +362,10 @@ class Backend(ABC):
     def compiling(self) -> bool:
         """Whether a compiler is reading the program now, so that operations have to be registered ones."""
 
+    def exporting(self) -> bool:
+        """Whether a program is recorded for other processes, in which no structure of this one exists."""
+        return False
+
     @abstractmethod
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""

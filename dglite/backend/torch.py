@@ -376,6 +376,7 @@ class TorchBackend(Backend):
 
     # No call in between: every operation asks.
     compiling = staticmethod(is_recorded)
+    exporting = staticmethod(torch.compiler.is_exporting)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
     are_read = staticmethod(are_read)

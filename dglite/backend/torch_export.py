@@ -90,12 +90,14 @@ def export(
     with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
+        except torch._dynamo.exc.Unsupported as error:
+            raise DGLError(f"Dynamo cannot read the model; leave out strict=True. It says: {error}") from error
         except torch._dynamo.exc.UserError as error:
             raise DGLError(f"the program would not be for every graph: {error}") from error
         except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
             raise DGLError(
                 "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
-                f"before it runs: choose values by torch.where instead ({error})"
+                f"before it runs: choose values by torch.where instead ({str(error).splitlines()[0]})"
             ) from error
         if portable:
             return _portable(program, args, kwargs)

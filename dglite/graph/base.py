@@ -11,6 +11,7 @@ from ..backend.memory import new_array
 from ..errors import DGLError
 from ..frame import Frame
 from ..locks import new_lock
+from ..ops.traced import require_input
 from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
@@ -203,6 +204,8 @@ class GraphBase:
 
     def _program_ids(self, ids: Any) -> Tensor:
         """Return ids that a program holds, an array or a tensor, as a tensor of the graph's id dtype on its device."""
+        for adjacency in self.adjacencies:
+            require_input(adjacency)
         made = active.astype(framework.as_tensor(ids), str(self._idtype))
         return active.to_device(made, self._device)
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..backend import Tensor, active
+from ..errors import DGLError
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
@@ -166,6 +167,11 @@ class Spmm(GraphOp):
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
             return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
+        if self.reducer.selects:
+            raise DGLError(
+                "this program was recorded without gradients, so it does not keep which edges the result of "
+                f"{self.reducer.value} is of: run it inside of torch.no_grad(), or record it outside of that"
+            )
         if self.reducer is Reducer.MEAN:
             grad = mean_gradient(self.adj, grad)
         operands = [*inputs[:-1], grad]

@@ -129,7 +129,7 @@ class RelationTape(Mailbox):
             self._deferred("source nodes", Side.U, batch.src),
             self._deferred("edges", Side.E, batch.data),
             self._deferred("destination nodes", Side.V, batch.dst),
-            len(batch),
+            batch.batch_size(),
             batch.edges,
             batch.canonical_etype,
         )
