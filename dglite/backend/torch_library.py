@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table, register_decomposition
 
 from ..errors import DGLError
 from .protocols import RESULT, MakeOp
@@ -24,11 +23,13 @@ _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt n
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+_DECOMPOSITIONS: dict[Any, Any] = {}
+"""By operator; not in torch's own table, from which fake tensors would take descriptions."""
 
 
 def decompositions() -> dict[Any, Any]:
     """Return, for each registered operation, a function that computes its result by torch's own operations."""
-    return {operator: decomposition_table[operator] for operator in _OPERATORS.values()}
+    return _DECOMPOSITIONS
 
 
 def call(
@@ -134,7 +135,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
-    register_decomposition(operator)(decompose)  # torch.onnx looks there, too
+    _DECOMPOSITIONS[operator] = decompose
 
 
 def fold_batch(
