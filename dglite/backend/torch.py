@@ -197,17 +197,17 @@ class TorchBackend(Backend):
         return "coo", rows, columns, stored.values() if x.requires_grad else stored._values()
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
-        if prod(shape) >= LARGE:
+        if torch_memory.is_large(prod(shape)):
             return torch_memory.empty(shape, _DTYPES[dtype], device)
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
     def new_empty(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        if prod(shape) >= LARGE and type(x) in torch_memory.PLAIN:
+        if type(x) in torch_memory.PLAIN and prod(shape) >= LARGE:
             return torch_memory.empty(shape, x.dtype, x.device)
         return x.new_empty(*shape)  # one by one: torch takes half a microsecond longer to read a tuple
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
-        if prod(shape) >= LARGE:
+        if torch_memory.is_large(prod(shape)):
             return torch_memory.empty(shape, _DTYPES[dtype], device).fill_(value)
         return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
 
@@ -298,7 +298,7 @@ class TorchBackend(Backend):
         return drawn.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
-        if x.is_cpu and x.numel() >= _SPLIT and not torch.compiler.is_compiling():
+        if x.is_cpu and not is_recorded() and type(x.numel()) is int and x.numel() >= _SPLIT:
             axes = {i % x.dim() for i in ((axis,) if isinstance(axis, int) else axis)}
             if all(size == 1 for i, size in enumerate(x.shape) if i not in axes):
                 # torch cuts such a sum by its number of threads, and no other: the last bits would depend on it.

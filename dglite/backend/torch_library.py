@@ -29,7 +29,17 @@ _DECOMPOSITIONS: dict[Any, Any] = {}
 
 def decompositions() -> dict[Any, Any]:
     """Return, for each registered operation, a function that computes its result by torch's own operations."""
-    return _DECOMPOSITIONS
+    return {torch.ops.aten.repeat_interleave.Tensor: _repeat_interleave, **_DECOMPOSITIONS}
+
+
+def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    """Return the number of each item's segment by operations that ONNX has; items are numbered segment by segment."""
+    if output_size is None:
+        return NotImplemented
+    ends = repeats.cumsum(0)
+    # An item's segment is how many segments end before it or at it.
+    marks = ends.new_zeros(output_size + 1).index_add(0, ends, torch.ones_like(ends))
+    return marks.cumsum(0)[:output_size].to(repeats.dtype)
 
 
 def call(

@@ -80,7 +80,7 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
             tensors[f"batch_num_{nodes}"] = _by_type(types, [node_counts[i] for i in sets])
     if edge_counts is not None:
         tensors["batch_num_edges"] = _by_type(etypes, edge_counts)
-    return {name: value for name, value in tensors.items() if not isinstance(value, dict) or any(value.values())}
+    return {name: value for name, value in tensors.items() if not isinstance(value, dict) or value}
 
 
 def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:

@@ -149,8 +149,10 @@ class Spmm(GraphOp):
         adj = self.adj
         check_operands(adj, self.expr, operands)
         shape = (adj.num_dst, *broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands)))
-        argmax = shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
-        return (shape, active.dtype(operands[0])), argmax if self.keeps else None
+        result = shape, active.dtype(operands[0])
+        if not self.keeps:  # a program is not for counts that were compared
+            return result, None
+        return result, (shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges)))
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
