@@ -41,7 +41,7 @@ def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
     """Return the relation with every edge reversed; while a compiler reads the program, not by what it cannot read."""
     if type(adj) is Adjacency and active.compiling():
         src, dst = adj.tensors
-        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src)
+        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src, adj.idtype)
     return adj.reverse()
 
 
@@ -148,7 +148,7 @@ def postfix(expr: Expr) -> str:
     if isinstance(expr, Operand):
         return f"{expr.side.value}{expr.slot}"
     if isinstance(expr, Constant):
-        return repr(expr.value)
+        return expr.text
     assert isinstance(expr, Call)
     return " ".join([postfix(arg) for arg in expr.args]) + " " + expr.op.name
 
