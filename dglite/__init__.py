@@ -174,6 +174,7 @@ from .traversal import (
     topological_nodes_generator,
 )
 from .udf import EdgeBatch, NodeBatch
+from .unread import leave_to_python
 
 __version__ = "0.1.0"
 
@@ -184,6 +185,7 @@ def _as_vertex_program(*args: Any) -> str | None:
     return reason
 
 
+leave_to_python()
 if backend.name == "torch":
     engines.append(_as_vertex_program)
 

@@ -127,9 +127,15 @@ class Constant(Expr):
     """A Python number."""
 
     value: float
+    text: str = field(init=False, compare=False)
+    """The value written out: compilers of torch take a number that they read for a variable."""
+
+    def __post_init__(self) -> None:
+        """Write the value out once."""
+        object.__setattr__(self, "text", repr(self.value))
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -25,7 +25,7 @@ LAYERS = {
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
     "metrics serving",
-    8: "nn data dataloading dynamic tofu classic contrib optim",
+    8: "nn data dataloading dynamic tofu classic contrib optim unread",
     9: "distributed",
     10: "compat __main__",
 }
@@ -51,6 +51,7 @@ NEIGHBOURS = {
 OWNERS = {
     "torch": {
         "backend/torch.py",
+        "backend/torch_breaks.py",
         "backend/torch_deferred.py",
         "backend/torch_export.py",
         "backend/torch_library.py",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from ..errors import DGLError
 from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, Watch
 
 __all__ = ["Backend", "native"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def native(array: np.ndarray) -> np.ndarray:
@@ -369,6 +371,10 @@ class Backend(ABC):
     @abstractmethod
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""
+
+    def left_to_python(self, function: Function) -> Function:
+        """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
+        return function
 
     def needs_operator(self, xs: Iterable[Tensor]) -> bool:
         """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.

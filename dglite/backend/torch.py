@@ -17,6 +17,7 @@ from . import torch_export, torch_library, torch_memory, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
+from .torch_breaks import left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
 from .torch_plain import (
     PLAIN,
@@ -399,6 +400,7 @@ class TorchBackend(Backend):
     transformed = staticmethod(transformed)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
+    left_to_python = staticmethod(left_to_python)
 
     def require(self, condition: torch.Tensor, message: str) -> None:
         torch._assert_async(condition, message)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
+from ..ops.traced import reversed_of
 from ..structure.adjacency import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
@@ -70,7 +71,7 @@ class FormatMixin(GraphBase):
         if self._metagraph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
         made = self.clone()
-        made.adjacencies = tuple(adjacency.reverse() for adjacency in self.adjacencies)
+        made.adjacencies = tuple(reversed_of(adjacency) for adjacency in self.adjacencies)
         made._metagraph = self._metagraph.reversed()
         if not copy_ndata:
             made._node_frames = [None] * len(made._node_frames)

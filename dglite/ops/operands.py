@@ -85,7 +85,7 @@ def check_operands(adj: Adjacency | TracedAdjacency, expr: Expr, operands: Seque
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
     if len(shapes) > 1:
         feats = tuple([shape[1:] for shape in shapes])
-        if feats.count(feats[0]) < len(feats):
+        if feats != feats[:1] * len(feats):
             broadcast(feats)
     return operands
 

@@ -54,7 +54,7 @@ def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
     if type(adj) is Adjacency and active.compiling():
         require_input(adj)
         src, dst = adj.tensors
-        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src)
+        return TracedAdjacency(dst, src, adj.num_dst, adj.num_src, adj.idtype)
     return adj.reverse()
 
 
@@ -171,7 +171,7 @@ def postfix(expr: Expr) -> str:
     if isinstance(expr, Operand):
         return f"{expr.side.value}{expr.slot}"
     if isinstance(expr, Constant):
-        return repr(expr.value)
+        return expr.text
     assert isinstance(expr, Call)
     return " ".join([postfix(arg) for arg in expr.args]) + " " + expr.op.name
 

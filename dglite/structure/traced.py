@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class TracedAdjacency:
     """Edges ``src[i] -> dst[i]`` between ``num_src`` and ``num_dst`` nodes, where values may not exist yet.
 
     The tensors may be fake and the counts a compiler's symbols, so operations on it are registered ones. What an
-    :class:`Adjacency` answers with arrays it refuses.
+    :class:`Adjacency` answers with arrays it refuses while there are no values, and has from one of these tensors then.
     """
 
     __slots__ = ("cache", "idtype", "num_dst", "num_src", "tensors")
@@ -43,9 +43,16 @@ class TracedAdjacency:
         """Return the same relation with users' ids as ``idtype``."""
         return TracedAdjacency(*self.tensors, self.num_src, self.num_dst, np.dtype(idtype))
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def resized(self, num_src: int, num_dst: int) -> TracedAdjacency:
+        """Return the same edges among other numbers of nodes."""
+        return TracedAdjacency(*self.tensors, num_src, num_dst, self.idtype)
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(Adjacency, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        if not active.compiling() and not active.needs_operator(self.tensors):  # a program has returned it
+            relation = relation_of(*self.tensors, self.num_src, self.num_dst).as_idtype(self.idtype)
+            return getattr(relation, name)
         raise DGLError(
             f"torch traces this program, so the graph's edges have no values yet, which {name!r} reads. Message "
             "passing, readouts and layers work; compute what depends on values before, and pass it in as an input"

@@ -60,6 +60,8 @@ class GroupRevRes(nn.Module):
                 raise DGLError(
                     f"GroupRevRes: {self.groups} groups do not divide features of shape {tuple(tensor.shape)}"
                 )
+        if active.compiling():  # which chooses itself what it computes again
+            return _grouped(self.gnn_modules, g, x, args)
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
         maker = getattr(x.grad_fn, "call", None)
         call = _GroupCall(self.gnn_modules, g, len(args), maker if isinstance(maker, _GroupCall) else None)
@@ -82,20 +84,8 @@ class _GroupCall:
 
     def forward(self, x: Tensor, *args: Tensor) -> Tensor:
         """Compute the output, noting the states of the random numbers' generator."""
-        parts, total, outputs = x.chunk(len(self.modules), -1), None, []
-        for part in parts[1:]:
-            total = part if total is None else total + part
-        z = total if total is not None else framework.zeros_like(x)
         self.states = []
-        for module, part, own in zip(self.modules, parts, self._by_group(args), strict=True):
-            self.states.append(active.random_state())
-            z = part + module(self.g, z, *own)
-            outputs.append(z)
-        return framework.cat(outputs, -1)
-
-    def _by_group(self, args: Sequence[Tensor]) -> Any:
-        count = len(self.modules)
-        return zip(*(arg.chunk(count, -1) for arg in args), strict=True) if args else [()] * count
+        return _grouped(self.modules, self.g, x, args, self.states)
 
     def known_output(self) -> Tensor:
         """Return the output; where it was dropped, the call after this one computes it."""
@@ -116,10 +106,30 @@ class _GroupCall:
                 z = framework.stack(inputs, 0).sum(0) if inputs else framework.zeros_like(outputs[0])
             active.restore_random_state(self.states[i])
             with framework.no_grad():
-                own = list(self._by_group(self.args))[i]
+                own = _by_group(self.modules, self.args)[i]
                 inputs.append(outputs[i] - self.modules[i](self.g, z, *own))
         active.restore_random_state(state)
         return framework.cat(inputs[::-1], -1)
+
+
+def _grouped(modules: Any, g: DGLGraph, x: Tensor, args: Sequence[Tensor], states: list[bytes] | None = None) -> Tensor:
+    """Return the layer's output. To ``states`` is added the generator's before each group's module."""
+    parts, total, outputs = x.chunk(len(modules), -1), None, []
+    for part in parts[1:]:
+        total = part if total is None else total + part
+    z = total if total is not None else framework.zeros_like(x)
+    for module, part, own in zip(modules, parts, _by_group(modules, args), strict=True):
+        if states is not None:
+            states.append(active.random_state())
+        z = part + module(g, z, *own)
+        outputs.append(z)
+    return framework.cat(outputs, -1)
+
+
+def _by_group(modules: Any, args: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+    """Return the parts of ``args`` that each group's module takes."""
+    count = len(modules)
+    return list(zip(*(arg.chunk(count, -1) for arg in args), strict=True)) if args else [()] * count
 
 
 @cache
