@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 import dglite
 import dglite.function as fn
-from dglite import DGLError, DGLGraph, dynamic, ops
+from dglite import DGLError, DGLGraph, ops
 from dglite.nn import GATConv, GINConv, GraphConv, HeteroGraphConv, SAGEConv, SumPooling
 
 ROOT = Path(__file__).parents[1]
@@ -414,17 +414,6 @@ def _pulled(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
         g.ndata["h"] = x
         g.pull([0, 1], fn.copy_u("h", "m"), fn.sum("m", "out"))
         return g.ndata["out"]
-
-
-class _Cell(dynamic.VertexFunction):
-    def __init__(self) -> None:
-        super().__init__(state=(5,))
-
-    def forward(self) -> None:
-        (children,) = (self.gather_all().sum(),)
-        h = self.pull() + (children[0] if isinstance(children, tuple) else children)
-        self.scatter(h)
-        self.push(h)
 
 
 @pytest.mark.parametrize(

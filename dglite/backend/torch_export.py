@@ -84,7 +84,13 @@ def export(
         model = _Function(model)
     _refuse_held(model)
     if shapes is None:
-        named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        try:
+            named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise DGLError(
+                f"{type(model).__name__}.forward does not take these arguments ({error}); where that is a vertex "
+                "program of dglite.dynamic, its steps depend on the graph, and it cannot be exported"
+            ) from error
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
     with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):
