@@ -249,7 +249,7 @@ def onnx(program: Any, folder: Path, runs: list[Any], expected: list[Any]) -> fl
 
     try:
         with open(os.devnull, "w") as silence, redirect_stdout(silence):
-            torch.onnx.export(program, folder / "model.onnx", dynamo=True, verbose=False)
+            torch.onnx.export(program, f=folder / "model.onnx", dynamo=True, verbose=False)
         session = onnxruntime.InferenceSession(folder / "model.onnx")
         names = [x.name for x in session.get_inputs()]
         worst = 0.0

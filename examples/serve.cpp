@@ -10,7 +10,8 @@ int main(int, char** argv) {
   torch::inductor::AOTIModelPackageLoader program(argv[1]);
   std::ifstream file(argv[2], std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<at::Tensor> inputs = torch::pickle_load(bytes).toTensorVector();
+  std::vector<at::Tensor> inputs;
+  for (const auto& value : torch::pickle_load(bytes).toListRef()) inputs.push_back(value.toTensor());
 
   std::vector<at::Tensor> outputs = program.run(inputs);
 
