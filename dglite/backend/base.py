@@ -20,7 +20,7 @@ from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, 
 
 __all__ = ["Backend", "native"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Unread = TypeVar("Unread", bound=Callable[..., Any])
 
 
 def native(array: np.ndarray) -> np.ndarray:
@@ -372,7 +372,7 @@ class Backend(ABC):
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""
 
-    def left_to_python(self, function: Function) -> Function:
+    def left_to_python(self, function: Unread) -> Unread:
         """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
         return function
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental import _config
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
@@ -93,7 +94,7 @@ def export(
             ) from error
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
-    with torch.no_grad(), torch.fx.experimental._config.patch(backed_size_oblivious=True):
+    with torch.no_grad(), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:

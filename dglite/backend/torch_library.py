@@ -14,6 +14,7 @@ import torch
 
 from ..errors import DGLError
 from .protocols import RESULT, MakeOp
+from .torch_breaks import left_to_python
 from .torch_plain import as_in_mode, has_memory, why_not_plain
 
 __all__ = ["call", "call_both", "decompositions", "fold_batch", "register"]
@@ -137,6 +138,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         result, kept = _OPERATORS[name](folded, *structure)
         return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)
 
+    left_to_python(compute)
     _LIBRARY.define(name + _SIGNATURE, tags=(torch.Tag.pt2_compliant_tag,))
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     full_name = f"dglite::{name}"

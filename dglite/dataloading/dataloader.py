@@ -30,6 +30,10 @@ __all__ = [
 _OF_EDGES = ("g_sampling", "exclude", "reverse_eids", "reverse_etypes", "negative_sampler")
 
 
+_OF_TORCH = ("dataset", "collate_fn")
+"""Arguments of torch's loader that Lightning gives again when it makes one like another: ``indices`` are the first."""
+
+
 class DataLoader(Loader):
     """Iterates over batches of indices as a sampler makes them of a graph.
 
@@ -107,12 +111,14 @@ class DataLoader(Loader):
             raise TypeError(f"expected a graph, got {type(graph).__name__}")
         if not callable(getattr(graph_sampler, "sample", None)):
             raise TypeError(f"{type(graph_sampler).__name__} is no sampler: it has no method sample(graph, indices)")
+        kwargs = {key: value for key, value in kwargs.items() if key not in _OF_TORCH}
         self._items = Items(indices)
         super().__init__(len(self._items), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
         if isinstance(graph_sampler, Sampler):
             graph_sampler.check(graph, indices)
         self.graph, self.indices, self.graph_sampler = graph, indices, graph_sampler
-        self.dataset, self.device, self.use_uva = indices, graph.device if device is None else device, use_uva
+        self.dataset = self._items if isinstance(indices, Mapping) else indices
+        self.device, self.use_uva = graph.device if device is None else device, use_uva
         self._target, self._transfer = device, None
         if on_gpu(device):
             self._buffers = Buffers(page_locked=True)

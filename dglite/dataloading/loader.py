@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import framework, name
 from ..config import num_cores
 from ..errors import DGLError
 from ..random import draws_keyed_by
@@ -118,8 +119,15 @@ def _natural(state_dict: Mapping[str, int], key: str) -> int:
     return number
 
 
-class Loader(Resumable):
+_TORCH: Any = framework.utils.data if name == "torch" else None
+_Base: Any = object if _TORCH is None else _TORCH.DataLoader
+
+
+class Loader(Resumable, _Base):
     """An iterable over batches, one epoch per ``iter``, made by the calling thread or prefetched by worker threads.
+
+    With torch it is a ``torch.utils.data.DataLoader`` to those who ask, such as Lightning, and has its attributes, but
+    nothing of it runs. Its ``sampler`` then says how items are ordered.
 
     Attributes
     ----------
@@ -156,12 +164,26 @@ class Loader(Resumable):
         self.use_ddp, self.ddp_seed = check_flag(use_ddp, "use_ddp"), check_count(ddp_seed, "ddp_seed", 0)
         self._share = Share.of_this_process(self.ddp_seed) if self.use_ddp else Share()
         self._seed = seed_from(generator)
-        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.sampler = sampler if sampler is not None or _TORCH is None else self._sampler_of(count)
+        self.batch_sampler = batch_sampler
         order = self.drop_last, self.shuffle, sampler, batch_sampler, self._seed, self._share
         self._order = BatchOrder(count, batch_size, *order)
         self._next = Progress(0, 0)
         self._now: Progress | None = None
         self._buffers = Buffers()
+        self.pin_memory, self.pin_memory_device = bool(others.get("pin_memory", False)), ""
+        self.persistent_workers, self.timeout = bool(others.get("persistent_workers", False)), 0
+        self.in_order = True
+        if _TORCH is not None:
+            self.multiprocessing_context = None
+
+    def _sampler_of(self, count: int) -> Any:
+        """Return the sampler of torch's that stands for the order: training loops look at its class."""
+        items = range(count)
+        if self.use_ddp:
+            ranks = self._share.size, self._share.rank
+            return _TORCH.DistributedSampler(items, *ranks, self.shuffle, self.ddp_seed, self.drop_last)
+        return (_TORCH.RandomSampler if self.shuffle else _TORCH.SequentialSampler)(items)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""

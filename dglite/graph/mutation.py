@@ -81,8 +81,8 @@ class MutationMixin(GraphBase):
         """Add edges between nodes that exist, whose ids are looked at when the program runs."""
         old, frame = self.adjacencies[index], self._edge_frame(index).copy()
         frame.append(u.shape[0], data)
-        ends = [active.concat([old_end, new.to(old_end)]) for old_end, new in zip(old.tensors, (u, v), strict=True)]
-        made: Any = traced_edges(*ends, old.num_src, old.num_dst, self._idtype)
+        src, dst = (active.concat([end, new.to(end)]) for end, new in zip(old.tensors, (u, v), strict=True))
+        made: Any = traced_edges(src, dst, old.num_src, old.num_dst, self._idtype)
         numbers = self._numbers_after(True)
         self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
 

@@ -67,7 +67,7 @@ def require_input(adj: Adjacency | TracedAdjacency) -> None:
         )
 
 
-def traced(name: str, adj: Adjacency | TracedAdjacency, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
+def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
     """Run a registered operation on ``adj``; composed of the library's own where transforms want these."""
     if not active.compiling():  # which reads no more of this than it must
         op = _CLASSES[name].made(adj, recipe, (True,) * len(inputs))
@@ -151,7 +151,8 @@ def registered(op: Op) -> Op:
     """Register the class of an operation with the active backend's compiler."""
 
     def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
-        return op.made(op.structure(*structure, real), recipe, tuple(needs))
+        src, dst, num_src, num_dst = structure
+        return op.made(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
     _CLASSES[op.name] = op
     active.register(op.name, make)

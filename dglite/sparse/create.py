@@ -151,7 +151,7 @@ def rows_of(indptr: Any, indices: Any, shape: Shape | None, copy: bool = True) -
     return Adjacency.from_csc(num_cols, num_rows, pointers, cols, None, _idtype(cols), copy)
 
 
-def matrix_of(adj: Adjacency, val: Any, device: Any = None) -> SparseMatrix:
+def matrix_of(adj: Any, val: Any, device: Any = None) -> SparseMatrix:
     """Return the matrix of a structure and its values, ones where ``val`` is None."""
     if val is None:
         val = active.full((adj.num_edges,), 1, "float32", active.cpu() if device is None else device)
