@@ -11,7 +11,8 @@ int main(int, char** argv) {
   std::ifstream file(argv[2], std::ios::binary);
   std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::vector<at::Tensor> inputs;
-  for (const auto& value : torch::pickle_load(bytes).toListRef()) inputs.push_back(value.toTensor());
+  c10::List<c10::IValue> values = torch::pickle_load(bytes).toList();
+  for (size_t i = 0; i < values.size(); i++) inputs.push_back(values.get(i).toTensor());
 
   std::vector<at::Tensor> outputs = program.run(inputs);
 

@@ -82,7 +82,7 @@ def export(
 ) -> torch.export.ExportedProgram:
     """Record ``model`` of inputs: see :meth:`.base.Backend.export`."""
     if not isinstance(model, torch.nn.Module):
-        model = _FunctionModule(model)
+        model = _ExportedFunction(model)
     _refuse_held(model)
     if shapes is None:
         try:
@@ -112,7 +112,7 @@ def export(
     return program
 
 
-class _FunctionModule(torch.nn.Module):
+class _ExportedFunction(torch.nn.Module):
     """A function as the module that torch exports."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
