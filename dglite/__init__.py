@@ -56,7 +56,7 @@ from .dataloading import inference
 from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph, rand_power_law_graph
-from .graph import DGLGraph
+from .graph import DGLGraph, to_tensors
 from .homophily import (
     adjusted_homophily,
     edge_homophily,
@@ -84,6 +84,7 @@ from .readout import (
     topk_edges,
     topk_nodes,
 )
+from .serving import dynamic_shapes, export
 from .structure import ALL
 from .subgraph import (
     edge_subgraph,
@@ -272,12 +273,14 @@ __all__ = [
     "dfs_edges_generator",
     "dfs_labeled_edges_generator",
     "double_radius_node_labeling",
+    "dynamic_shapes",
     "edge_homophily",
     "edge_label_informativeness",
     "edge_subgraph",
     "edge_type_subgraph",
     "empty_cache",
     "explain",
+    "export",
     "from_networkx",
     "from_pyg",
     "from_scipy",
@@ -365,6 +368,7 @@ __all__ = [
     "to_pyg",
     "to_simple",
     "to_simple_graph",
+    "to_tensors",
     "topk_edges",
     "topk_nodes",
     "topological_nodes_generator",

@@ -24,7 +24,7 @@ LAYERS = {
     5: "scheduler",
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
-    "metrics",
+    "metrics serving",
     8: "nn data dataloading dynamic tofu classic contrib optim unread",
     9: "distributed",
     10: "compat __main__",
@@ -54,6 +54,7 @@ OWNERS = {
         "backend/torch_breaks.py",
         "backend/torch_deferred.py",
         "backend/torch_dtensor.py",
+        "backend/torch_export.py",
         "backend/torch_library.py",
         "backend/torch_memory.py",
         "backend/torch_plain.py",

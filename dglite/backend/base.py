@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..errors import DGLError
 from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, Watch
 
 __all__ = ["Backend", "native"]
@@ -363,6 +364,10 @@ class Backend(ABC):
     def compiling(self) -> bool:
         """Whether a compiler is reading the program now, so that operations have to be registered ones."""
 
+    def exporting(self) -> bool:
+        """Whether a program is recorded for other processes, in which no structure of this one exists."""
+        return False
+
     @abstractmethod
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""
@@ -381,6 +386,46 @@ class Backend(ABC):
     def is_forward_mode(self, xs: Iterable[Tensor]) -> bool:
         """Whether operations on ``xs`` have to be composed of the library's own, which know more transforms."""
         return False
+
+    def are_read(self, xs: Iterable[Tensor]) -> bool:
+        """Whether the values of ``xs`` may be read: no program is recorded of them, and none is wrapped."""
+        return True
+
+    def register_container(
+        self,
+        kind: type,
+        flatten: Callable[[Any], tuple[list[Any], Any]],
+        unflatten: Callable[[Any, Any], Any],
+        from_json: Callable[[Any], Any],
+    ) -> None:
+        """Let the library find the tensors in objects of a class, where it has a notion of this.
+
+        ``flatten(x)`` returns what ``x`` holds as pairs (name, value), and a description in tuples of text, of which
+        and the values ``unflatten`` makes it again. ``from_json`` makes the description of what JSON makes of it.
+        """
+        return
+
+    def dynamic_shapes(self, args: Any) -> Any:
+        """Return which dimensions of the tensors in ``args`` are dynamic in a program: the first of each.
+
+        Raises
+        ------
+        DGLError
+            The library exports no programs.
+        """
+        raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
+
+    def export(
+        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, strict: bool, portable: bool
+    ) -> Any:
+        """Return a program of ``model``, composed of the library's own operations if it is ``portable``.
+
+        Raises
+        ------
+        DGLError
+            The library exports no programs, or the program would depend on something else than its inputs.
+        """
+        raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
 
     def transformed(self, op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
         """Run ``op`` where the library transforms functions (vmap, grad, ...); None where it does not."""

@@ -62,6 +62,9 @@ class RegisteredOp(DifferentiableOp, Protocol):
         Wrong inputs are refused here as they are by ``forward``.
         """
 
+    def composed(self, *inputs: Tensor) -> Tensor:
+        """Return what ``forward`` does, made of the library's own operations on tensors of the structure."""
+
 
 class TransformedOp(RegisteredOp, Protocol):
     """A registered operation that transforms of functions take apart."""

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_library, torch_memory, torch_structure
+from . import torch_export, torch_library, torch_memory, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
@@ -21,8 +21,10 @@ from .torch_breaks import left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
 from .torch_plain import (
     PLAIN,
+    are_read,
     has_memory,
     is_forward_mode,
+    is_recorded,
     is_transformed,
     is_watched,
     needs_operator,
@@ -213,17 +215,17 @@ class TorchBackend(Backend):
         return "coo", rows, columns, stored.values() if x.requires_grad else stored._values()
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
-        if prod(shape) >= LARGE:
+        if torch_memory.is_large(prod(shape)):
             return torch_memory.empty(shape, _DTYPES[dtype], device)
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
     def new_empty(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        if prod(shape) >= LARGE and type(x) in torch_memory.PLAIN:
+        if type(x) in torch_memory.PLAIN and prod(shape) >= LARGE:
             return torch_memory.empty(shape, x.dtype, x.device)
         return x.new_empty(*shape)  # one by one: torch takes half a microsecond longer to read a tuple
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
-        if prod(shape) >= LARGE:
+        if torch_memory.is_large(prod(shape)):
             return torch_memory.empty(shape, _DTYPES[dtype], device).fill_(value)
         return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
 
@@ -314,7 +316,7 @@ class TorchBackend(Backend):
         return drawn.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
-        if x.is_cpu and x.numel() >= _SPLIT and not torch.compiler.is_compiling():
+        if x.is_cpu and not is_recorded() and type(x.numel()) is int and x.numel() >= _SPLIT:
             axes = {i % x.dim() for i in ((axis,) if isinstance(axis, int) else axis)}
             if all(size == 1 for i, size in enumerate(x.shape) if i not in axes):
                 # torch cuts such a sum by its number of threads, and no other: the last bits would depend on it.
@@ -391,9 +393,11 @@ class TorchBackend(Backend):
         return int(torch.randint(2**63 - 1, ()))
 
     # No call in between: every operation asks.
-    compiling = staticmethod(torch.compiler.is_dynamo_compiling)
+    compiling = staticmethod(is_recorded)
+    exporting = staticmethod(torch.compiler.is_exporting)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
+    are_read = staticmethod(are_read)
     num_threads = staticmethod(torch.get_num_threads)
     can_defer = staticmethod(can_defer)
 
@@ -406,6 +410,9 @@ class TorchBackend(Backend):
     def register(self, name: str, make: MakeOp) -> None:
         torch_library.register(name, make, _DTYPES)
 
+    register_container = staticmethod(torch_export.register_container)
+    dynamic_shapes = staticmethod(torch_export.dynamic_shapes)
+    export = staticmethod(torch_export.export)
     call = staticmethod(torch_library.call)
     transformed = staticmethod(transformed)
     structure_tensors = staticmethod(torch_structure.make_tensors)

@@ -17,13 +17,30 @@ from .protocols import RESULT, MakeOp
 from .torch_breaks import left_to_python
 from .torch_plain import as_in_mode, has_memory, why_not_plain
 
-__all__ = ["call", "call_both", "fold_batch", "register"]
+__all__ = ["call", "call_both", "decompositions", "fold_batch", "register"]
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+_DECOMPOSITIONS: dict[Any, Any] = {}
+"""By operator; not in torch's own table, from which fake tensors would take descriptions."""
+
+
+def decompositions() -> dict[Any, Any]:
+    """Return, for each registered operation, a function that computes its result by torch's own operations."""
+    return {torch.ops.aten.repeat_interleave.Tensor: _repeat_interleave, **_DECOMPOSITIONS}
+
+
+def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    """Return the number of each item's segment by operations that ONNX has; items are numbered segment by segment."""
+    if output_size is None:
+        return NotImplemented
+    ends = repeats.cumsum(0)
+    # An item's segment is how many segments end before it or at it.
+    marks = ends.new_zeros(output_size + 1).index_add(0, ends, torch.ones_like(ends))
+    return marks.cumsum(0)[:output_size].to(repeats.dtype)
 
 
 def call(
@@ -85,6 +102,12 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
             for (shape, dtype), device in zip([one or _NOTHING for one in described], devices, strict=True)
         )
 
+    def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        src, dst, *counts, recipe = structure
+        ends = src.long(), dst.long()  # ONNX has no scatter operations on other integers
+        op = make((*ends, *counts), recipe, (False,) * len(inputs), False)
+        return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
+
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
         tensors, src, dst, ctx.num_src, ctx.num_dst, ctx.recipe = inputs
         needs = tuple(ctx.needs_input_grad[: len(tensors)])
@@ -123,7 +146,8 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     torch.library.register_autograd(full_name, differentiate, setup_context=save, lib=_LIBRARY)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
-    _OPERATORS[name] = getattr(torch.ops.dglite, name).default
+    operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
+    _DECOMPOSITIONS[operator] = decompose
 
 
 def fold_batch(

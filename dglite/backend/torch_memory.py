@@ -11,7 +11,7 @@ import torch
 
 from .memory import LARGE, pool, with_room
 from .torch_deferred import DeferredTensor
-from .torch_plain import is_watched, needs_operator
+from .torch_plain import is_recorded, is_watched, needs_operator
 
 __all__ = ["PLAIN", "add_product", "empty", "is_pooled", "product", "relu_gradient", "times"]
 
@@ -24,6 +24,11 @@ _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
     },
     torch.bfloat16: np.dtype(np.int16),
 }
+
+
+def is_large(count: int) -> bool:
+    """Whether so many elements take memory of the pool; never in a program, which would be for such sizes only."""
+    return not is_recorded() and type(count) is int and count >= LARGE
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
@@ -48,7 +53,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor
 # -- torch's operations with results of our memory ---------------------------------------------------------------------
 def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return ``x * y``, ``y`` being stretched to the shape of ``x``."""
-    if x.numel() < LARGE or not _ordinary(x, y) or _recorded(x, y):
+    if not is_large(x.numel()) or not _ordinary(x, y) or _recorded(x, y):
         return x * y
     return torch.mul(x, y, out=empty(x.shape, x.dtype, x.device))
 
@@ -56,7 +61,7 @@ def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """Return ``grad``, 0 where ``result``, that of a ReLU, is."""
     backward = torch.ops.aten.threshold_backward
-    if grad.numel() < LARGE or not _ordinary(grad, result) or _recorded(grad, result):
+    if not is_large(grad.numel()) or not _ordinary(grad, result) or _recorded(grad, result):
         return backward(grad, result, 0)  # type: ignore[no-any-return]
     out = empty(result.shape, grad.dtype, grad.device)
     return backward.grad_input(grad, result, 0, grad_input=out)  # type: ignore[no-any-return]
@@ -65,13 +70,13 @@ def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 def is_pooled(*tensors: torch.Tensor) -> bool:
     """Whether products of these are made in memory of the pool; further ones are of matrices made of the first."""
     x = tensors[0]
-    return x.ndim == 2 and x.shape[0] * max([y.shape[-1] for y in tensors]) >= LARGE and _ordinary(*tensors)
+    return x.ndim == 2 and is_large(x.shape[0] * max([y.shape[-1] for y in tensors])) and _ordinary(*tensors)
 
 
 def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool = False) -> torch.Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU."""
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    if x.ndim != 2 or x.shape[0] * weight.shape[1] < LARGE or not _ordinary(*tensors) or _recorded(*tensors):
+    if x.ndim != 2 or not is_large(x.shape[0] * weight.shape[1]) or not _ordinary(*tensors) or _recorded(*tensors):
         result = x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
         return result.relu() if relu else result
     out = empty((x.shape[0], weight.shape[1]), x.dtype, x.device)
@@ -81,7 +86,7 @@ def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, re
 
 def add_product(total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Return ``total + x @ weight`` of matrices, written to a ``total`` that is large; no gradient is recorded."""
-    if x.ndim == 2 and total.numel() >= LARGE and _ordinary(total, x, weight):
+    if x.ndim == 2 and is_large(total.numel()) and _ordinary(total, x, weight):
         return total.addmm_(x, weight)
     return total + product(x, weight, None)
 

@@ -22,9 +22,11 @@ from .torch_deferred import DeferredTensor
 
 __all__ = [
     "PLAIN",
+    "are_read",
     "as_in_mode",
     "has_memory",
     "is_forward_mode",
+    "is_recorded",
     "is_transformed",
     "is_watched",
     "needs_operator",
@@ -40,6 +42,9 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 is_transformed = torch._C._are_functorch_transforms_active
 _tracing_state = torch._C._get_tracing_state
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_compiler = torch.compiler
+_is_compiled = torch.compiler.is_dynamo_compiling
 _is_legacy_batch = torch._C._functorch.is_legacy_batchedtensor
 
 
@@ -52,6 +57,18 @@ def is_watched() -> bool:
         or _tracing_state() is not None
         or (_function_modes() > 0 and _has_function_mode())
     )
+
+
+def is_recorded() -> bool:
+    """Whether a program is compiled or exported of what this thread computes."""
+    return _compiler._is_exporting_flag or _is_compiled()
+
+
+def are_read(xs: Iterable[torch.Tensor]) -> bool:
+    """Whether the values of tensors may be read: no program is recorded, and each is memory with values."""
+    if is_recorded() or _tracing_state() is not None or get_proxy_mode() is not None:
+        return False
+    return all(has_memory(type(x)) and not x.is_meta and not _is_wrapped(x) and not _is_legacy_batch(x) for x in xs)
 
 
 def needs_operator(xs: Iterable[torch.Tensor]) -> bool:

@@ -11,6 +11,7 @@ from ..backend.memory import new_array
 from ..errors import DGLError
 from ..frame import Frame
 from ..locks import new_lock
+from ..ops.traced import require_input
 from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
@@ -118,20 +119,24 @@ class GraphBase:
     def _node_frame(self, node_set: int) -> Frame:
         frame = self._node_frames[node_set]
         if frame is None:
-            names = self._metagraph.ntypes
-            label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-            made = Frame(self._num_nodes[node_set], None, label, self._device)
-            frame = _entered(self._node_frames, node_set, made)
+            frame = _entered(self._node_frames, node_set, self._new_node_frame(node_set))
         return frame
+
+    def _new_node_frame(self, node_set: int) -> Frame:
+        names = self._metagraph.ntypes
+        label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        return Frame(self._num_nodes[node_set], None, label, self._device)
 
     def _edge_frame(self, index: int) -> Frame:
         frame = self._edge_frames[index]
         if frame is None:
-            names = self._metagraph.etypes
-            label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
-            made = Frame(self.adjacencies[index].num_edges, None, label, self._device)
-            frame = _entered(self._edge_frames, index, made)
+            frame = _entered(self._edge_frames, index, self._new_edge_frame(index))
         return frame
+
+    def _new_edge_frame(self, index: int) -> Frame:
+        names = self._metagraph.etypes
+        label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
+        return Frame(self.adjacencies[index].num_edges, None, label, self._device)
 
     # -- ids ----------------------------------------------------------------------------------------------------
     def node_ids(self, nodes: Any, ntype: str | None = None) -> np.ndarray:
@@ -199,6 +204,8 @@ class GraphBase:
 
     def _program_ids(self, ids: Any) -> Tensor:
         """Return ids that a program holds, an array or a tensor, as a tensor of the graph's id dtype on its device."""
+        for adjacency in self.adjacencies:
+            require_input(adjacency)
         made = active.astype(framework.as_tensor(ids), str(self._idtype))
         return active.to_device(made, self._device)
 

@@ -130,7 +130,8 @@ class DGLGraph(
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state.pop("_inboxes", None)
+        for derived in ("_inboxes", "_count_tensors"):
+            state.pop(derived, None)
         state["_device"] = str(self._device)
         return state
 

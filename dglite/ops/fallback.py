@@ -110,14 +110,20 @@ def _product(adj: Adjacency, ends: tuple[np.ndarray, np.ndarray], num_cols: int,
 
 def _extreme(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
     """Return the largest or smallest message of every node, from the first edge that has it; 0 without edges."""
+    if not active.requires_grad(messages) and not active.is_forward_mode((messages,)):
+        return _extremes(adj, messages, reducer)
     nothing = active.sum(messages[:0], 0, keepdims=True)
     return active.pick(active.concat([messages, nothing]), _first_winner(adj, messages, reducer))
+
+
+def _extremes(adj: Adjacency, values: Tensor, reducer: Reducer) -> Tensor:
+    return active.put_extreme(values, _ends(adj, values)[1], adj.num_dst, reducer is Reducer.MAX, 0)
 
 
 def _first_winner(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
     """Return the first edge with the largest or smallest message, (num_dst, *feat); ``num_edges`` without edges."""
     where, dst, values = active.functions["where"], _ends(adj, messages)[1], active.detach(messages)
-    top = active.take(active.put_extreme(values, dst, adj.num_dst, reducer is Reducer.MAX, 0), dst)
+    top = active.take(_extremes(adj, values, reducer), dst)
     wins = (values == top) | (values != values)
     ones = active.astype(dst * 0 + 1, "int64")
     numbers = active.reshape(ones.cumsum(0) - 1, (-1, *(1,) * (len(active.shape(messages)) - 1)))
@@ -127,6 +133,6 @@ def _first_winner(adj: Adjacency, messages: Tensor, reducer: Reducer) -> Tensor:
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     """Return the softmax of the edges with one destination; see :func:`~.softmax.edge_softmax`."""
     score, row = Operand(Side.E, 0), Operand(Side.V, 1)
-    top = active.detach(spmm(adj, score, Reducer.MAX, (logits,)))
+    top = _extremes(adj, active.detach(logits), Reducer.MAX)
     below = sddmm(adj, (score - row).call("exp"), (logits, top))
     return sddmm(adj, score / row, (below, spmm(adj, score, Reducer.SUM, (below,))))

@@ -156,6 +156,8 @@ class _SegmentReduce(Spmm):
             assert self.kept is not None
             rows = framework.where(self.kept < 0, adj.num_src, self.kept).long()
             return [grad.new_zeros(self.shapes[0][0] + 1, *grad.shape[1:]).scatter(0, rows, grad)[:-1]]
+        if self.reducer.selects:
+            return super().backward(inputs, grad, needs)
         if self.reducer is Reducer.MEAN:
             sizes = adj.lengths.clamp(min=1).to(grad)
             grad = grad / sizes.reshape(-1, *(1,) * (grad.ndim - 1))

@@ -117,9 +117,10 @@ class _SpmmSeveral(GraphOp):
         adj = self.adj
         check_operands(adj, _together(self.parts), operands)
         rows = (adj.num_dst, *_feat(operands))
-        index = str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
-        kept = ((self.selecting, *rows), index) if self.selecting else None
-        return ((len(self.parts), *rows), active.dtype(operands[0])), kept
+        result = (len(self.parts), *rows), active.dtype(operands[0])
+        if not self.selecting:  # a program is not for counts that were compared
+            return result, None
+        return result, ((self.selecting, *rows), str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges)))
 
     def forward(self, *operands: Tensor) -> Tensor:
         if self.selecting:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..backend import Tensor, active
+from ..errors import DGLError
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
@@ -148,8 +149,10 @@ class Spmm(GraphOp):
         adj = self.adj
         check_operands(adj, self.expr, operands)
         shape = (adj.num_dst, *broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands)))
-        argmax = shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
-        return (shape, active.dtype(operands[0])), argmax if self.keeps else None
+        result = shape, active.dtype(operands[0])
+        if not self.keeps:  # a program is not for counts that were compared
+            return result, None
+        return result, (shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges)))
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
@@ -166,6 +169,11 @@ class Spmm(GraphOp):
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
             return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
+        if self.reducer.selects:
+            raise DGLError(
+                "this program was recorded without gradients, so it does not keep which edges the result of "
+                f"{self.reducer.value} is of: run it inside of torch.no_grad(), or record it outside of that"
+            )
         if self.reducer is Reducer.MEAN:
             grad = mean_gradient(self.adj, grad)
         operands = [*inputs[:-1], grad]

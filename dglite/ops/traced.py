@@ -19,12 +19,24 @@ from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from ..backend import Tensor, active
+from ..errors import DGLError
 from ..expr import Call, Constant, Expr, Operand, Side
 from ..opspec import OPERATORS
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency, relation_of
 
-__all__ = ["GraphOp", "expression_of", "is_read", "is_traced", "postfix", "registered", "reversed_of", "run", "traced"]
+__all__ = [
+    "GraphOp",
+    "expression_of",
+    "is_read",
+    "is_traced",
+    "postfix",
+    "registered",
+    "require_input",
+    "reversed_of",
+    "run",
+    "traced",
+]
 
 
 def is_traced(adj: Adjacency | TracedAdjacency, inputs: Sequence[Tensor] = ()) -> bool:
@@ -40,9 +52,19 @@ def is_read(adj: Adjacency | TracedAdjacency) -> bool:
 def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
     """Return the relation with every edge reversed; while a compiler reads the program, not by what it cannot read."""
     if type(adj) is Adjacency and active.compiling():
+        require_input(adj)
         src, dst = adj.tensors
         return TracedAdjacency(dst, src, adj.num_dst, adj.num_src, adj.idtype)
     return adj.reverse()
+
+
+def require_input(adj: Adjacency | TracedAdjacency) -> None:
+    """Raise :class:`DGLError` where a program is exported and this relation is none of its inputs."""
+    if type(adj) is Adjacency and active.exporting():
+        raise DGLError(
+            f"the exported program would hold a graph of {adj.num_edges} edges that is none of its inputs, and be for "
+            "that graph only: pass the graph as an input, as in dglite.export(model, g, x) with forward(self, g, x)"
+        )
 
 
 def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
@@ -54,6 +76,7 @@ def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor
         result = active.transformed(op, inputs)
         if result is not None:
             return result
+    require_input(adj)
     return active.call(name, inputs, adj.tensors, (adj.num_src, adj.num_dst), recipe)
 
 

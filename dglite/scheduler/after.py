@@ -186,7 +186,7 @@ def apply_after(
         return tape.column(Side.E, name, x) if has_kernels(x) and backend.dtype(x) == tape.reduced._dtype else x
 
     names = {*own, step.out_field}
-    deferred = NodeBatch(Columns("nodes", names, read), batch.mailbox, len(batch), batch.nodes, batch.ntype)
+    deferred = NodeBatch(Columns("nodes", names, read), batch.mailbox, batch.batch_size(), batch.nodes, batch.ntype)
     state = backend.random_state()
     try:
         result = function(deferred)
@@ -199,13 +199,13 @@ def apply_after(
         return apply_as_written(function, relation, {step.out_field: tape.tensor(0)})
     if isinstance(result, dict):
         result = {name: _value(tape, value, len(result)) for name, value in result.items()}
-    return checked(result, (len(batch),), "nodes", relation.device, function)
+    return checked(result, (batch.batch_size(),), "nodes", relation.device, function)
 
 
 def apply_as_written(function: Any, relation: Relation, table: Table) -> Table:
     """Return what ``function`` makes of the receiving nodes, the columns of ``table`` over their own."""
     batch = relation.node_batch(function, table)
-    return checked(function(batch), (len(batch),), "nodes", relation.device, function)
+    return checked(function(batch), (batch.batch_size(),), "nodes", relation.device, function)
 
 
 def _reduced(relation: Relation, step: FusedReduce, operands: Sequence[Tensor]) -> Tensor:

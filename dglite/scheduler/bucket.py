@@ -15,6 +15,7 @@ from ..errors import DGLError
 from ..expr import Side
 from ..function import ReduceFunction
 from ..ops import core
+from ..ops.traced import is_read
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
@@ -98,7 +99,19 @@ class Buckets:
 
 
 def buckets_of(adjacency: Adjacency) -> Buckets:
-    """Return the buckets of a relation, made once and kept with it."""
+    """Return the buckets of a relation, made once and kept with it.
+
+    Raises
+    ------
+    DGLError
+        A program is recorded for graphs of any size, whose degrees are not known.
+    """
+    if is_read(adjacency):
+        raise DGLError(
+            "a program for graphs of any size cannot call a function once for the nodes of each in-degree. Reduce the "
+            "mailbox by sum(1), mean(1), max(1) or min(1), or use a built-in reducer other than fn.prod; "
+            "dglite.explain says why a function is not recorded"
+        )
     buckets: Buckets | None = adjacency.cache.get("buckets")
     if buckets is None:
         buckets = adjacency.cache["buckets"] = Buckets(adjacency)

@@ -136,7 +136,7 @@ def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     batch = relation.edge_batch(function)
-    table = checked(function(batch), (len(batch),), "edges", relation.device, function)
+    table = checked(function(batch), (batch.batch_size(),), "edges", relation.device, function)
     if batch.data.changes and relation.edge_rows is None and isinstance(relation.edges, Frame):
         run.changes.append((relation.edges, batch.data.changes))
     return table

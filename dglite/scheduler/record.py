@@ -45,7 +45,7 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
     if known is not None:
         return known
     signature = message_signature(function, slot)
-    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges or refusal(function) is not None:
+    if not isinstance(signature, UserFunction) or not relation.has_edges or refusal(function) is not None:
         return signature
     if not reduced and relation.edge_rows is not None and relation.adjacency.num_edges <= FEW_EDGES:
         return signature
@@ -82,12 +82,12 @@ def reducer_of(
     """
     if type(function) is ReduceFunction:
         return (function,)
-    if relation.adjacency.num_edges and not relation.nodes.has_initializers:
+    if relation.has_edges and not relation.nodes.has_initializers:
         known = known_builtins(function)
         if known is not None and _have_kernels(messages, relation):
             return known
     signature = reduce_signature(function, slot)
-    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
+    if not isinstance(signature, UserFunction) or not relation.has_edges:
         return signature
     if id(function) in refused or why_bucketed(function) is not None:
         return signature

@@ -15,6 +15,7 @@ from ..frame import NID, NTYPE, Frame
 from ..function import FieldName
 from ..ops import core
 from ..ops.operands import FLOATS
+from ..ops.traced import is_read
 from ..recorder import may_write
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
@@ -151,6 +152,11 @@ class Relation:
             raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {known}")
         return column if rows is None else core.take_rows(column, rows)
 
+    @property
+    def has_edges(self) -> bool:
+        """Whether there are edges; in a program for graphs of any size, whether there may be."""
+        return is_read(self.adjacency) or self.adjacency.num_edges > 0
+
     def initial(self, name: str, num_rows: int, like: Tensor) -> Tensor:
         """Return what the initializer gives for so many rows of a receiving column, in the manner of ``like``."""
         return self.nodes.initial(name, num_rows, backend.shape(like)[1:], like.dtype, backend.device(like))
@@ -278,8 +284,11 @@ def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
 
     A few edges that were chosen for this once are not compressed for a kernel.
     """
-    chosen = adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
+    traced = is_read(adjacency)
+    chosen = not traced and adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
     floats = backend.dtype(column) in FLOATS
+    if traced and not floats:
+        return backend.take(column, adjacency.tensors[side is Side.V])
     if floats and not chosen:
         return core.sddmm(adjacency, _COPY[side], (column,))
     ends = adjacency.endpoints()[0 if side is Side.U else 1].astype(np.int64, copy=False)

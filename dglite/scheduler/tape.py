@@ -9,10 +9,12 @@ import numpy as np
 
 from ..backend import Tensor
 from ..backend import active as backend
+from ..errors import DGLError
 from ..expr import Expr, Operand, Side, compact, operands_of, renumber
 from ..function import MessageFunction, Reshaped
 from ..kernels.layout import broadcast_shape
 from ..ops import core
+from ..ops.traced import is_read
 from ..opspec import Reducer
 from ..recorder import (
     MAILBOX,
@@ -127,7 +129,7 @@ class RelationTape(Mailbox):
             self._deferred("source nodes", Side.U, batch.src),
             self._deferred("edges", Side.E, batch.data),
             self._deferred("destination nodes", Side.V, batch.dst),
-            len(batch),
+            batch.batch_size(),
             batch.edges,
             batch.canonical_etype,
         )
@@ -161,7 +163,7 @@ class RelationTape(Mailbox):
         return MessageFunction(function, expr, fields, field, value._summed is not None, value._summed != "drop")
 
     def used_rows(self, side: Side) -> np.ndarray | None:
-        if side is Side.E:
+        if side is Side.E or is_read(self.adjacency):
             return None
         key = "used rows", side
         if key not in self.adjacency.cache:
@@ -288,6 +290,7 @@ def reduce_once(
     Unrecordable
         The function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing has changed then.
     """
+    traced = is_read(relation.adjacency)
     adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
@@ -303,12 +306,12 @@ def reduce_once(
             raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
         return read[name]
 
-    nodes = relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
+    nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
     batch = _AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
         Columns("messages", [*table, *fields_by_name], column),
         adjacency.num_dst,
-        lambda: NodeColumn(relation.ids(nodes)),
+        lambda: NodeColumn(_node_ids(relation, nodes)),
         relation.etype[2],
     )
     state = backend.random_state()
@@ -324,6 +327,8 @@ def reduce_once(
         refused.function = function
         raise
     note_builtins(function, result, read)
+    if traced:
+        return {name: _where_received(relation, name, x) for name, x in whole.items()}
     if order is None:
         return whole
     missing = relation.adjacency.num_dst - adjacency.num_dst
@@ -348,6 +353,8 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     The third gives every node its row in a table of first the nodes that receive nothing, then the others.
     """
     adjacency = relation.adjacency
+    if is_read(adjacency):
+        return adjacency, None, None
     found: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
     if found is None:
         degrees = adjacency.in_degrees()
@@ -362,6 +369,20 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
             found = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
         found = adjacency.cache.setdefault("receiving", found)
     return found
+
+
+def _where_received(relation: Relation, name: str, rows: Tensor) -> Tensor:
+    """Return rows of nodes that received messages, and the initializer's for others, in a program for any graph."""
+    adjacency, axes = relation.adjacency, len(backend.shape(rows))
+    degrees = core.degree_scale(adjacency, core.DEGREE_SCALES["in"], "float32", backend.device(rows))
+    received = backend.reshape(degrees, (adjacency.num_dst, *(1,) * (axes - 1))) > 0
+    return backend.functions["where"](received, rows, relation.initial(name, adjacency.num_dst, rows))
+
+
+def _node_ids(relation: Relation, nodes: np.ndarray | None) -> Tensor:
+    if nodes is None:
+        raise DGLError("a program for graphs of any size cannot tell a reduce function the ids of its nodes")
+    return relation.ids(nodes)
 
 
 def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> NodeColumn:

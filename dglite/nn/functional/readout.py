@@ -85,7 +85,7 @@ def _top_in_program(members: core.TracedSegments, feat: Tensor, k: int) -> Tenso
     order, owners = framework.argsort(feat[:, -1], descending=True, stable=True), members.owners
     order = order[framework.argsort(owners[order], stable=True)]
     owners, sizes = owners[order], members.lengths
-    ranks = framework.arange(len(order), device=feat.device) - (sizes.cumsum(0) - sizes)[owners]
+    ranks = framework.arange(order.shape[0], device=feat.device) - (sizes.cumsum(0) - sizes)[owners]
     last = members.num_dst * k  # of the rows that are too many
     places = framework.where(ranks < k, owners * k + ranks, last)
     rows = feat.new_zeros(last + 1, feat.shape[1]).index_copy(0, places, feat[order])

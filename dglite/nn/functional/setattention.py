@@ -197,6 +197,19 @@ class _SetAttention:
             results.append(_rows_of(one, (weights * multipliers) @ v))
         return _in_order(results, pairs.order, tensors[2]).contiguous()
 
+    def composed(self, *inputs: Tensor) -> Tensor:
+        """Return the result of torch's own operations, which score all queries of a batch with all of its keys."""
+        queries, keys, values, _ = inputs
+        owners = [
+            framework.repeat_interleave(sizes, output_size=count)
+            for sizes, count in zip(self.sizes, self.counts, strict=True)
+        ]
+        apart = owners[0][:, None] != owners[1]
+        scores = framework.einsum("qhd,khd->hqk", queries, keys) / math.sqrt(queries.shape[-1])
+        weights = framework.softmax(scores.masked_fill(apart, -math.inf), -1).masked_fill(apart, 0.0)
+        weights = nn.functional.dropout(weights, self.dropout)
+        return framework.einsum("hqk,khd->qhd", weights, values)  # type: ignore[no-any-return]
+
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         tensors: Any = inputs[:3]
         flat = active.call(_SetAttentionGradient.name, (*inputs[:4], grad), self.sizes, self.counts, repr(self.dropout))
@@ -208,6 +221,9 @@ class _SetAttentionGradient(_SetAttention):
     """The gradients of queries, keys and values, one after the other in one axis. The result's gradient comes last."""
 
     name, saved = "set_attention_gradient", ()
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        raise DGLError("a portable program has no gradient of attention inside sets: export the model, not a step")
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
         return ((sum(x.numel() for x in inputs[:3]),), active.dtype(inputs[0])), None

@@ -41,11 +41,23 @@ def typed_linear(x: Tensor, types: Any, matrices: Tensor, presorted: bool = Fals
     """Multiply each row by the matrix of its type.
 
     ``x`` (rows, *batch, in), ``types`` (rows,) integers, ``matrices`` (num_types, *batch, in, out) -> (rows, *batch,
-    out). In a program that torch compiles a matrix is gathered for every row.
+    out). In a program that torch compiles each row is multiplied by the matrices of all types.
     """
     if active.compiling():
-        return (x[..., None, :] @ matrices[types])[..., 0, :]
+        return _rows_of_types(x, framework.arange(x.shape[0], device=x.device), types, matrices)
     return core.grouped_mm(core.group_rows(types, len(matrices)), x, matrices)
+
+
+def _rows_of_types(x: Tensor, rows: Tensor, types: Any, matrices: Tensor) -> Tensor:
+    """Return ``x[rows[i]] @ matrices[types[i]]`` for every i, as a program for any number of rows computes it."""
+    types, count = framework.as_tensor(types, device=x.device), matrices.shape[0]
+    active.require(((types >= 0) & (types < count)).all(), f"a type is none of the numbers from 0 to {count - 1}")
+    products = framework.einsum("n...i,t...io->nt...o", x, matrices)
+    return products.flatten(0, 1).index_select(0, rows * count + types)  # type: ignore[no-any-return]
+
+
+def _of_sources(adjacency: Adjacency, x: Tensor, types: Any, matrices: Tensor) -> Tensor:
+    return _rows_of_types(x, active.to_device(adjacency.tensors[0], x.device).long(), types, matrices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +127,11 @@ def typed_sum(
     """Return the sum over in-edges ``u -> v`` of ``w * x[u] @ matrices[type]``, (num_dst, *batch, out).
 
     ``x`` (num_src, *batch, in), ``types`` (num_edges,), ``matrices`` (num_types, *batch, in, out), ``edge_weight``
-    (num_edges,) or (num_edges, 1). 0 for a node without in-edges. In a program that torch compiles every message is
-    computed.
+    (num_edges,) or (num_edges, 1). 0 for a node without in-edges. In a program that torch compiles every source is
+    multiplied by all matrices, and messages are stored.
     """
     if active.compiling():
-        messages = core.sddmm(adjacency, _SOURCE, (x,))
-        messages = typed_linear(messages, types, matrices)
+        messages = _of_sources(adjacency, x, types, matrices)
         if edge_weight is not None:
             messages = messages * edge_weight.reshape(-1, *(1,) * (messages.ndim - 1))
         return core.spmm(adjacency, _EDGE, Reducer.SUM, (messages,))
@@ -161,9 +172,9 @@ def typed_attention(
     features.
     """
     if active.compiling():
-        per_edge = typed_linear(core.sddmm(adjacency, _SOURCE, (keys,)), types, score)
+        per_edge = _of_sources(adjacency, keys, types, score)
         scores = core.sddmm(adjacency, _EDGE_PRODUCT, (per_edge, queries), dot=True)
-        messages = typed_linear(core.sddmm(adjacency, _SOURCE, (values,)), types, message)
+        messages = _of_sources(adjacency, values, types, message)
         return core.spmm(adjacency, _WEIGHTED_EDGE, Reducer.SUM, (messages, core.edge_softmax(adjacency, scores)))
     pairs = edge_pairs(adjacency, types, len(score))
     if pairs.of_destinations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
@@ -102,7 +102,8 @@ class TypedLinear(nn.Module):
         another width, and for types that are no numbers from 0 to ``num_types - 1``, one for each row.
         """
         functional.require_width(self, "x", x, self.in_size)
-        functional.require_rows(self, "x", x, len(x_type), "types")
+        count = x_type.shape[0] if active.is_tensor(x_type) else len(x_type)
+        functional.require_rows(self, "x", x, count, "types")
         rows, matrices = self.by_block(x)
         return functional.typed_linear(rows, x_type, matrices).reshape(x.shape[0], self.out_size)
 

@@ -1,0 +1,371 @@
+"""Exported programs: every layer of ``layers.py`` and whole models, in other processes, in ONNX Runtime and from C++.
+
+    python benchmarks/export.py              half an hour
+    python benchmarks/export.py --quick      no ONNX, nothing compiled
+    python benchmarks/export.py --only PNA   models whose name matches this; the others' results stay
+
+Each model is exported on one graph. The file is loaded in a fresh process and run on three graphs of other sizes; the
+portable program is run in ONNX Runtime, where onnx, onnxscript and onnxruntime are installed; three models are compiled
+by AOTInductor and called from C++, where there is a compiler. A difference is the largest of any output, relative to
+the largest of the eager model's. Times are of one call without gradients on the largest of the graphs, 100,000 edges:
+the least processor time of several calls in turns, in one thread, so that other processes do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import layers
+import numpy as np
+import torch
+from common import OURS, RESULTS, ROOT, geometric_mean, parser, save, table
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import dglite
+from dglite.nn import GATConv, GINConv, GraphConv, HeteroGraphConv, SAGEConv, SumPooling
+
+WIDTH, CLASSES = layers.WIDTH, 4
+EXAMPLE, OTHERS = (300, 2_000, 6), ((50, 200, 2), (700, 4_000, 9), (8_000, 100_000, 60))
+"""Nodes, edges and batched graphs of the example and of the graphs that programs are run on."""
+PROGRAM, PORTABLE = "program", "portable"
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+class GCN(nn.Module):
+    """Two graph convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GraphConv(WIDTH, WIDTH), GraphConv(WIDTH, CLASSES)
+
+    def forward(self, g: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.second(g, torch.relu(self.first(g, x)))
+
+
+class SAGE(nn.Module):
+    """Two layers of GraphSAGE that take maxima."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = SAGEConv(WIDTH, WIDTH, "pool"), SAGEConv(WIDTH, CLASSES, "pool")
+
+    def forward(self, g: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.second(g, torch.relu(self.first(g, x)))
+
+
+class GAT(nn.Module):
+    """Two attention layers on the blocks of a sampler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GATConv(WIDTH, 8, 8), GATConv(WIDTH, CLASSES, 1)
+
+    def forward(self, blocks: Sequence[Any], x: torch.Tensor) -> torch.Tensor:
+        return self.second(blocks[1], torch.relu(self.first(blocks[0], x).flatten(1))).squeeze(1)
+
+
+class RGCN(nn.Module):
+    """Two layers on a graph of three edge types, with a convolution for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = ("follows", "buys", "bought by")
+        self.layers = nn.ModuleList(
+            HeteroGraphConv({name: GraphConv(WIDTH, WIDTH, norm="right", allow_zero_in_degree=True) for name in names})
+            for _ in range(2)
+        )
+
+    def forward(self, g: Any, x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        hidden = {name: torch.relu(rows) for name, rows in self.layers[0](g, x).items()}
+        return self.layers[1](g, hidden)
+
+
+class GIN(nn.Module):
+    """A classifier of graphs: two isomorphism layers, and the sum of each graph's nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(GINConv(layers.mlp()) for _ in range(2))
+        self.pool, self.classify = SumPooling(), nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, g: Any, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(g, x))
+        return self.classify(self.pool(g, x))
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is exported: its title, how it is made, and its arguments on a graph of some size."""
+
+    title: str
+    make: Callable[[], nn.Module]
+    arguments: Callable[[tuple[int, int, int]], tuple[tuple[Any, ...], dict[str, Any]]]
+    compiled: bool = False
+    """Whether it is compiled by AOTInductor, and called from C++."""
+
+
+def _layer(case: layers.Case) -> Model:
+    def arguments(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        data = _data(size)
+        graph = data.graphs(OURS, case)[0]
+        inputs = [data.tensors[key] for key in case.inputs]
+        return (*([] if graph is None else [graph]), *inputs), {key: data.tensors[name] for key, name in case.options}
+
+    return Model(case.title, lambda: getattr(dglite.nn, case.name)(*case.arguments()), arguments)
+
+
+def _data(size: tuple[int, int, int]) -> layers.Data:
+    layers.NUM_GRAPHS = size[2]
+    return layers.Data(*size[:2])
+
+
+def _on_graph(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    data = _data(size)
+    return (dglite.graph((data.src, data.dst), num_nodes=data.num_nodes), data.tensors["x"]), {}
+
+
+def _on_batch(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _layer(next(case for case in layers.CASES if case.where == "batch")).arguments(size)
+
+
+def _on_blocks(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    (g, x), _ = _on_graph(size)
+    sampler = dglite.dataloading.NeighborSampler([5, 5])
+    inputs, _, blocks = sampler.sample(g, torch.arange(g.num_nodes() // 5))
+    return (blocks, x[inputs]), {}
+
+
+def _on_types(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    nodes, edges, _ = size
+    rng, items = np.random.default_rng(0), nodes // 2
+    users, bought = (torch.from_numpy(rng.integers(0, count, edges // 3)) for count in (nodes, items))
+    friends = torch.from_numpy(rng.integers(0, nodes, edges // 3))
+    relations = {
+        ("user", "follows", "user"): (friends, users),
+        ("user", "buys", "item"): (users, bought),
+        ("item", "bought by", "user"): (bought, users),
+    }
+    g = dglite.heterograph(relations, {"user": nodes, "item": items})
+    return (g, {"user": torch.randn(nodes, WIDTH), "item": torch.randn(items, WIDTH)}), {}
+
+
+MODELS = [
+    Model("GCN", GCN, _on_graph, compiled=True),
+    Model("GraphSAGE, pool", SAGE, _on_graph, compiled=True),
+    Model("GIN classifier on batches", GIN, _on_batch, compiled=True),
+    Model("GAT on blocks", GAT, _on_blocks),
+    Model("R-GCN, three edge types", RGCN, _on_types),
+    *map(_layer, layers.CASES),
+]
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+def difference(ours: Any, expected: Any) -> float:
+    """Return the largest difference of any output, relative to the largest expected value."""
+    worst = 0.0
+    for x, y in zip(pytree.tree_leaves(ours), pytree.tree_leaves(expected), strict=True):
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+        assert x.shape == y.shape, f"expected shape {tuple(y.shape)}, got {tuple(x.shape)}"
+        if x.numel():
+            worst = max(worst, float((x - y).abs().max() / (y.abs().max() + 1e-12)))
+    return worst
+
+
+def measure(model: Model, folder: Path, number: int, quick: bool) -> dict[str, Any]:
+    """Export a model, write what the fresh process reads, and time calls beside the eager model's."""
+    torch.manual_seed(1)
+    module = model.make().eval()
+    args, kwargs = model.arguments(EXAMPLE)
+    record: dict[str, Any] = {"model": model.title}
+    programs = {
+        PROGRAM: dglite.export(module, *args, kwargs=kwargs),
+        PORTABLE: dglite.export(module, *args, kwargs=kwargs, portable=True),
+    }
+    torch.export.save(programs[PROGRAM], folder / f"{number}.pt2")
+    runs = [model.arguments(size) for size in OTHERS]
+    with torch.no_grad():
+        expected = [module(*args, **kwargs) for args, kwargs in runs]
+    torch.save((runs, expected), folder / f"{number}.inputs")
+    of_tensors = [_of_tensors(run) for run in runs]
+    portable = programs[PORTABLE].module()
+    record["portable"] = max(
+        difference(portable(*args, **kwargs), y) for (args, kwargs), y in zip(of_tensors, expected, strict=True)
+    )
+    record["seconds"] = _times(module, programs[PROGRAM].module(), portable, runs[-1], of_tensors[-1])
+    if not quick:
+        record["onnx"] = onnx(programs[PORTABLE], folder, of_tensors, expected)
+    if model.compiled and not quick and shutil.which("g++"):
+        record["compiled"] = compiled(programs[PORTABLE], folder, number, of_tensors, expected)
+    return record
+
+
+def _of_tensors(run: Any) -> Any:
+    return pytree.tree_map(_tensors_of, run, is_leaf=lambda x: isinstance(x, dglite.DGLGraph))
+
+
+def _tensors_of(x: Any) -> Any:
+    return dglite.to_tensors(x) if isinstance(x, dglite.DGLGraph) else x
+
+
+def _times(module: Any, program: Any, portable: Any, run: Any, of_tensors: Any) -> dict[str, float]:
+    calls = {OURS: (module, run), PROGRAM: (program, run), PORTABLE: (portable, of_tensors)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    least = dict.fromkeys(calls, float("inf"))
+    with torch.no_grad():
+        for _ in range(7):
+            for name, (function, (args, kwargs)) in calls.items():
+                start = time.thread_time()
+                function(*args, **kwargs)
+                least[name] = min(least[name], time.thread_time() - start)
+    torch.set_num_threads(threads)
+    return least
+
+
+def onnx(program: Any, folder: Path, runs: list[Any], expected: list[Any]) -> float | str:
+    """Return how far ONNX Runtime is from the eager model, or why it has no such program."""
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed"
+    import onnxruntime
+
+    try:
+        with open(os.devnull, "w") as silence, redirect_stdout(silence):
+            torch.onnx.export(program, f=folder / "model.onnx", dynamo=True, verbose=False)
+        session = onnxruntime.InferenceSession(folder / "model.onnx")
+        names = [x.name for x in session.get_inputs()]
+        worst = 0.0
+        for run, y in zip(runs, expected, strict=True):
+            values = dict(zip(program.graph_signature.user_inputs, pytree.tree_leaves(run), strict=True))
+            worst = max(worst, difference(session.run(None, {name: values[name].numpy() for name in names}), y))
+        return worst
+    except Exception as error:  # whatever an exporter of an operation raises
+        return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:200]
+
+
+def compiled(program: Any, folder: Path, number: int, runs: list[Any], expected: list[Any]) -> float:
+    """Return how far the program that AOTInductor has compiled, called from C++, is from the eager model."""
+    path = torch._inductor.aoti_compile_and_package(program, package_path=str(folder / f"{number}-compiled.pt2"))
+    worst = 0.0
+    for run, y in zip(runs, expected, strict=True):
+        torch.save(pytree.tree_leaves(run), folder / "inputs.pt")
+        subprocess.run([host(folder), path, folder / "inputs.pt", folder / "outputs.pt"], check=True)
+        worst = max(worst, difference(torch.load(folder / "outputs.pt", weights_only=False), y))
+    return worst
+
+
+def host(folder: Path) -> Path:
+    """Return ``examples/serve.cpp``, compiled once."""
+    path = folder / "serve"
+    if not path.exists():
+        torch_folder = Path(torch.__file__).parent
+        include = torch_folder / "include"
+        includes = [f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+        library = torch_folder / "lib"
+        libraries = [f"-L{library}", f"-Wl,-rpath,{library}", "-ltorch", "-ltorch_cpu", "-lc10"]
+        source = ROOT / "examples" / "serve.cpp"
+        subprocess.run(["g++", "-std=c++20", *includes, source, "-o", path, *libraries], check=True)
+    return path
+
+
+def child(folder: Path) -> dict[str, float]:
+    """Run all programs in ``folder`` in a process that has made none of them. Return how far each is off, by number."""
+    differences = {}
+    for path in folder.glob("*.inputs"):
+        program = torch.export.load(path.with_suffix(".pt2")).module()
+        runs, expected = torch.load(path, weights_only=False)
+        worst = max(difference(program(*args, **kwargs), y) for (args, kwargs), y in zip(runs, expected, strict=True))
+        differences[path.stem] = worst
+    return differences
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+def export_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per model."""
+    rows = []
+    for record in records:
+        seconds = record["seconds"]
+        ours, compiled_from = seconds[OURS], record.get("compiled")
+        rows.append(
+            [
+                record["model"],
+                _error(record["fresh"]),
+                _error(record["portable"]),
+                _error(record.get("onnx")),
+                "" if compiled_from is None else _error(compiled_from),
+                f"{ours * 1e3:.2f}",
+                f"{seconds[PROGRAM] / ours:.2f}",
+                f"{seconds[PORTABLE] / ours:.2f}",
+            ]
+        )
+    header = ["model", "program", "portable", "ONNX", "from C++", "eager ms", "program / eager", "portable / eager"]
+    return table(header, rows)
+
+
+def summary(records: list[dict[str, Any]]) -> str:
+    """Return how many are equal, and the geometric means of times."""
+    in_onnx = [x["onnx"] for x in records if isinstance(x.get("onnx"), float)]
+    ratios = {
+        name: geometric_mean(record["seconds"][name] / record["seconds"][OURS] for record in records)
+        for name in (PROGRAM, PORTABLE)
+    }
+    slower = [r["model"] for r in records if r["seconds"][PROGRAM] > 1.2 * r["seconds"][OURS]]
+    return (
+        f"{len(records)} models; {len(in_onnx)} run in ONNX Runtime. A call of a program takes {ratios[PROGRAM]:.2f} "
+        f"times as long as the eager model's in geometric mean, of a portable one {ratios[PORTABLE]:.2f} times. More "
+        f"than 1.2 times as long: {', '.join(slower) or 'none'}."
+    )
+
+
+def _error(value: float | str | None) -> str:
+    return "" if value is None else f"{value:.0e}" if isinstance(value, float | int) else "no"
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--only", default="", help="models whose name matches this")
+    options.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = options.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    if arguments.child:
+        print(json.dumps(child(Path(arguments.child))))
+        return
+    records: dict[str, dict[str, Any]] = {}
+    path = RESULTS / "export.json"
+    if arguments.only and path.exists():
+        records = {record["model"]: record for record in json.loads(path.read_text())["records"]}
+    for number, model in enumerate(MODELS):
+        if not re.search(arguments.only, model.title):
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            record = measure(model, Path(name), number, arguments.quick)
+            command = [sys.executable, __file__, "--child", name]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        records[model.title] = {**record, "fresh": json.loads(done.stdout.splitlines()[-1])[str(number)]}
+        print(records[model.title], flush=True)
+        save("export", {"records": [records[model.title] for model in MODELS if model.title in records]})
+    ordered = [records[model.title] for model in MODELS if model.title in records]
+    print(f"{export_table(ordered)}\n\n{summary(ordered)}")
+
+
+if __name__ == "__main__":
+    main()

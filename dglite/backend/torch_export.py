@@ -1,0 +1,162 @@
+"""Programs that ``torch.export`` records of a model, and their portable form."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental import _config
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils import _pytree as pytree
+
+from ..errors import DGLError
+from .torch_library import decompositions
+
+__all__ = ["dynamic_shapes", "export", "register_container"]
+
+_CONTAINERS: list[type] = []
+"""Classes of objects that hold tensors."""
+
+
+def register_container(
+    kind: type,
+    flatten: Callable[[Any], tuple[list[tuple[str, Any]], Any]],
+    unflatten: Callable[[Any, Any], Any],
+    from_json: Callable[[Any], Any],
+) -> None:
+    """Make the objects of a class nodes of pytrees: see :meth:`.base.Backend.register_container`."""
+
+    def values_of(x: Any) -> tuple[list[Any], Any]:
+        pairs, description = flatten(x)
+        return [value for _, value in pairs], description
+
+    def with_keys(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        pairs, description = flatten(x)
+        return [(pytree.MappingKey(name), value) for name, value in pairs], description
+
+    pytree.register_pytree_node(
+        kind,
+        values_of,
+        unflatten,
+        serialized_type_name=f"dglite.{kind.__name__}",
+        to_dumpable_context=lambda description: description,
+        from_dumpable_context=from_json,
+        flatten_with_keys_fn=with_keys,
+    )
+    _CONTAINERS.append(kind)
+
+
+def dynamic_shapes(args: Any) -> Any:
+    """Return which dimensions of the tensors in ``args`` are dynamic, as ``torch.export.export`` takes it.
+
+    The first dimension of each is, of whatever size. It must be where an input has as many rows as a graph has nodes,
+    edges or members, so that a model that is made for one number of them is refused.
+    """
+    return _shapes_of(args, _counts(args))
+
+
+def _counts(args: Any) -> set[int]:
+    """Return the numbers of nodes, edges and members of the graphs in ``args``."""
+    return {x.shape[0] for holder in _containers(args) for x in pytree.tree_leaves(holder)}
+
+
+def _shapes_of(args: Any, counts: set[int]) -> Any:
+
+    def shape_of(x: Any) -> Any:
+        if _is_container(x):
+            return [pytree.tree_map(shape_of, value) for value in pytree.SUPPORTED_NODES[type(x)].flatten_fn(x)[0]]
+        if not isinstance(x, torch.Tensor) or not x.dim():
+            return None
+        required = x.shape[0] in counts and x.shape[0] > 1
+        return {0: torch.export.Dim.DYNAMIC if required else torch.export.Dim.AUTO}
+
+    return pytree.tree_map(shape_of, args, is_leaf=_is_container)
+
+
+def export(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, strict: bool, portable: bool
+) -> torch.export.ExportedProgram:
+    """Record ``model`` of inputs: see :meth:`.base.Backend.export`."""
+    if not isinstance(model, torch.nn.Module):
+        model = _ExportedFunction(model)
+    _refuse_held(model)
+    if shapes is None:
+        try:
+            named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise DGLError(
+                f"{type(model).__name__}.forward does not take these arguments ({error}); where that is a vertex "
+                "program of dglite.dynamic, its steps depend on the graph, and it cannot be exported"
+            ) from error
+        counts = _counts((args, kwargs))
+        shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
+    with torch.no_grad(), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        try:
+            program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
+        except torch._dynamo.exc.Unsupported as error:
+            raise DGLError(f"Dynamo cannot read the model; leave out strict=True. It says: {error}") from error
+        except torch._dynamo.exc.UserError as error:
+            raise DGLError(f"the program would not be for every graph: {error}") from error
+        except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
+            raise DGLError(
+                "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
+                f"before it runs: choose values by torch.where instead ({str(error).splitlines()[0]})"
+            ) from error
+        if portable:
+            return _portable(program, args, kwargs)
+    program.example_inputs = None  # a file would hold the example's graph and features
+    return program
+
+
+class _ExportedFunction(torch.nn.Module):
+    """A function as the module that torch exports."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _is_container(x: Any) -> bool:
+    return type(x) in _CONTAINERS
+
+
+def _containers(args: Any) -> Iterator[Any]:
+    return filter(_is_container, pytree.tree_leaves(args, is_leaf=_is_container))
+
+
+def _refuse_held(model: torch.nn.Module) -> None:
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if next(_containers(value), None) is not None:
+                place = f"{path}.{name}" if path else name
+                raise DGLError(
+                    f"the model holds a graph in {place!r}, so the program would be for that graph only: pass it "
+                    "as an input, as in dglite.export(model, g, x) with forward(self, g, x)"
+                )
+
+
+def _portable(
+    program: torch.export.ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.export.ExportedProgram:
+    """Return the program of torch's own operations, with dictionaries of tensors in the place of graphs."""
+    program = program.run_decompositions(decompositions())
+    call = program.module_call_graph[0]
+    assert call.signature is not None
+    call.signature = replace(call.signature, in_spec=_of_dictionaries(call.signature.in_spec))
+    flat = pytree.tree_leaves((args, kwargs))
+    program._example_inputs = pytree.tree_unflatten(flat, call.signature.in_spec)
+    return program
+
+
+def _of_dictionaries(spec: pytree.TreeSpec) -> pytree.TreeSpec:
+    children = [_of_dictionaries(child) for child in spec.children()]
+    if spec.type in _CONTAINERS:
+        return pytree.TreeSpec(dict, list(spec.context[-1]), children)
+    return spec if spec.is_leaf() else pytree.TreeSpec(spec.type, spec.context, children)

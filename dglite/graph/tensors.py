@@ -1,0 +1,214 @@
+"""A graph as a nested dictionary of tensors, and back: what torch's programs take where a graph is an input.
+
+::
+
+    {"src": ..., "dst": ..., "nodes": ..., "ndata": {"x": ...}, "edata": {"w": ...}, "batch_num_nodes": ...}
+
+``src`` and ``dst`` are the ends of every edge. ``nodes`` has a row for each node and no columns, since a number that
+changes is to a program the length of an input. In a block ``srcnodes`` and ``dstnodes``, ``srcdata`` and ``dstdata``
+take the place of ``nodes`` and ``ndata``. With several types of nodes or edges each of these is a dictionary by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..structure import Metagraph
+from ..structure.traced import TracedAdjacency, relation_of
+from .storage import DGLGraph, make_graph, require_graph
+
+__all__ = ["Schema", "from_tensors", "schema_of", "to_tensors"]
+
+Schema = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...], tuple[str, ...] | None, str]
+"""Node types, edge types, destination types of a block, id dtype."""
+_AS_THEY_ARE = "_tensors"
+_COUNT_TENSORS = "_count_tensors"
+
+
+def schema_of(g: DGLGraph) -> Schema:
+    """Return what two graphs share that are inputs of one program."""
+    metagraph = g._metagraph
+    types = metagraph.srctypes if metagraph.is_block else metagraph.ntypes
+    return types, metagraph.canonical_etypes, metagraph.dsttypes if metagraph.is_block else None, str(g._idtype)
+
+
+def to_tensors(g: DGLGraph) -> dict[str, Any]:
+    """Return the graph as a nested dictionary of tensors: its edges, numbers of nodes, features and batch sizes.
+
+    This is what a portable program (see :func:`dglite.export`) takes in the place of a graph. Features that are
+    gathered when they are first read are gathered. The ends of edges share memory with the graph: do not write to
+    them.
+
+    Returns
+    -------
+    dict
+        ``src`` and ``dst`` (num_edges,), int32 or int64; ``nodes`` (num_nodes, 0), or ``srcnodes`` and ``dstnodes`` of
+        a block; ``ndata``, or ``srcdata`` and ``dstdata``, and ``edata``, dictionaries by name, where there are
+        features; ``batch_num_nodes`` and ``batch_num_edges`` (batch_size,) of a batch. With several types each is a
+        dictionary by type.
+
+    Raises
+    ------
+    DGLError
+        ``g`` is not a graph.
+
+    Examples
+    --------
+    >>> import dglite
+    >>> {name: tuple(x.shape) for name, x in to_tensors(dglite.graph(([0, 1], [1, 2]))).items()}
+    {'src': (2,), 'dst': (2,), 'nodes': (3, 0)}
+    """
+    require_graph(g)
+    state = g.__dict__
+    if _AS_THEY_ARE in state:
+        return state[_AS_THEY_ARE][1]  # type: ignore[no-any-return]
+    ends = [adjacency.tensors for adjacency in g.adjacencies]
+    etypes, sides = _edge_types(g._metagraph), _sides(g._metagraph)
+    tensors = {"src": _by_type(etypes, [src for src, _ in ends]), "dst": _by_type(etypes, [dst for _, dst in ends])}
+    rows, node_counts, edge_counts = _count_tensors(g)
+    for nodes, _, types, sets in sides:
+        tensors[nodes] = _by_type(types, [rows[i] for i in sets])
+    for _, data, types, sets in sides:
+        tensors[data] = _by_type(types, [dict(g._node_frames[i] or {}) for i in sets])
+    tensors["edata"] = _by_type(etypes, [dict(frame or {}) for frame in g._edge_frames])
+    if node_counts is not None:
+        for nodes, _, types, sets in sides:
+            tensors[f"batch_num_{nodes}"] = _by_type(types, [node_counts[i] for i in sets])
+    if edge_counts is not None:
+        tensors["batch_num_edges"] = _by_type(etypes, edge_counts)
+    return {name: value for name, value in tensors.items() if not isinstance(value, dict) or value}
+
+
+def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
+    """Return the graph of which these are the tensors.
+
+    Tensors whose values a program will know later make a graph with traced relations. Anything else than tensors, as
+    torch maps over a graph to describe it, is kept as it is.
+
+    Raises
+    ------
+    DGLError
+        An endpoint is not a node.
+    """
+    ntypes, canonical_etypes, dsttypes, idtype = schema
+    metagraph = Metagraph(ntypes, canonical_etypes, dsttypes)
+    etypes, sides = _edge_types(metagraph), _sides(metagraph)
+    rows = [row for nodes, _, types, _ in sides for row in _listed(types, tensors[nodes])]
+    ends = list(zip(_listed(etypes, tensors["src"]), _listed(etypes, tensors["dst"]), strict=True))
+    if not all(active.is_tensor(x) for x in (*rows, *(x for pair in ends for x in pair))):
+        made = object.__new__(DGLGraph)
+        made.__dict__[_AS_THEY_ARE] = schema, tensors
+        return made
+    num_nodes = [active.shape(row)[0] for row in rows]
+    make: Callable[..., Any] = relation_of if active.are_read(x for pair in ends for x in pair) else TracedAdjacency
+    adjacencies = tuple(
+        [
+            make(src, dst, num_nodes[u], num_nodes[v]).as_idtype(idtype)
+            for (src, dst), (u, v) in zip(ends, metagraph.ends, strict=True)
+        ]
+    )
+    made = make_graph(metagraph, adjacencies, num_nodes, active.device(rows[0]) if rows else None)
+    made._idtype = np.dtype(idtype)
+    # Not by what makes frames when they are read: compilers do not know its lock.
+    for _, data, types, sets in sides:
+        for i, columns in zip(sets, _listed(types, tensors.get(data, {})), strict=True):
+            made._node_frames[i] = frame = made._new_node_frame(i)
+            frame._columns.update(columns or {})
+    for i, columns in enumerate(_listed(etypes, tensors.get("edata", {}))):
+        made._edge_frames[i] = frame = made._new_edge_frame(i)
+        frame._columns.update(columns or {})
+    counts = [tensors.get(f"batch_num_{nodes}") for nodes, *_ in sides]
+    if counts and counts[0] is not None:
+        node_counts = [x for (_, _, types, _), by in zip(sides, counts, strict=True) for x in _listed(types, by)]
+        made._batch_num_nodes = tuple([_numbers(x) for x in node_counts])
+    else:
+        node_counts = None
+    edge_counts = None
+    if "batch_num_edges" in tensors:
+        edge_counts = _listed(etypes, tensors["batch_num_edges"])
+        made._batch_num_edges = tuple([_numbers(x) for x in edge_counts])
+    made.__dict__[_COUNT_TENSORS] = _counted(made), (rows, node_counts, edge_counts)
+    return made
+
+
+def _sides(metagraph: Metagraph) -> list[tuple[str, str, tuple[str, ...], range]]:
+    """Return (name of node counts, name of features, types, node sets) of all nodes, or of each side of a block."""
+    if not metagraph.is_block:
+        return [("nodes", "ndata", metagraph.ntypes, range(len(metagraph.ntypes)))]
+    first = len(metagraph.srctypes)
+    return [
+        ("srcnodes", "srcdata", metagraph.srctypes, range(first)),
+        ("dstnodes", "dstdata", metagraph.dsttypes, range(first, len(metagraph.ntypes))),
+    ]
+
+
+def _edge_types(metagraph: Metagraph) -> tuple[str, ...]:
+    """Return a name for each edge type: its own where no other has it."""
+    names = metagraph.etypes
+    return tuple(
+        name if names.count(name) == 1 else ":".join(etype)
+        for name, etype in zip(names, metagraph.canonical_etypes, strict=True)
+    )
+
+
+def _by_type(types: Sequence[str], values: Sequence[Any]) -> Any:
+    if len(types) == 1:
+        return values[0]
+    return {name: value for name, value in zip(types, values, strict=True) if not isinstance(value, dict) or value}
+
+
+def _listed(types: Sequence[str], values: Any) -> list[Any]:
+    return [values] if len(types) == 1 else [values.get(name) for name in types]
+
+
+def _counted(g: DGLGraph) -> tuple[Any, ...]:
+    return g._num_nodes, g._batch_num_nodes, g._batch_num_edges, g._device
+
+
+def _count_tensors(g: DGLGraph) -> tuple[list[Tensor], list[Tensor] | None, list[Tensor] | None]:
+    """Return a tensor with a row for each node by node set, and the batch's numbers of nodes and edges.
+
+    Torch marks dynamic dimensions on the tensors that it finds in an input, so they are the same each time.
+    """
+    counted = _counted(g)
+    cached: Any = g.__dict__.get(_COUNT_TENSORS)
+    if cached is None or any(x is not y for x, y in zip(cached[0], counted, strict=True)):
+        rows = [active.full((count, 0), 0, "bool", g._device) for count in g._num_nodes]
+        batches = [None if x is None else [_counts(count) for count in x] for x in counted[1:3]]
+        cached = g.__dict__[_COUNT_TENSORS] = counted, (rows, *batches)
+    return cached[1]  # type: ignore[no-any-return]
+
+
+def _counts(counts: Any) -> Tensor:
+    return active.from_numpy(counts) if isinstance(counts, np.ndarray) else counts
+
+
+def _numbers(counts: Any) -> Any:
+    return active.to_numpy(counts) if active.are_read((counts,)) else counts
+
+
+def _flatten(g: DGLGraph) -> tuple[list[tuple[str, Any]], tuple[Any, ...]]:
+    tensors = to_tensors(g)
+    return list(tensors.items()), (*_schema(g), tuple(tensors))
+
+
+def _schema(g: DGLGraph) -> Schema:
+    return g.__dict__[_AS_THEY_ARE][0] if _AS_THEY_ARE in g.__dict__ else schema_of(g)  # type: ignore[no-any-return]
+
+
+def _unflatten(children: Iterable[Any], description: tuple[Any, ...]) -> DGLGraph:
+    *schema, names = description
+    return from_tensors(dict(zip(names, children, strict=True)), tuple(schema))  # type: ignore[arg-type]
+
+
+def _from_json(description: Any) -> tuple[Any, ...]:
+    ntypes, etypes, dsttypes, idtype, names = description
+    types = None if dsttypes is None else tuple(dsttypes)
+    return tuple(ntypes), tuple([tuple(etype) for etype in etypes]), types, idtype, tuple(names)
+
+
+active.register_container(DGLGraph, _flatten, _unflatten, _from_json)
