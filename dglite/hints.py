@@ -159,7 +159,9 @@ _CONVERTED = {
     "torch_geometric": "convert it first: dglite.from_pyg(data)",
     "scipy": "convert it first: dglite.from_scipy(matrix)",
     "dgl": "it is of another package; by python -m dglite.compat script.py, dgl is dglite",
-    "pandas": "make a graph of its columns: dglite.graph((table['src'].to_numpy(), table['dst'].to_numpy()))",
+    "pandas": "convert it first: dglite.from_pandas(edges, nodes)",
+    "polars": "convert it first: dglite.from_pandas(edges, nodes)",
+    "pyarrow": "convert it first: dglite.from_pandas(edges, nodes)",
 }
 """By the package of what was passed as a graph: how it becomes one."""
 
