@@ -178,6 +178,7 @@ if TYPE_CHECKING:
     from .convert.molecules import from_rdkit, from_smiles
     from .convert.pandas import from_pandas, to_pandas
     from .show.figure import plot
+    from .transforms.splits import RandomLinkSplit, RandomNodeSplit
 
 __version__ = "0.1.0"
 
@@ -193,7 +194,7 @@ if backend.name == "torch":
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
 _LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
-_LATE["convert.molecules"] = "from_rdkit from_smiles"
+_LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
 """Functions that are imported when they are first used, by module."""
 _MODULES |= {name: f"{__name__}.{module}:{name}" for module, names in _LATE.items() for name in names.split()}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
@@ -245,6 +246,8 @@ __all__ = [
     "NodeBatch",
     "NodeFlow",
     "NodeShuffle",
+    "RandomLinkSplit",
+    "RandomNodeSplit",
     "RandomWalkPE",
     "RemoveSelfLoop",
     "RowFeatNormalizer",

@@ -102,8 +102,6 @@ _NAMES = {
     "AddSelfLoops": "dglite.AddSelfLoop()",
     "LaplacianEigenvectorPE": "dglite.LapPE(k, feat_name='PE')",
     "NormalizeFeatures": "dglite.RowFeatNormalizer()",
-    "RandomLinkSplit": "dglite.data.AsLinkPredDataset(dataset, split_ratio=(0.8, 0.1, 0.1), neg_ratio=1)",
-    "RandomNodeSplit": "dglite.data.AsNodePredDataset(dataset, split_ratio=(0.8, 0.1, 0.1))",
     "SIGN": "dglite.SIGNDiffusion(k)",
     "ToSparseTensor": "g.adj() is the sparse matrix of a graph",
     "ToUndirected": "dglite.AddReverse(), or dglite.to_bidirected(g)",
