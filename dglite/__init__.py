@@ -7,7 +7,7 @@ first read, ``dglite.distributed``, ``dglite.dynamic``, ``dglite.tofu``, ``dglit
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import (
     backend,
@@ -176,6 +176,15 @@ from .traversal import (
 from .udf import EdgeBatch, NodeBatch
 from .unread import leave_to_python
 
+if TYPE_CHECKING:
+    from .convert.molecules import from_rdkit, from_smiles
+    from .convert.pandas import from_pandas, to_pandas
+    from .nn import NodeEmbedding
+    from .show.figure import plot
+    from .show.models import summary
+    from .show.profiling import profile
+    from .transforms.splits import RandomLinkSplit, RandomNodeSplit
+
 __version__ = "0.1.0"
 
 
@@ -190,6 +199,11 @@ if backend.name == "torch":
     engines.append(_as_vertex_program)
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
+_LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
+_LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
+_LATE |= {"show.profiling": "profile", "show.models": "summary", "nn": "NodeEmbedding"}
+"""Functions that are imported when they are first used, by module."""
+_MODULES |= {name: f"{__name__}.{module}:{name}" for module, names in _LATE.items() for name in names.split()}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
 
 
@@ -237,8 +251,11 @@ __all__ = [
     "LaplacianPE",
     "LineGraph",
     "NodeBatch",
+    "NodeEmbedding",
     "NodeFlow",
     "NodeShuffle",
+    "RandomLinkSplit",
+    "RandomNodeSplit",
     "RandomWalkPE",
     "RemoveSelfLoop",
     "RowFeatNormalizer",
@@ -282,8 +299,11 @@ __all__ = [
     "explain",
     "export",
     "from_networkx",
+    "from_pandas",
     "from_pyg",
+    "from_rdkit",
     "from_scipy",
+    "from_smiles",
     "function",
     "geometry",
     "graph",
@@ -322,6 +342,8 @@ __all__ = [
     "ops",
     "out_subgraph",
     "partition_graph_with_halo",
+    "plot",
+    "profile",
     "prop_edges",
     "prop_edges_dfs",
     "prop_nodes",
@@ -352,6 +374,7 @@ __all__ = [
     "sparse",
     "sum_edges",
     "sum_nodes",
+    "summary",
     "svd_pe",
     "to_bfloat16",
     "to_bidirected",
@@ -365,6 +388,7 @@ __all__ = [
     "to_homo",
     "to_homogeneous",
     "to_networkx",
+    "to_pandas",
     "to_pyg",
     "to_simple",
     "to_simple_graph",

@@ -67,6 +67,7 @@ _NAMES = {
     "CitationFull": "dglite.data.CoraFullDataset",
     "Data": f"{_EDGE_INDEX}, then g.ndata['x'] = x; dglite.from_pyg(data) converts a Data object",
     "Dataset": "dglite.data.DGLDataset",
+    "Embedding": "torch.nn.Embedding; dglite.NodeEmbedding with dglite.optim updates only the rows that are read",
     "Entities": "dglite.data.AIFBDataset, MUTAGDataset, BGSDataset or AMDataset",
     "FB15k_237": "dglite.data.FB15k237Dataset",
     "Flickr": "dglite.data.FlickrDataset",
@@ -102,8 +103,6 @@ _NAMES = {
     "AddSelfLoops": "dglite.AddSelfLoop()",
     "LaplacianEigenvectorPE": "dglite.LapPE(k, feat_name='PE')",
     "NormalizeFeatures": "dglite.RowFeatNormalizer()",
-    "RandomLinkSplit": "dglite.data.AsLinkPredDataset(dataset, split_ratio=(0.8, 0.1, 0.1), neg_ratio=1)",
-    "RandomNodeSplit": "dglite.data.AsNodePredDataset(dataset, split_ratio=(0.8, 0.1, 0.1))",
     "SIGN": "dglite.SIGNDiffusion(k)",
     "ToSparseTensor": "g.adj() is the sparse matrix of a graph",
     "ToUndirected": "dglite.AddReverse(), or dglite.to_bidirected(g)",
@@ -128,6 +127,7 @@ _ATTRIBUTES = {
     "coalesce": "dglite.to_simple(g)",
     "contains_self_loops": "dglite.remove_self_loop(g) removes them, dglite.add_self_loop(g) adds them",
     "degree": "g.in_degrees() and g.out_degrees()",
+    "draw": "dglite.plot(g)",
     "edge_attr": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
     "edge_index": "torch.stack(g.edges()) is the edge_index of PyG",
     "edge_types": "g.canonical_etypes",
@@ -142,10 +142,11 @@ _ATTRIBUTES = {
     "num_edge_features": "g.edata['w'].shape[1]",
     "num_features": "g.ndata['x'].shape[1]",
     "num_node_features": "g.ndata['x'].shape[1]",
-    "plot": "dglite.to_networkx(g) can be drawn by networkx.draw",
+    "plot": "dglite.plot(g)",
     "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
     "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
     "test_mask": "g.ndata['test_mask']",
+    "to_pandas": "dglite.to_pandas(g)",
     "to_undirected": "dglite.to_bidirected(g)",
     "train_mask": "g.ndata['train_mask']",
     "val_mask": "g.ndata['val_mask']",
@@ -159,7 +160,9 @@ _CONVERTED = {
     "torch_geometric": "convert it first: dglite.from_pyg(data)",
     "scipy": "convert it first: dglite.from_scipy(matrix)",
     "dgl": "it is of another package; by python -m dglite.compat script.py, dgl is dglite",
-    "pandas": "make a graph of its columns: dglite.graph((table['src'].to_numpy(), table['dst'].to_numpy()))",
+    "pandas": "convert it first: dglite.from_pandas(edges, nodes)",
+    "polars": "convert it first: dglite.from_pandas(edges, nodes)",
+    "pyarrow": "convert it first: dglite.from_pandas(edges, nodes)",
 }
 """By the package of what was passed as a graph: how it becomes one."""
 
@@ -167,13 +170,16 @@ _CONVERTED = {
 def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[str], str] | None = None) -> Any:
     """Return the ``__getattr__`` of a package, whose error says what a missing name is called here.
 
-    ``modules`` are imported when their name is first read; ``reasons`` says why a name of DGL is missing, or "".
+    ``modules`` are imported when their name is first read, as are those of functions, ``"module:function"``;
+    ``reasons`` says why a name of DGL is missing, or "".
     ``from package import name`` would replace an AttributeError by one of its own, so there it is an ImportError.
     """
 
     def __getattr__(name: str) -> Any:
         if name in modules:
-            return import_module(modules[name])
+            module, _, attribute = modules[name].partition(":")
+            imported = import_module(module)
+            return getattr(imported, attribute) if attribute else imported
         if name.startswith("_"):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         reason = reasons(name) if reasons is not None and name not in _NAMES else ""

@@ -26,7 +26,7 @@ PAGES = ["README.md"] + [
     for page in (
         "index first_graph heterogeneous machines message_passing coming_from graphs sampling dataloading large_graphs "
         "memory compile serving file_format sparse_matrices backends dynamic dynamic_lazy dynamic_persistent tofu "
-        "tofu_describe"
+        "tofu_describe inspect"
     ).split()
 ]
 
