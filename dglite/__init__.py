@@ -7,7 +7,7 @@ first read, ``dglite.distributed``, ``dglite.dynamic``, ``dglite.tofu``, ``dglit
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import (
     backend,
@@ -174,6 +174,9 @@ from .traversal import (
 )
 from .udf import EdgeBatch, NodeBatch
 
+if TYPE_CHECKING:
+    from .show.figure import plot
+
 __version__ = "0.1.0"
 
 
@@ -187,6 +190,7 @@ if backend.name == "torch":
     engines.append(_as_vertex_program)
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
+_MODULES |= {"plot": f"{__name__}.show.figure:plot"}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
 
 
@@ -317,6 +321,7 @@ __all__ = [
     "ops",
     "out_subgraph",
     "partition_graph_with_halo",
+    "plot",
     "prop_edges",
     "prop_edges_dfs",
     "prop_nodes",

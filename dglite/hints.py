@@ -142,7 +142,7 @@ _ATTRIBUTES = {
     "num_edge_features": "g.edata['w'].shape[1]",
     "num_features": "g.ndata['x'].shape[1]",
     "num_node_features": "g.ndata['x'].shape[1]",
-    "plot": "dglite.to_networkx(g) can be drawn by networkx.draw",
+    "plot": "dglite.plot(g)",
     "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
     "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
     "test_mask": "g.ndata['test_mask']",
@@ -167,13 +167,16 @@ _CONVERTED = {
 def names_of(package: str, modules: Mapping[str, str] = {}, reasons: Callable[[str], str] | None = None) -> Any:
     """Return the ``__getattr__`` of a package, whose error says what a missing name is called here.
 
-    ``modules`` are imported when their name is first read; ``reasons`` says why a name of DGL is missing, or "".
+    ``modules`` are imported when their name is first read, as are those of functions, ``"module:function"``;
+    ``reasons`` says why a name of DGL is missing, or "".
     ``from package import name`` would replace an AttributeError by one of its own, so there it is an ImportError.
     """
 
     def __getattr__(name: str) -> Any:
         if name in modules:
-            return import_module(modules[name])
+            module, _, attribute = modules[name].partition(":")
+            imported = import_module(module)
+            return getattr(imported, attribute) if attribute else imported
         if name.startswith("_"):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         reason = reasons(name) if reasons is not None and name not in _NAMES else ""

@@ -14,6 +14,7 @@ from .graph import DGLGraph
 from .graph.storage import require_graph
 from .scheduler import Explanation
 from .scheduler import explain as explain_call
+from .tables import html_card
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
 from .udf import function_name
 
@@ -58,6 +59,12 @@ class Propagation:
         return text if self.frontier is None else f"{text}\n\neach of {self.num_frontiers} frontiers\n{self.frontier}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        how = "runs as one vertex program"
+        if not self.is_program:
+            how = f"runs frontier by frontier, {self.num_frontiers} of them, as no vertex program: {self.reason}"
+        return html_card(self.title, [how], "" if self.frontier is None else self.frontier._repr_html_())
 
 
 def explain(

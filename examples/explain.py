@@ -56,32 +56,14 @@ def train(graph: dglite.DGLGraph, epochs: int) -> GCN:
 
 def draw(near: dglite.DGLGraph, paper: int, weights: torch.Tensor, path: str) -> None:
     """Draw the papers near one, coloured by field, with citations (num_edges,) as wide as their weights."""
-    import matplotlib
-    import networkx as nx
     from matplotlib.figure import Figure
 
-    cited = nx.Graph()
-    cited.add_nodes_from(range(near.num_nodes()))
-    for u, v, weight in zip(*(ids.tolist() for ids in (*near.edges(), weights)), strict=True):
-        if u != v:
-            cited.add_edge(u, v, weight=max(weight, cited.get_edge_data(u, v, {"weight": 0.0})["weight"]))
-    figure = Figure(figsize=(6, 5), layout="constrained")
-    axes = figure.subplots()
-    shown = [weight for _, _, weight in cited.edges.data("weight")]
-    nx.draw_networkx(
-        cited,
-        nx.kamada_kawai_layout(cited, weight=None),
-        ax=axes,
-        node_color=[f"C{field}" for field in near.ndata["label"].tolist()],
-        node_size=[300 if node == paper else 60 for node in cited],
-        edge_color=shown,
-        edge_cmap=matplotlib.colormaps["Greys"],
-        edge_vmin=-0.2,
-        edge_vmax=1.0,
-        width=[0.5 + 3 * weight for weight in shown],
-        with_labels=False,
-    )
-    axes.set_axis_off()
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    src, dst = near.edges()
+    cited = near.local_var()
+    cited.edata["weight"] = weights
+    cited.remove_edges(torch.nonzero(src == dst).flatten())
+    dglite.plot(cited, color="label", edge_weights="weight", highlight=[paper], ax=figure.subplots())
     figure.savefig(path)
     print(f"picture written to {path}")
 

@@ -14,8 +14,6 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt
-import networkx as nx
 from tqdm import tqdm
 
 import dglite
@@ -25,7 +23,6 @@ from dglite.nn import GraphConv
 
 F, Tensor = framework.nn.functional, framework.Tensor
 SIDES = ("instructor", "officer")
-COLOURS = ("#4878cf", "#ee854a")
 
 
 class GCN(framework.nn.Module):
@@ -62,26 +59,10 @@ def train(graph: dglite.DGLGraph, features: Tensor, labels: Tensor, epochs: int)
 
 def draw(graph: dglite.DGLGraph, predicted: Tensor, labels: Tensor, path: Path) -> None:
     """Write a picture of the club: fill colours are predictions, a red ring marks a wrong one."""
-    club = nx.Graph((u, v) for u, v in zip(*(ids.tolist() for ids in graph.edges()), strict=True) if u != v)
-    nodes = list(club)
-    figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
-    nx.draw_networkx(
-        club,
-        nx.spring_layout(club, seed=7),
-        ax=axes,
-        nodelist=nodes,
-        node_color=[COLOURS[predicted[node]] for node in nodes],
-        edgecolors=["black" if predicted[node] == labels[node] else "red" for node in nodes],
-        linewidths=[0.5 if predicted[node] == labels[node] else 3 for node in nodes],
-        edge_color="#b0b0b0",
-        font_color="white",
-        font_size=9,
-    )
-    for side, colour in zip(SIDES, COLOURS, strict=True):
-        axes.scatter([], [], color=colour, label=f"predicted with the {side}")
-    axes.legend(frameon=False)
-    axes.set_axis_off()
-    figure.savefig(path)
+    friends = dglite.remove_self_loop(graph)
+    sides = [f"predicted with the {side}" for side in SIDES]
+    axes = dglite.plot(friends, color=predicted, labels=True, highlight=predicted != labels, legend=sides)
+    axes.figure.savefig(path)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "dglite"
 
 LAYERS = {
-    0: "errors config hints locks",
+    0: "errors config hints locks tables",
     1: "opspec expr formulas",
     2: "backend kernels random",
     3: "structure column frame function",
@@ -25,7 +25,7 @@ LAYERS = {
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
     "metrics",
-    8: "nn data dataloading dynamic tofu classic contrib optim",
+    8: "nn data dataloading dynamic tofu classic contrib optim show",
     9: "distributed",
     10: "compat __main__",
 }
@@ -68,7 +68,7 @@ OWNERS = {
     "numba": {"kernels/cpu"},
     "llvmlite": {"kernels/cpu"},
     "cupy": {"backend/cupy.py", "kernels/cuda"},
-    "matplotlib": {"tofu/drawing.py"},
+    "matplotlib": {"show", "tofu/drawing.py"},
 }
 """The only places where a heavy or optional package is imported."""
 

@@ -17,6 +17,7 @@ from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
 from .base import copies, id_dtype, tensor_dtype
 from .deprecated import READONLY, DeprecatedMixin
+from .describe import html_of, text_of
 from .features import FeatureMixin
 from .formats import FormatMixin
 from .messages import MessageMixin
@@ -82,26 +83,10 @@ class DGLGraph(
                 self._readonly = READONLY
 
     def __repr__(self) -> str:
-        names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes
-        meta = [(src, dst, name) for src, name, dst in etypes]
-        edges: Any = {etype: x.num_edges for etype, x in zip(etypes, self.adjacencies, strict=True)}
-        if self.is_block:
-            sources: Any = {name: self.num_src_nodes(name) for name in self.srctypes}
-            destinations: Any = {name: self.num_dst_nodes(name) for name in self.dsttypes}
-            if len(edges) == 1 and len(names) == 2:
-                sources, destinations, edges = self.num_src_nodes(), self.num_dst_nodes(), self.num_edges()
-                return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
-            return (
-                f"Block(num_src_nodes={sources},\n      num_dst_nodes={destinations},\n      num_edges={edges},\n"
-                f"      metagraph={meta})"
-            )
-        if self.is_homogeneous:
-            return (
-                f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
-                f"      ndata_schemes={self.node_attr_schemes()}\n      edata_schemes={self.edge_attr_schemes()})"
-            )
-        nodes = dict(zip(names, self._num_nodes, strict=True))
-        return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -17,6 +17,7 @@ from ..kernels.layout import broadcast_layout, broadcast_shape
 from ..ops import core
 from ..recorder import Unrecordable, refusal
 from ..structure.adjacency import Adjacency
+from ..tables import bytes_text, html_card, html_table, html_text, text_table
 from ..udf import function_name
 from .after import apply_after
 from .bucket import buckets_of
@@ -53,6 +54,7 @@ ColumnKind = tuple[tuple[int, ...], str] | None
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 _LANES = 64
+_HEAD = ("instruction", "kernel", "format", "reads", "writes")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What :func:`explain` found; ``str()`` of it is a table."""
+    """What :func:`explain` found; ``str()`` of it is a table, and a notebook shows it as HTML."""
 
     title: str
     legend: tuple[str, ...]
@@ -77,28 +79,27 @@ class Explanation:
     executable: Plan
     lines: tuple[Line, ...]
 
-    def __str__(self) -> str:
-        head = ("instruction", "kernel", "format", "reads", "writes")
-        rows = [
-            (str(line.instruction), line.kernel, line.sparse_format, _size(line.read), _size(line.written))
+    @property
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (str(line.instruction), line.kernel, line.sparse_format, bytes_text(line.read), bytes_text(line.written))
             for line in self.lines
         ]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        text = [
-            self.title,
-            *self.legend,
-            "",
-            "what is meant",
-            *(f"  {step}" for step in self.semantic.steps),
-            "",
-            "what is run",
-        ]
-        text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
+
+    def __str__(self) -> str:
+        text = [self.title, *self.legend, "", "what is meant", *(f"  {step}" for step in self.semantic.steps), ""]
+        head, *rows = text_table(_HEAD, self._rows)
+        text += ["what is run", f"  {head}"]
         for row, line in zip(rows, self.lines, strict=True):
-            text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            text.append(f"  {row}")
             if line.reason:
                 text.append(f"      {line.reason}")
         return "\n".join(text)
+
+    def _repr_html_(self) -> str:
+        meant = html_text("\n".join(map(str, self.semantic.steps)))
+        table = html_table(_HEAD, self._rows, numbers=[3, 4], notes=[line.reason for line in self.lines])
+        return html_card(self.title, self.legend, meant, table)
 
     __repr__ = __str__
 
@@ -330,16 +331,6 @@ def _structure_bytes(adjacency: Adjacency) -> int:
     made = csc.edge_ids if csc.has_edge_ids else None  # not made for the sake of an explanation
     edge_ids = 0 if made is None else made.nbytes
     return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
-
-
-def _size(count: int | None) -> str:
-    if count is None:
-        return "?"
-    size, units = float(count), ["B", "KB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size /= 1000
-        units.pop(0)
-    return f"{size:.3g} {units[0]}"
 
 
 def _recording(seen: bool, reason: str | None) -> str:

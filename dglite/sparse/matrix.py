@@ -7,11 +7,15 @@ from typing import Any, Self, final
 import numpy as np
 
 from ..backend import Tensor, active
+from ..tables import html_card, html_table, html_text
 from . import elementwise, products, reduction, select
 from .base import MatrixBase, is_scalar, value_shape
 from .duplicates import coalesce, has_duplicate
 
 __all__ = ["SparseMatrix"]
+
+_SHOWN = 8
+"""Entries that a notebook shows."""
 
 
 @final
@@ -44,6 +48,22 @@ class SparseMatrix(MatrixBase):
             f"shape={self.shape}, nnz={self.nnz}{more})",
         )
         return "SparseMatrix(" + "\n".join(parts).replace("\n", "\n" + " " * 13)
+
+    def _repr_html_(self) -> str:
+        num_rows, num_cols = self.shape
+        size = " x ".join(map(str, value_shape(self.val)))
+        facts = [
+            f"{num_rows:,} x {num_cols:,}",
+            f"{self.nnz:,} entries",
+            *([f"{self.nnz / (num_rows * num_cols):.2%} of all"] if num_rows and num_cols else []),
+            f"{size} {active.dtype(self.val)}".strip() + (" each" if size else ""),
+            str(self.device),
+        ]
+        row, col = (ids[:_SHOWN].tolist() for ids in self.row_col())
+        values = [_short(value) for value in active.to_numpy(self.val[:_SHOWN])]
+        table = html_table(("row", "column", "value"), zip(row, col, values, strict=True), numbers=[0, 1, 2])
+        more = self.nnz - _SHOWN
+        return html_card("Sparse matrix", facts, table, html_text(f"and {more:,} more") if more > 0 else "")
 
     # -- structure ----------------------------------------------------------------------------------------------
     @property
@@ -171,3 +191,8 @@ class SparseMatrix(MatrixBase):
     range_select = select.range_select
     sample = select.sample
     compact = select.compact
+
+
+def _short(value: np.ndarray) -> str:
+    text = np.array2string(value, precision=5, separator=", ", threshold=6, edgeitems=2, max_line_width=1000)
+    return text if len(text) <= 50 else f"{text[:47]}..."

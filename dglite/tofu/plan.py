@@ -28,6 +28,7 @@ from torch import nn
 from torch.fx import Node
 
 from ..errors import DGLError
+from ..tables import Bar, bytes_text, html_card, html_table, text_table
 from . import baselines
 from .aten import strategies_of
 from .capture import Captured, capture
@@ -41,6 +42,7 @@ from .strategy import Strategy
 __all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured"]
 
 LinkLevels = Sequence[tuple[int, float]]
+_HEAD = ("operator", "output", "calls", "bytes", "split")
 
 
 @dataclass(frozen=True)
@@ -183,25 +185,38 @@ class PartitionPlan:
         rows : int
             The most lines for operators; what is left out is summed in the last.
         """
+        table = [(*row[:3], bytes_text(row[3]), row[4]) for row in self._by_operator(rows)]
+        return "\n".join([*self._facts, *text_table(_HEAD, table, numbers=[2, 3])])
+
+    def _repr_html_(self) -> str:
+        table = [
+            (*row[:3], bytes_text(row[3]), Bar(row[3] / (self.bytes or 1)), row[4]) for row in self._by_operator(20)
+        ]
+        head = (*_HEAD[:4], "", _HEAD[4])
+        return html_card("Tofu plan", self._facts, html_table(head, table, numbers=[2, 3]))
+
+    @property
+    def _facts(self) -> list[str]:
+        head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._found)}"
+        return [
+            f"{head}: {bytes_text(self.bytes)} received per training step, {bytes_text(self.memory)} held per worker",
+            f"searched in {self.seconds:.2f} s; received by step: {', '.join(map(bytes_text, self._sent))}",
+        ]
+
+    def _by_operator(self, rows: int) -> list[tuple[str, str, int | None, float, str]]:
+        """Return operator, shape, calls, bytes and split of the ``rows`` that receive most, then the sum of others."""
         total: Counter[Any] = Counter()
         count: Counter[Any] = Counter()
         for number, group in enumerate(self._coarse.operators):
             ways = [step.ways[number].strategy for step in self._found]
             split = " ".join("whole" if s is None else _said(s) for s in ways)
-            key = (str(group.call.target).removeprefix("aten."), str(list(group.call.outputs[0])), split)
+            key = (str(group.call.target).removeprefix("aten.")[:36], str(list(group.call.outputs[0])), split)
             sent = sum(step.bytes_by_operator[number] for step in self._found)
             total[key] += round(sent - self.kept.by_operator.get(number, 0))
             count[key] += len(group.nodes)
-        head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._found)}"
-        lines = [
-            f"{head}: {_size(self.bytes)} received per training step, {_size(self.memory)} held per worker",
-            f"searched in {self.seconds:.2f} s; received by step: {', '.join(map(_size, self._sent))}",
-            f"{'operator':<36} {'output':<22} {'calls':>6} {'bytes':>10}  split",
-        ]
         most = [(key, n) for key, n in total.most_common(rows) if n]
-        lines += [f"{k[0][:36]:<36} {k[1]:<22} {count[k]:>6} {_size(n):>10}  {k[2]}" for k, n in most]
-        rest = sum(total.values()) - sum(n for _, n in most)
-        return "\n".join([*lines, f"{'all others':<36} {'':<22} {'':>6} {_size(rest):>10}"])
+        table = [(name, shape, count[name, shape, split], n, split) for (name, shape, split), n in most]
+        return [*table, ("all others", "", None, sum(total.values()) - sum(n for _, n in most), "")]
 
     def __repr__(self) -> str:
         return f"PartitionPlan(workers={self.workers}, bytes={self.bytes:.4g}, memory={self.memory:.4g})"
@@ -336,8 +351,8 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
     """
     if strict.memory > memory:
         raise DGLError(
-            f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers,"
-            " a smaller batch or a smaller model"
+            f"a worker would hold {bytes_text(strict.memory)}, which is more than memory={bytes_text(memory)}: use "
+            "more workers, a smaller batch or a smaller model"
         )
     best, low, high = strict, 0, len(WEIGHTS)
     middle = 0
@@ -357,11 +372,3 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
 def _said(strategy: Strategy) -> str:
     reduced = {*strategy.combine} - {"concat"}
     return f"{strategy.index}:{'/'.join(sorted(reduced))}" if reduced else strategy.index
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if abs(count) < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.4g} TB"

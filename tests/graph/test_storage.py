@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import dglite
 from dglite.convert import create_block, graph, heterograph
 from dglite.errors import DGLError
 from dglite.graph import DGLGraph
@@ -132,6 +133,41 @@ def test_repr():
         "      num_edges={('a', 'x', 'b'): 1, ('b', 'y', 'b'): 1},\n"
         "      metagraph=[('a', 'b', 'x'), ('b', 'b', 'y')])"
     )
+
+
+def test_repr_shows_the_features_of_every_type():
+    g = typed()
+    g.nodes["user"].data["age"] = torch.ones(2)
+    assert repr(g).endswith(
+        "      metagraph=[('user', 'user', 'knows'), ('user', 'game', 'plays')],\n"
+        "      ndata_schemes={'user': {'age': Scheme(shape=(), dtype=torch.float32)}})"
+    )
+    block = create_block(([0, 1], [0, 0]), 2, 1)
+    block.srcdata["h"] = torch.ones(2, 3)
+    assert repr(block) == (
+        "Block(num_src_nodes=2, num_dst_nodes=1, num_edges=2,\n"
+        "      srcdata_schemes={'h': Scheme(shape=(3,), dtype=torch.float32)})"
+    )
+    assert repr(dglite.batch([featured(), featured()])).startswith("Graph(num_nodes=6, num_edges=6, batch_size=2,\n")
+    assert repr(graph(([], []))) == "Graph(num_nodes=0, num_edges=0,\n      ndata_schemes={}\n      edata_schemes={})"
+
+
+def test_repr_aligns_what_is_longer_than_a_line():
+    g = graph(([0], [1]))
+    g.ndata["label"], g.ndata["train_mask"] = torch.tensor([0, 1]), torch.tensor([True, False])
+    assert repr(g) == (
+        "Graph(num_nodes=2, num_edges=1,\n"
+        "      ndata_schemes={'label':      Scheme(shape=(), dtype=torch.int64),\n"
+        "                     'train_mask': Scheme(shape=(), dtype=torch.bool)}\n"
+        "      edata_schemes={})"
+    )
+
+
+def test_repr_gathers_no_feature():
+    g = featured()
+    part = dglite.node_subgraph(g, [0, 1])
+    repr(part), part._repr_html_()
+    assert type(part.node_frame()._columns["h"]).__name__ == "LazyColumn"
 
 
 def test_users_may_hang_attributes_on_a_graph():
