@@ -80,6 +80,7 @@ PICTURES := heterogeneous recommend temporal molecules user_defined compiled uns
 # matplotlib reads its settings from the file: transparent, grey letters, two pixels for each.
 gallery: export MATPLOTLIBRC = docs/pictures/matplotlibrc
 gallery: $(BIN)/examples.installed
+	$(BIN)/python docs/pictures/readme.py
 	$(BIN)/python examples/karate_club.py --picture docs/pictures/karate_club.png
 	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done

@@ -46,9 +46,7 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if torch.distributed.is_initialized():  # by a page, for what follows on it
             torch.distributed.destroy_process_group()
     if page == "README.md":
-        accuracy, explanation = printed.getvalue().split("\n", 1)
-        assert float(accuracy.split()[1]) > 0.9
-        assert explanation.rstrip() in "\n".join(_blocks(page, ""))
+        assert printed.getvalue().rstrip() in "\n".join(_blocks(page, ""))
 
 
 @pytest.mark.parametrize(
