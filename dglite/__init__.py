@@ -175,7 +175,10 @@ from .traversal import (
 from .udf import EdgeBatch, NodeBatch
 
 if TYPE_CHECKING:
+    from .convert.molecules import from_rdkit, from_smiles
+    from .convert.pandas import from_pandas, to_pandas
     from .show.figure import plot
+    from .transforms.splits import RandomLinkSplit, RandomNodeSplit
 
 __version__ = "0.1.0"
 
@@ -190,7 +193,10 @@ if backend.name == "torch":
     engines.append(_as_vertex_program)
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
-_MODULES |= {"plot": f"{__name__}.show.figure:plot"}
+_LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
+_LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
+"""Functions that are imported when they are first used, by module."""
+_MODULES |= {name: f"{__name__}.{module}:{name}" for module, names in _LATE.items() for name in names.split()}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
 
 
@@ -240,6 +246,8 @@ __all__ = [
     "NodeBatch",
     "NodeFlow",
     "NodeShuffle",
+    "RandomLinkSplit",
+    "RandomNodeSplit",
     "RandomWalkPE",
     "RemoveSelfLoop",
     "RowFeatNormalizer",
@@ -281,8 +289,11 @@ __all__ = [
     "empty_cache",
     "explain",
     "from_networkx",
+    "from_pandas",
     "from_pyg",
+    "from_rdkit",
     "from_scipy",
+    "from_smiles",
     "function",
     "geometry",
     "graph",
@@ -365,6 +376,7 @@ __all__ = [
     "to_homo",
     "to_homogeneous",
     "to_networkx",
+    "to_pandas",
     "to_pyg",
     "to_simple",
     "to_simple_graph",

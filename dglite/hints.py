@@ -102,8 +102,6 @@ _NAMES = {
     "AddSelfLoops": "dglite.AddSelfLoop()",
     "LaplacianEigenvectorPE": "dglite.LapPE(k, feat_name='PE')",
     "NormalizeFeatures": "dglite.RowFeatNormalizer()",
-    "RandomLinkSplit": "dglite.data.AsLinkPredDataset(dataset, split_ratio=(0.8, 0.1, 0.1), neg_ratio=1)",
-    "RandomNodeSplit": "dglite.data.AsNodePredDataset(dataset, split_ratio=(0.8, 0.1, 0.1))",
     "SIGN": "dglite.SIGNDiffusion(k)",
     "ToSparseTensor": "g.adj() is the sparse matrix of a graph",
     "ToUndirected": "dglite.AddReverse(), or dglite.to_bidirected(g)",
@@ -159,7 +157,9 @@ _CONVERTED = {
     "torch_geometric": "convert it first: dglite.from_pyg(data)",
     "scipy": "convert it first: dglite.from_scipy(matrix)",
     "dgl": "it is of another package; by python -m dglite.compat script.py, dgl is dglite",
-    "pandas": "make a graph of its columns: dglite.graph((table['src'].to_numpy(), table['dst'].to_numpy()))",
+    "pandas": "convert it first: dglite.from_pandas(edges, nodes)",
+    "polars": "convert it first: dglite.from_pandas(edges, nodes)",
+    "pyarrow": "convert it first: dglite.from_pandas(edges, nodes)",
 }
 """By the package of what was passed as a graph: how it becomes one."""
 

@@ -179,7 +179,7 @@ NAMES = [
     ("dgl.dataloading.NeighborLoader", "dglite.dataloading.DataLoader", "NeighborSampler"),
     ("dgl.dataloading.LinkNeighborLoader", "as_edge_prediction_sampler"),
     ("dgl.dataloading.NeighbourSampler", "did you mean 'NeighborSampler'?"),
-    ("dgl.transforms.RandomLinkSplit", "dglite.data.AsLinkPredDataset"),
+    ("dgl.transforms.RandomLinksSplit", "did you mean 'RandomLinkSplit'"),
     ("dgl.transforms.ToUndirected", "dglite.AddReverse"),
     ("dgl.transforms.NormalizeFeatures", "dglite.RowFeatNormalizer"),
     ("dgl.sampling.random_walks", "did you mean 'random_walk'?"),

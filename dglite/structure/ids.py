@@ -99,7 +99,8 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
     if array.dtype.kind in "OSUT":
         raise DGLError(
             f"{what} must be integers, got text or objects; number them first, by "
-            "names, ids = numpy.unique(values, return_inverse=True) over the values of both ends"
+            "names, ids = numpy.unique(values, return_inverse=True) over the values of both ends, or use "
+            "dglite.from_pandas, which numbers ids and keeps their names"
         )
     raise DGLError(f"{what} must be integers, got dtype {array.dtype}; convert them to int64 or int32 first")
 

@@ -1,5 +1,7 @@
 """Transforms from graphs to graphs: functions, and modules that compose."""
 
+from typing import TYPE_CHECKING
+
 from .. import hints
 from .augment import AddEdge, DropEdge, DropNode, FeatMask, NodeShuffle, RowFeatNormalizer
 from .block import to_block
@@ -61,7 +63,10 @@ __all__ = [
     "LapPE",
     "LaplacianPE",
     "LineGraph",
+    "LinkSplit",
     "NodeShuffle",
+    "RandomLinkSplit",
+    "RandomNodeSplit",
     "RandomWalkPE",
     "RemoveSelfLoop",
     "RowFeatNormalizer",
@@ -113,4 +118,8 @@ __all__ = [
     "to_simple_graph",
 ]
 
-__getattr__ = hints.names_of(__name__)
+if TYPE_CHECKING:
+    from .splits import LinkSplit, RandomLinkSplit, RandomNodeSplit
+
+_SPLITS = {name: f"{__name__}.splits:{name}" for name in ("LinkSplit", "RandomLinkSplit", "RandomNodeSplit")}
+__getattr__ = hints.names_of(__name__, _SPLITS)
