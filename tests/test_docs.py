@@ -73,6 +73,12 @@ def test_the_tables_are_the_measured_ones() -> None:
     assert found.returncode == 0, found.stderr
 
 
+def test_what_layers_take_is_what_the_tests_call_them_with() -> None:
+    script = ROOT / "docs" / "layer_table.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
