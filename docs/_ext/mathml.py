@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -9,11 +10,15 @@ from docutils import nodes
 from docutils.utils.math import latex2mathml
 from sphinx.application import Sphinx
 
+_SIZE = re.compile(r"\\[bB]igg?[lr]?(?![a-zA-Z])")
+"""Sizes of brackets, which docutils does not know; browsers stretch them."""
+
 
 def formula(tex: str, block: bool) -> str:
     """Return a formula as MathML. A formula of several lines is a table, as LaTeX's ``aligned``."""
     if block and "\\\\" in tex and "\\begin" not in tex:
         tex = f"\\begin{{aligned}}{tex}\\end{{aligned}}"
+    tex = _SIZE.sub("", tex).replace("\\dots", "\\ldots")
     return str(latex2mathml.tex2mathml(tex, as_block=block))
 
 
