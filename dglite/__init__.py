@@ -178,6 +178,8 @@ if TYPE_CHECKING:
     from .convert.molecules import from_rdkit, from_smiles
     from .convert.pandas import from_pandas, to_pandas
     from .show.figure import plot
+    from .show.models import summary
+    from .show.profiling import profile
     from .transforms.splits import RandomLinkSplit, RandomNodeSplit
 
 __version__ = "0.1.0"
@@ -195,6 +197,7 @@ if backend.name == "torch":
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
 _LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
 _LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
+_LATE |= {"show.profiling": "profile", "show.models": "summary"}
 """Functions that are imported when they are first used, by module."""
 _MODULES |= {name: f"{__name__}.{module}:{name}" for module, names in _LATE.items() for name in names.split()}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
@@ -333,6 +336,7 @@ __all__ = [
     "out_subgraph",
     "partition_graph_with_halo",
     "plot",
+    "profile",
     "prop_edges",
     "prop_edges_dfs",
     "prop_nodes",
@@ -363,6 +367,7 @@ __all__ = [
     "sparse",
     "sum_edges",
     "sum_nodes",
+    "summary",
     "svd_pe",
     "to_bfloat16",
     "to_bidirected",

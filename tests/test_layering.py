@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "dglite"
 
 LAYERS = {
-    0: "errors config hints locks tables",
+    0: "errors config hints locks progress tables",
     1: "opspec expr formulas",
     2: "backend kernels random",
     3: "structure column frame function",

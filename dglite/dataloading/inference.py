@@ -8,12 +8,11 @@ from functools import partial
 from itertools import chain
 from typing import Any, final
 
-from tqdm.auto import tqdm
-
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
+from ..progress import progress
 from ..sampling import sample_neighbors_fused
 from .base import Sampler
 from .dataloader import DataLoader
@@ -209,7 +208,7 @@ def _run_layer(
     loader = DataLoader(
         g, nodes, batches, options.device, batch_size=options.batch_size, num_workers=options.num_workers
     )
-    with tqdm(total=sum(map(len, nodes.values())), desc=path, unit="node", disable=not options.progress) as bar:
+    with progress(None, path, "node", sum(map(len, nodes.values())), hide=not options.progress) as bar:
         for seeds, block, values in loader:
             options.inside = True
             try:

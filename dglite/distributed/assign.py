@@ -10,6 +10,7 @@ import numpy as np
 from .. import kernels
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..progress import progress
 from ..random import generator
 from ..structure.ids import integer_array
 from ..transforms import metis_partition_assignment, to_homogeneous
@@ -119,8 +120,10 @@ def _streamed(g: DGLGraph, num_parts: int, kinds: np.ndarray, balance_edges: boo
     capacities = np.maximum(capacities, weights.max(initial=0))
     parts, loads = np.full(count, -1, np.int32), np.zeros((len(capacities), num_parts))
     assign = kernels.compiled("graph.stream").assign
-    for _ in range(_PASSES):
-        for first in range(0, count, _NODES_A_CALL):
-            last = min(first + _NODES_A_CALL, count)
-            assign(first, last, rows.indptr, rows.indices, weights, kinds, capacities, parts, loads)
+    with progress(None, "assign nodes to parts", "node", _PASSES * count) as bar:
+        for _ in range(_PASSES):
+            for first in range(0, count, _NODES_A_CALL):
+                last = min(first + _NODES_A_CALL, count)
+                assign(first, last, rows.indptr, rows.indices, weights, kinds, capacities, parts, loads)
+                bar.update(last - first)
     return parts.astype(np.int64)

@@ -13,6 +13,7 @@ from ..graph import DGLGraph
 from ..graph.storage import make_graph, require_graph
 from ..io import save_graphs
 from ..io.container import local_path, write_container
+from ..progress import progress
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
 from ..structure.distinct import contains, distinct
@@ -87,7 +88,8 @@ def partition_graph(
     new = _Renumbered(g, parts, num_parts, folder)
     names = part_files(graph_name, num_parts)
     save_graphs(folder / names.graph, new.graph, formats="csc")
-    sizes = [_write_part(g, new, part, hops, folder, names.parts[part]) for part in range(num_parts)]
+    steps = progress(range(num_parts), "write parts", "part")
+    sizes = [_write_part(g, new, part, hops, folder, names.parts[part]) for part in steps]
     config = PartConfig(
         graph_name,
         part_method if isinstance(part_method, str) else "given",

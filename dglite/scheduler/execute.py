@@ -19,6 +19,7 @@ from ..opspec import Reducer
 from ..udf import checked
 from .after import apply_after, apply_as_written
 from .bucket import buckets_of, group_edges, product_in_buckets, reduce_in_buckets
+from .learned import log_unfused
 from .plan import (
     Apply,
     ApplyAfter,
@@ -43,7 +44,7 @@ from .plan import (
 from .relation import Lent, Relation, Table, gather
 from .tape import reduce_once
 
-__all__ = ["execute"]
+__all__ = ["HANDLERS", "execute"]
 
 
 class Run:
@@ -98,7 +99,7 @@ def execute(
         if step.out in run.tables:
             table = run.tables[step.out]
         else:
-            table = run.tables[step.out] = _HANDLERS[type(step)](step, relations[step.relation], run)
+            table = run.tables[step.out] = HANDLERS[type(step)](step, relations[step.relation], run)
     run.keep_changes()
     return table
 
@@ -135,6 +136,7 @@ def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
 
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
+    log_unfused(function, False)
     batch = relation.edge_batch(function)
     table = checked(function(batch), (len(batch),), "edges", relation.device, function)
     if batch.data.changes and relation.edge_rows is None and isinstance(relation.edges, Frame):
@@ -176,6 +178,7 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
 
     names = [*tables, *direct]
     if isinstance(function, UserFunction):
+        log_unfused(run.functions[function.slot], True)
         return reduce_in_buckets(run.functions[function.slot], relation, names, column)
     if function.msg_field not in names:
         raise missing_field(function.msg_field, names)
@@ -248,7 +251,7 @@ _CROSS_REDUCERS: dict[Any, Callable[[list[Tensor]], Tensor]] = {
     "stack": lambda xs: backend.stack(xs, 1),
 }
 
-_HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
+HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     StoredMessages: _stored_messages,
     CopyColumn: _copy_column,
     EdgeCompute: _edge_compute,

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
 from ..recorder import Called, Dependencies, EdgeColumn, Reduced, called, code_of, purity_check, refusal, repeats
+from ..udf import function_name
 from .relation import Relation, has_kernels
 
-__all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
+__all__ = [
+    "bucket",
+    "known_builtins",
+    "known_messages",
+    "log_unfused",
+    "note_builtins",
+    "note_messages",
+    "why_bucketed",
+    "why_not_fused",
+]
+
+_logger = logging.getLogger("dglite")
 
 
 _HALF = ("float16", "bfloat16")
@@ -42,6 +55,8 @@ _messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
 _builtins: WeakKeyDictionary[CodeType, tuple[Dependencies, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
+_logged: WeakSet[Any] = WeakSet()
+"""Functions, by their code, that the log has named."""
 
 
 def _method(function: Any) -> Called | None:
@@ -77,6 +92,25 @@ def bucket(function: Any, reason: str) -> None:
     code = code_of(function)
     if code is not None:
         _bucketed[code] = reason
+
+
+def why_not_fused(function: Any, reduces: bool) -> str:
+    """Return why a message function, or a reduce function, is executed as written."""
+    return (why_bucketed(function) if reduces else refusal(function)) or "it fails on columns without values"
+
+
+def log_unfused(function: Any, reduces: bool) -> None:
+    """Log, the first time, that a function is executed as written, and why."""
+    key = code_of(function) or type(function)
+    if key in _logged:
+        return
+    _logged.add(key)
+    if _logger.isEnabledFor(logging.INFO):
+        code = code_of(function)
+        place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+        kind = "reduce" if reduces else "message"
+        why = why_not_fused(function, reduces)
+        _logger.info("%s function %s%s is not fused: %s", kind, function_name(function), place, why)
 
 
 def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:

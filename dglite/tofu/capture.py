@@ -20,6 +20,7 @@ from torch import nn
 from torch.fx import Graph, Node
 
 from ..errors import DGLError
+from ..progress import progress
 from .nodes import Gone
 from .recording import StepRecorder
 from .stacks import keep_stacks
@@ -118,7 +119,8 @@ def capture(
             return torch.func.functional_call(module, held, data)
         return loss(torch.func.functional_call(module, held, data[:-1]), data[-1])
 
-    with recorder, _names(module, recorder), _compiling():
+    with recorder, _names(module, recorder), _compiling(), progress(None, "capture the step", "operator") as bar:
+        recorder.recorded = bar.update
         value = _run(forward)
         _check_loss(value)
         forward_nodes = recorder.differentiable()

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..progress import progress
+
 __all__ = ["minimize"]
 
 Scope = tuple[int, ...]
@@ -52,20 +54,22 @@ class _Elimination:
         heapq.heapify(heap)
         done = [False] * len(self.sizes)
         trace: list[tuple[int, list[tuple[Scope, np.ndarray]]]] = []
-        while heap:
-            weight, v = heapq.heappop(heap)
-            if done[v]:
-                continue
-            now = self._weight(v)
-            if now > weight:
-                heapq.heappush(heap, (now, v))
-                continue
-            done[v] = True
-            mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.of[v])]
-            trace.append((v, mine))
-            for u in self._eliminate(v, mine):
-                if len(self.of[u]) <= MANY:
-                    heapq.heappush(heap, (self._weight(u), u))
+        with progress(None, "search for a plan", "tensor", len(done)) as bar:
+            while heap:
+                weight, v = heapq.heappop(heap)
+                if done[v]:
+                    continue
+                now = self._weight(v)
+                if now > weight:
+                    heapq.heappush(heap, (now, v))
+                    continue
+                done[v] = True
+                bar.update()
+                mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.of[v])]
+                trace.append((v, mine))
+                for u in self._eliminate(v, mine):
+                    if len(self.of[u]) <= MANY:
+                        heapq.heappush(heap, (self._weight(u), u))
         return self._decode(trace)
 
     def _weight(self, v: int) -> int:

@@ -31,7 +31,7 @@ class StepRecorder(TorchDispatchMode):
     """Write operators into a graph while it is entered.
 
     A tensor stands for the node that its id is listed with; in-place operators list it with another one. A view is
-    written anew when it is read after its base has changed.
+    written anew when it is read after its base has changed. ``recorded`` is called after each operator.
     """
 
     def __init__(self) -> None:
@@ -49,6 +49,7 @@ class StepRecorder(TorchDispatchMode):
         self._forward_of: dict[Any, Node] = {}
         self._first: Node | None = None
         self._depth = 0
+        self.recorded: Callable[[], Any] = lambda: None
         self._table = decompositions()
 
     # -- tensors and nodes ---------------------------------------------------------------------------------------------
@@ -103,6 +104,8 @@ class StepRecorder(TorchDispatchMode):
             out = self._call(func, args, kwargs)
         finally:
             self._depth -= 1
+        if not self._depth:
+            self.recorded()
         if not self._depth and self.phase == "forward":
             self._outputs += [(x, x._version + func._schema.is_mutable) for x in tensors_in(out)]
         return out

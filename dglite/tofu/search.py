@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
+from ..progress import progress
 from .coarsen import Coarse, OperatorGroup, TensorShape
 from .cost import LocalOperator, Way
 from .elimination import minimize
@@ -210,7 +211,10 @@ class StepSearch:
     def tables(self) -> dict[tuple[int, ...], np.ndarray]:
         """Return the tables of all operator groups, and of the memory that tensor groups take."""
         found: dict[tuple[int, ...], np.ndarray] = {}
-        for number, group in enumerate(self.coarse.operators):
+        steps = progress(
+            enumerate(self.coarse.operators), "costs of strategies", "operator", len(self.coarse.operators)
+        )
+        for number, group in steps:
             if group.trivial and not self.policy.choose:
                 continue
             scope, table = self.table(number)

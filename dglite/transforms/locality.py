@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
+from ..progress import progress
 from ..structure import Adjacency
 from ..structure.compressed import compress
 
@@ -59,7 +60,7 @@ def _clusters(graph: _Graph, sizes: np.ndarray, most: int) -> np.ndarray:
     """Return the cluster of each node, numbered from 0."""
     indptr, indices, weights = graph
     labels, label_sizes = np.arange(len(sizes), dtype=indices.dtype), sizes.copy()
-    for _ in range(SWEEPS):
+    for _ in progress(range(SWEEPS), f"clusters of {len(sizes):,} nodes", "sweep"):
         moved = kernels.compiled("graph.cluster").sweep(indptr, indices, weights, sizes, most, labels, label_sizes)
         if moved * 100 < len(labels):
             break

@@ -12,6 +12,7 @@ from ..backend import Tensor, active
 from ..convert import graph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
+from ..progress import progress
 from ..structure.ids import count_of, integer_array, number_of
 
 __all__ = ["knn_graph", "radius_graph", "segmented_knn_graph"]
@@ -105,7 +106,8 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
     if k > most:
         warnings.warn(f"k = {k}, but the smallest set has {most} neighbours to choose from", DGLWarning, stacklevel=3)
     src, dst, counts = [], [], []
-    for start, size in zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True):
+    sets = zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True)
+    for start, size in progress(sets, "nearest neighbours", "set", len(segments), hide=len(segments) == 1):
         near = _nearest(points[start : start + size], min(k, size - exclude_self), exclude_self)
         src.append(near.ravel() + start)
         dst.append(np.repeat(np.arange(start, start + size), near.shape[1]))
@@ -153,7 +155,7 @@ def _by_product(points: np.ndarray, k: int) -> np.ndarray:
     centred = points - points.mean(axis=0)
     squares = (centred**2).sum(axis=1)
     found, rows = [], max(_BLOCK // len(points), 1)
-    for start in range(0, len(points), rows):
+    for start in progress(range(0, len(points), rows), "nearest neighbours", "block"):
         distances = squares - 2 * centred[start : start + rows] @ centred.T
         near = np.argpartition(distances, k - 1, axis=1)[:, :k] if k < len(points) else np.argsort(distances, axis=1)
         order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")

@@ -12,6 +12,7 @@ from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
+from ..progress import progress
 from ..structure import Adjacency
 from ..structure.distinct import in_order_of_appearance
 from ..structure.ids import count_of, integer_array
@@ -169,7 +170,8 @@ def partition_graph_with_halo(
         adjacency, parts, old_nodes, old_edges = _reshuffled(adjacency, parts)
     whole = make_graph(HOMOGENEOUS, (adjacency.as_idtype(g._idtype),), [adjacency.num_src], g._device)
     found = {
-        part: _part(whole, parts, part, hops, old_nodes, old_edges) for part in range(int(parts.max(initial=-1)) + 1)
+        part: _part(whole, parts, part, hops, old_nodes, old_edges)
+        for part in progress(range(int(parts.max(initial=-1)) + 1), "parts and their halos", "part")
     }
     if old_nodes is None or old_edges is None:
         return found, None, None

@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..progress import progress
 from ..random import generator
 from ..structure import Adjacency
 from ..structure.ids import count_of
@@ -34,7 +35,7 @@ def laplacian_lambda_max(g: DGLGraph) -> list[float]:
     laplacian = _laplacian(adjacency)
     nodes = [adjacency.num_src] if g._batch_num_nodes is None else g._batch_num_nodes[0].tolist()
     found, start = [], 0
-    for count in nodes:
+    for count in progress(nodes, "largest eigenvalues", "graph"):
         found.append(_largest(laplacian[start : start + count, start : start + count]))
         start += count
     return found
@@ -82,7 +83,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
     total = np.asarray(step.sum(axis=1)).ravel()
     step = step.multiply(np.divide(1, total, out=np.zeros_like(total), where=total != 0)[:, None]).tocsr()
     landing, back = step, np.empty((adjacency.num_src, k), np.float32)
-    for i in range(k):
+    for i in progress(range(k), "random walks", "step"):
         landing = landing if i == 0 else landing @ step
         back[:, i] = landing.diagonal()
     return g._tensor(back)
@@ -143,7 +144,7 @@ def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     joined = [by_component[ends[i] - sizes[i] : ends[i]] for i in several]
     alone = by_component[(sizes == 1)[labels[by_component]]][:count]
     found = [(value, alone[[i]], np.ones(1)) for i, value in enumerate(laplacian.diagonal()[alone])]
-    for nodes in joined:
+    for nodes in progress(joined, "eigenvectors", "component"):
         wanted = 1 if len(joined) == count else min(count, len(nodes))
         values, vectors = _smallest_connected(laplacian[nodes][:, nodes], wanted)
         found += [(values[i], nodes, vectors[:, i]) for i in range(wanted)]
