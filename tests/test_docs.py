@@ -81,7 +81,8 @@ def test_what_layers_take_is_what_the_tests_call_them_with() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+    written = ROOT / "docs" / "examples"  # by the build of the site
+    for page in [ROOT / "README.md", *(page for page in ROOT.glob("docs/**/*.md") if page.parent != written)]:
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -7,8 +7,9 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math import latex2mathml
+from docutils.utils.math import MathError, latex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 _SIZE = re.compile(r"\\[bB]igg?[lr]?(?![a-zA-Z])")
 """Sizes of brackets, which docutils does not know; browsers stretch them."""
@@ -18,8 +19,12 @@ def formula(tex: str, block: bool) -> str:
     """Return a formula as MathML. A formula of several lines is a table, as LaTeX's ``aligned``."""
     if block and "\\\\" in tex and "\\begin" not in tex:
         tex = f"\\begin{{aligned}}{tex}\\end{{aligned}}"
-    tex = _SIZE.sub("", tex).replace("\\dots", "\\ldots")
-    return str(latex2mathml.tex2mathml(tex, as_block=block))
+    tex = _SIZE.sub("", tex).replace("\\dots", "\\ldots").replace("\\*", "*")
+    try:
+        return str(latex2mathml.tex2mathml(tex, as_block=block))
+    except MathError as error:
+        logging.getLogger(__name__).warning("%s: %s", error, tex)
+        return f"<code>{escape(tex)}</code>"
 
 
 def _inline(writer: Any, node: nodes.math) -> None:
