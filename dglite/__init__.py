@@ -177,6 +177,7 @@ from .udf import EdgeBatch, NodeBatch
 if TYPE_CHECKING:
     from .convert.molecules import from_rdkit, from_smiles
     from .convert.pandas import from_pandas, to_pandas
+    from .nn import NodeEmbedding
     from .show.figure import plot
     from .show.models import summary
     from .show.profiling import profile
@@ -197,7 +198,7 @@ if backend.name == "torch":
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
 _LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
 _LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
-_LATE |= {"show.profiling": "profile", "show.models": "summary"}
+_LATE |= {"show.profiling": "profile", "show.models": "summary", "nn": "NodeEmbedding"}
 """Functions that are imported when they are first used, by module."""
 _MODULES |= {name: f"{__name__}.{module}:{name}" for module, names in _LATE.items() for name in names.split()}
 _MODULES |= {"graphbolt": f"{__name__}.compat.graphbolt", "multiprocessing": "torch.multiprocessing"}
@@ -247,6 +248,7 @@ __all__ = [
     "LaplacianPE",
     "LineGraph",
     "NodeBatch",
+    "NodeEmbedding",
     "NodeFlow",
     "NodeShuffle",
     "RandomLinkSplit",

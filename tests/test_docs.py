@@ -26,7 +26,8 @@ PAGES = ["README.md"] + [
     f"docs/{page}.md"
     for page in (
         "index first_graph heterogeneous machines message_passing coming_from graphs sampling dataloading large_graphs "
-        "memory compile file_format sparse_matrices backends dynamic dynamic_lazy dynamic_persistent tofu tofu_describe"
+        "memory compile file_format sparse_matrices backends dynamic dynamic_lazy dynamic_persistent tofu "
+        "tofu_describe inspect"
     ).split()
 ]
 

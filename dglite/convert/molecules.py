@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -41,7 +41,9 @@ BOND_FEATURES = {
 
 
 @overload
-def from_smiles(smiles: str, with_hydrogen: bool = ..., kekulize: bool = ...) -> DGLGraph: ...
+def from_smiles(  # type: ignore[overload-overlap]
+    smiles: str, with_hydrogen: bool = ..., kekulize: bool = ...
+) -> DGLGraph: ...
 @overload
 def from_smiles(smiles: Sequence[str], with_hydrogen: bool = ..., kekulize: bool = ...) -> list[DGLGraph]: ...
 def from_smiles(smiles: Any, with_hydrogen: bool = False, kekulize: bool = False) -> Any:
@@ -113,7 +115,7 @@ def from_rdkit(molecule: Any) -> DGLGraph:
     return g
 
 
-def _numbers(things: Iterable[Any], features: dict[str, tuple[Sequence[Any], Any]]) -> np.ndarray:
+def _numbers(things: Iterable[Any], features: Mapping[str, tuple[Sequence[Any], Any]]) -> np.ndarray:
     """Return the number of each feature's value among those that are counted, after the last for others."""
     codes = [({value: i for i, value in enumerate(values)}, read) for values, read in features.values()]
     rows = [[numbers.get(read(thing), len(numbers)) for numbers, read in codes] for thing in things]

@@ -122,7 +122,7 @@ def from_pandas(
     for etype, ends in tables.items():
         own = {ends.source, ends.target}
         _write(g.edges[etype].data, ends.table, own, edge_features, "edge_features", len(tables) > 1)
-    g.node_names = names["_N"] if list(names) == ["_N"] else names
+    g.__dict__["node_names"] = names["_N"] if list(names) == ["_N"] else names
     return g
 
 
@@ -254,7 +254,8 @@ def _numbered(
                 row = int(column.isna().to_numpy().argmax())
                 raise DGLError(f"row {row} of the edge table has no id in the column {name!r}; drop such rows first")
             uses.setdefault(ntype, []).append((etype, end, column))
-    names, numbers = {}, {}
+    names: dict[str, np.ndarray] = {}
+    numbers: dict[tuple[Any, int], np.ndarray] = {}
     for ntype in sorted(uses):
         columns = [column for *_, column in uses[ntype]]
         if ntype in nodes:

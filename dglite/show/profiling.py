@@ -27,7 +27,7 @@ from ..scheduler.plan import Apply, ApplyAfter, BucketReduce, ReduceOnce, RunEdg
 from ..tables import Bar, bytes_text, html_card, html_table, seconds_text, text_table
 from ..udf import function_name
 
-__all__ = ["Event", "Profile", "profile"]
+__all__ = ["Event", "TimeProfile", "profile"]
 
 _VERBS = (
     "update_all multi_update_all apply_edges apply_nodes group_apply_edges send recv send_and_recv pull push "
@@ -60,7 +60,7 @@ class Event:
 
 
 @dataclass
-class Profile:
+class TimeProfile:
     """What :func:`profile` measured; ``str()`` of it is a table, and a notebook shows it as HTML.
 
     Attributes
@@ -138,7 +138,7 @@ class profile:  # a context manager that is used like a function
 
     Returns
     -------
-    A :class:`~dglite.show.profiling.Profile`, complete when the context ends.
+    A :class:`~dglite.show.profiling.TimeProfile`, complete when the context ends.
 
     Examples
     --------
@@ -154,12 +154,12 @@ class profile:  # a context manager that is used like a function
     """
 
     def __init__(self) -> None:
-        self._result = Profile()
+        self._result = TimeProfile()
         self._restore: list[Callable[[], None]] = []
         self._start = 0.0
         self._depth, self._compiling = 0, 0.0
 
-    def __enter__(self) -> Profile:
+    def __enter__(self) -> TimeProfile:
         try:
             self._replace_methods()
             self._replace_kernels()

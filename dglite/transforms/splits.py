@@ -267,7 +267,7 @@ class RandomNodeSplit(BaseTransform):
         num_train_per_class: int = 20,
         num_val: int | float = 500,
         num_test: int | float = 1000,
-        key: str | None = "label",
+        key: str = "label",
     ) -> None:
         if split not in ("train_rest", "test_rest", "random"):
             raise DGLError(f"split={split!r}; expected 'train_rest', 'test_rest' or 'random'")

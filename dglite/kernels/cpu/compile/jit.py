@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib.abc
 import importlib.util
+import logging
 import re
 import sys
+import time
 import warnings
 from functools import cache
 from types import ModuleType
@@ -29,6 +31,7 @@ from .stamp import module_stamp, stamp
 
 __all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 
+_logger = logging.getLogger("dglite")
 _addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}
 _refused: list[str] = []
@@ -99,7 +102,9 @@ def _code(name: str, source: str) -> bytes:
     code = store.read("kernels", file, key)
     if code is None:
         store.write_text("kernels", f"{name}.py", source)
+        start = time.perf_counter()
         code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout()))
+        _logger.debug("compiled %s in %.2f s", name, time.perf_counter() - start)
         store.write("kernels", file, key, code)
     return code
 
