@@ -44,6 +44,19 @@ _SPLIT = 1 << 14
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
+def _address(x: torch.Tensor) -> int:
+    """Return where a tensor lies: kernels read there, so this is the door that tensors without memory do not pass."""
+    if type(x) not in PLAIN and not has_memory(type(x)):
+        refuse(x)
+    try:
+        address = x.data_ptr()
+    except RuntimeError:
+        refuse(x)
+    if not address and x.numel():
+        refuse(x)
+    return address
+
+
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return ``torch.maximum`` or ``torch.minimum`` for a tensor and a number, too."""
 
@@ -142,16 +155,19 @@ class TorchBackend(Backend):
         # Inside a transform, even the memory for a result is wrapped.
         if _dispatch_modes() or forward_ad._current_level >= 0 or is_transformed():
             return None
-        for x in xs:
-            if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous() or x.is_neg():
-                return None
-            if x.requires_grad and torch.is_grad_enabled():
-                return None
-            signature += (x.shape, x.dtype)
-            try:
-                addresses.append(x.data_ptr())
-            except RuntimeError:  # a transform has wrapped it
-                return None
+        try:
+            for x in xs:
+                if type(x) not in PLAIN or not x.is_cpu or not x.is_contiguous() or x.is_neg():
+                    return None
+                if x.requires_grad and torch.is_grad_enabled():
+                    return None
+                address = x.data_ptr()
+                if not address:  # no elements, or zeros without memory
+                    return None
+                signature += (x.shape, x.dtype)
+                addresses.append(address)
+        except RuntimeError:  # a sparse layout, or a transform has wrapped it
+            return None
         return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
@@ -160,8 +176,7 @@ class TorchBackend(Backend):
     def version(self, x: torch.Tensor) -> int:
         return x._version
 
-    def address(self, x: torch.Tensor) -> int:
-        return _address(x)
+    address = staticmethod(_address)
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         # The imaginary part of a conjugate is stored with the other sign and a bit that says so.
@@ -170,8 +185,10 @@ class TorchBackend(Backend):
     def dense(self, xs: Sequence[torch.Tensor | None]) -> tuple[list[Any], list[int]]:
         dense, addresses = list[Any](), list[int]()
         for x in xs:
-            dense += (None,) if x is None else (self.contiguous(x),)
-            addresses += (0,) if dense[-1] is None else (_address(dense[-1]),)
+            if x is not None:
+                x = (x.resolve_neg() if x.is_neg() else x).contiguous()
+            dense.append(x)
+            addresses.append(0 if x is None else _address(x))
         return dense, addresses
 
     def copy(self, x: torch.Tensor) -> torch.Tensor:
@@ -404,19 +421,6 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
-
-
-def _address(x: torch.Tensor) -> int:
-    """Return where a tensor lies: kernels read there, so this is the door that tensors without memory do not pass."""
-    if type(x) not in PLAIN and not has_memory(type(x)):
-        refuse(x)
-    try:
-        address = x.data_ptr()
-    except RuntimeError:
-        refuse(x)
-    if not address and x.numel():
-        refuse(x)
-    return address
 
 
 def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:

@@ -56,15 +56,26 @@ def is_watched() -> bool:
 
 def needs_operator(xs: Iterable[torch.Tensor]) -> bool:
     """Whether operations on these have to be registered ones, because torch looks on or handles one of the tensors."""
-    if is_watched():
+    if (  # is_watched(), without a call: every operation asks
+        _dispatch_modes()
+        or forward_ad._current_level >= 0
+        or is_transformed()
+        or _tracing_state() is not None
+        or (_function_modes() and _has_function_mode())
+    ):
         return True
     for x in xs:
         kind = type(x)
-        if kind in PLAIN:
-            if x.is_meta or _is_legacy_batch(x):
+        if kind not in PLAIN:
+            if not has_memory(kind):
                 return True
-        elif not has_memory(kind):
-            return True
+            continue
+        try:
+            if not x.data_ptr() and x.is_meta:
+                return True
+        except RuntimeError:  # no memory to point to
+            if _is_legacy_batch(x):
+                return True
     return False
 
 

@@ -65,7 +65,8 @@ def run_spmm(
     else:
         kernel(structure, addresses, active.address(out), device.worker, kept)
         if device is HOST and argmax is None and not comes_again:
-            cache_kernel(adj, what, operands, kernel.bound_to(structure, lambda: HOST.worker), shape, scaling)
+            run = kernel.bound_to(structure, lambda: HOST.worker, _longest_row(adj))
+            cache_kernel(adj, what, operands, run, shape, scaling)
     return out
 
 
@@ -85,6 +86,14 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
     kernel(structure, addresses, active.address(out), device.worker)
     return out
+
+
+def _longest_row(adj: Adjacency) -> int:
+    """Return the largest number of in-edges of a node."""
+    longest: int | None = adj.cache.get("longest_row")
+    if longest is None:
+        longest = adj.cache.setdefault("longest_row", int(np.diff(adj.csc().indptr).max(initial=0)))
+    return longest
 
 
 def _without_empty_rows(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> tuple[Adjacency, Sequence[Tensor]]:

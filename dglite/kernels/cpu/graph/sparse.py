@@ -99,13 +99,17 @@ class SpmmKernel(_Bound):
         assert factor is not None
         return SpmmKernel(spec, self.layout), operand.slot, factor.slot
 
-    def bound_to(self, structure: Structure, threads: Callable[[], int]) -> Callable[[Sequence[int], int], None]:
-        """Return what runs this on ``structure``, given the addresses of the operands and of the result.
+    def bound_to(
+        self, structure: Structure, threads: Callable[[], int], longest: int
+    ) -> Callable[[Sequence[int], int], None]:
+        """Return what runs this on ``structure``, whose longest row has ``longest`` entries, given the addresses of the
+        operands and of the result.
 
         A small call then takes a copy of words that are laid down here, once.
         """
         if (structure[4] + structure[3]) * self.width >= PARALLEL_FROM:
-            return lambda operands, out: self(structure, operands, out, threads())
+            cuts = part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
+            return lambda operands, out: self(structure, operands, out, threads(), cuts=cuts)
         words, driver = self.words(structure, [0] * (max(self.slots, default=0) + 1), 0), self.driver
         places = [(_FIRST_OPERAND + 3 * i, slot) for i, slot in enumerate(self.slots)]
 
@@ -134,10 +138,19 @@ class SpmmKernel(_Bound):
         words[_ARGMAX] = argmax
         self.panels.run(words, num_sources, scratch, threads)
 
-    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, argmax: int = 0) -> None:
+    def __call__(
+        self,
+        structure: Structure,
+        operands: Sequence[int],
+        out: int,
+        threads: int,
+        argmax: int = 0,
+        cuts: bool = True,
+    ) -> None:
         """Run. ``argmax`` (num_rows, width) receives the entry that each element came from, -1 in rows without entries.
 
-        Of several reductions it is (number of max and min reductions, num_rows, width).
+        Of several reductions it is (number of max and min reductions, num_rows, width). ``cuts`` is False if no row is
+        so long that it is cut.
         """
         words = self.words(structure, operands, out)
         words[_ARGMAX] = argmax
@@ -146,7 +159,7 @@ class SpmmKernel(_Bound):
             launch_at(self.driver, words.buffer_info()[0])
             return
         tasks, threads = tasks_for(work, threads)
-        memory = part_memory(tasks, structure[4], self.width, self.part_bytes, self.half)
+        memory = part_memory(tasks, structure[4], self.width, self.part_bytes, self.half) if cuts else None
         if memory is not None:
             carry = memory[0] * memory[1]
             words[_CARRY] = carry.buffer_info()[0]
