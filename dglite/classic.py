@@ -38,7 +38,7 @@ DGLHeteroGraph = DGLGraph
 
 # -- batches -----------------------------------------------------------------------------------------------------
 class _Batched(type):
-    """Says that graphs which know their batch numbers are instances, and makes such graphs."""
+    """Says that graphs which know their batch numbers are instances, and makes such graphs, also for pickles of DGL."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, DGLGraph) and instance._batch_num_nodes is not None
@@ -51,8 +51,11 @@ class _Batched(type):
 class BatchedDGLGraph(metaclass=_Batched):
     """Classic type of what :func:`dglite.batch` returns, today a ``DGLGraph``; calling it batches graphs."""
 
+    def __new__(cls) -> Any:  # called for pickles only
+        return object.__new__(DGLGraph)
 
-class BatchedHeteroDGLGraph(metaclass=_Batched):
+
+class BatchedHeteroDGLGraph(BatchedDGLGraph):
     """As :class:`BatchedDGLGraph`, for graphs of several types."""
 
 

@@ -15,9 +15,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ..graph import DGLGraph
 from . import spawned
 from .homes import homes
 from .missing import explanation
+from .pickled import read_state
 
 __all__ = ["install", "uninstall"]
 
@@ -118,6 +120,7 @@ def install() -> None:
         raise ImportError("dgl is imported already; call dglite.compat.install() before")
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    DGLGraph._read_state = staticmethod(read_state)
     spawned.reach()
 
 
@@ -125,6 +128,7 @@ def uninstall() -> None:
     """Undo :func:`install`."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+    DGLGraph._read_state = None
     spawned.forget()
     for name, module in list(sys.modules.items()):
         if isinstance(module, _Alias):

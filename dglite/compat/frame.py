@@ -10,11 +10,21 @@ import numpy as np
 from .. import frame as frames
 from ..backend import Tensor, active
 from ..errors import DGLError
-from ..frame import Initializer, Scheme
+from ..frame import Initializer
 from ..structure.ids import as_ids
 from .base import dgl_warning
 
 __all__ = ["Column", "Frame", "Scheme", "infer_scheme"]
+
+
+class Scheme(frames.Scheme):
+    """Shape of one row of a column, and the column's dtype."""
+
+    __slots__ = ()
+
+    @classmethod
+    def _reconstruct_scheme(cls, shape: tuple[int, ...], dtype: str) -> Scheme:  # of DGL's pickles
+        return cls(shape, dtype)
 
 
 def infer_scheme(tensor: Tensor) -> Scheme:
@@ -28,6 +38,9 @@ class Column:
     def __init__(self, storage: Tensor, scheme: Scheme | None = None, index: Tensor | None = None) -> None:
         self.storage, self.index = storage, index
         self.scheme = scheme or infer_scheme(storage)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:  # of DGL's pickles, too
+        self.__init__(state.get("storage", state.get("data")), None, state.get("index"))  # type: ignore[misc]
 
     @staticmethod
     def create(data: Any) -> Column:
@@ -127,6 +140,11 @@ class Frame(MutableMapping[str, Tensor]):
             num_rows = len(next(iter(columns.values()))) if columns else 0
         self._frame = frames.Frame(num_rows, columns)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_columns" in state:  # of DGL's pickles
+            state = vars(Frame(state["_columns"], state["_num_rows"]))
+        self.__dict__.update(state)
+
     @property
     def num_rows(self) -> int:
         """Number of rows."""
@@ -138,7 +156,7 @@ class Frame(MutableMapping[str, Tensor]):
         return len(self._frame)
 
     @property
-    def schemes(self) -> dict[str, Scheme]:
+    def schemes(self) -> dict[str, frames.Scheme]:
         """Shape of a row and dtype by column."""
         return self._frame.schemes
 

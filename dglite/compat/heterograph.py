@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ..classic import BatchedHeteroDGLGraph
 from ..graph import DGLGraph
 
-__all__ = ["DGLBlock", "DGLGraph", "DGLHeteroGraph", "DGLSubGraph"]
+__all__ = ["BatchedDGLHeteroGraph", "DGLBlock", "DGLGraph", "DGLHeteroGraph", "DGLSubGraph"]
 
 DGLHeteroGraph = DGLBlock = DGLSubGraph = DGLGraph
+BatchedDGLHeteroGraph = BatchedHeteroDGLGraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class DGLGraph(
     >>> g.num_nodes(), g.num_edges()
     (3, 2)
     """
+
+    _read_state: ClassVar[Any] = None
+    """Returns the graph that a pickle's state of DGL describes; :mod:`dglite.compat` sets it."""
 
     def __init__(
         self,
@@ -116,7 +119,9 @@ class DGLGraph(
         state["_device"] = str(self._device)
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Any) -> None:
+        if self._read_state is not None and not (isinstance(state, dict) and "adjacencies" in state):
+            state = type(self)._read_state(state).__getstate__()
         self.__dict__.update(state)
         self._device = canonical_device(state["_device"])
 

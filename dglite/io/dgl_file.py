@@ -4,7 +4,7 @@
     uint64 position of the first graph; labels: list of (string, array)
     each graph: structure; features: for each node type, then each edge type, a list of (string, array);
                 names of the node types; names of the edge types
-    positions of the graphs: list of uint64; uint64 size of that list in bytes
+    uint64 size of what follows in bytes; positions of the graphs: list of uint64; uint64 that size again
 
 A list is a uint64 count and its items, a string a uint64 length and its bytes, everything little-endian. Each structure
 begins with a magic number of its own. Nothing here allocates what the file says without having seen the bytes.
@@ -29,10 +29,11 @@ from ..structure import Adjacency
 from ..structure.restore import restore
 from .unpack import metagraph_of
 
-__all__ = ["DGLFile"]
+__all__ = ["ARRAY", "COO", "CSR", "FORMATS", "HEADER", "HETEROGRAPH", "LATER", "METAGRAPH", "RELATION"]
+__all__ += ["Cursor", "DGLFile", "read_metagraph"]
 
-_HEADER = 4096
-_ARRAY, _HETEROGRAPH, _METAGRAPH, _RELATION, _COO, _CSR = (
+HEADER = 4096
+ARRAY, HETEROGRAPH, METAGRAPH, RELATION, COO, CSR = (
     0xDD5E40F096B4A13F,
     0xDD589FBE35224ABF,
     0xDD3C5FFE20046ABF,
@@ -43,8 +44,8 @@ _ARRAY, _HETEROGRAPH, _METAGRAPH, _RELATION, _COO, _CSR = (
 """Magic numbers that structures begin with."""
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 """Kinds of numbers, as DLPack counts them."""
-_FORMATS = {1: "coo", 2: "csr", 4: "csc"}
-_LATER = 1 << 32
+FORMATS = {1: "coo", 2: "csr", 4: "csc"}
+LATER = 1 << 32
 """Set in the words that name formats by bits; without it, as before DGL 0.6, a word is a number from 0 to 3."""
 
 
@@ -58,23 +59,23 @@ class DGLFile:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise DGLError(f"{path} cannot be read: {error}") from error
-        head = _Cursor(path, self._bytes)
+        head = Cursor(path, self._bytes)
         _magic, version, kind, count = (head.number() for _ in range(4))
         if version != 2 or kind != 2:
             raise DGLError(
                 f"{path} was written by DGL before 0.5 (version {version} of its format), which is not read; load it "
                 "with a DGL from 0.5 to 2.4 and write it again with dgl.save_graphs"
             )
-        self._labels_at = _HEADER + 8
-        start = _Cursor(path, self._bytes, _HEADER).number()
+        self._labels_at = HEADER + 8
+        start = Cursor(path, self._bytes, HEADER).number()
         if start < self._labels_at or count > (len(self._bytes) - start) // 8:
             raise head.damaged(f"it cannot hold {count} graphs from byte {start} on")
         # From the last number to the list of positions, whose entries follow its own count.
-        tail = _Cursor(path, self._bytes, len(self._bytes) - 8)
+        tail = Cursor(path, self._bytes, len(self._bytes) - 8)
         size = tail.number()
         if size != 8 * count + 8:
             raise head.damaged("its list of graphs does not fit their number")
-        self._starts = _Cursor(path, self._bytes, len(self._bytes) - 8 - size).numbers().tolist()
+        self._starts = Cursor(path, self._bytes, len(self._bytes) - 8 - size).numbers().tolist()
         if len(self._starts) != count:
             raise head.damaged("its list of graphs does not fit their number")
         self._ends = [*self._starts, len(self._bytes) - 8 - size][1:]
@@ -84,11 +85,11 @@ class DGLFile:
 
     def labels(self) -> dict[str, Tensor]:
         """Return the labels by name."""
-        return _Cursor(self._path, self._bytes, self._labels_at).tensors()
+        return Cursor(self._path, self._bytes, self._labels_at).tensors()
 
     def graph(self, i: int) -> DGLGraph:
         """Return graph ``i``."""
-        cursor = _Cursor(self._path, self._bytes, self._starts[i], self._ends[i])
+        cursor = Cursor(self._path, self._bytes, self._starts[i], self._ends[i])
         try:
             return _graph(cursor)
         except DGLError as error:
@@ -97,12 +98,17 @@ class DGLFile:
             raise cursor.damaged(f"graph {i}: {error}") from error
 
 
-class _Cursor:
+class Cursor:
     """Reads on from a place in the file up to ``end``; reading past it is an error, whatever was asked for."""
 
     def __init__(self, path: Path, content: Any, place: int = 0, end: int | None = None) -> None:
         self._path, self._content, self._place = path, content, place
         self._end = len(content) if end is None else end
+
+    @property
+    def left(self) -> int:
+        """Bytes up to the end."""
+        return self._end - self._place
 
     def damaged(self, why: str) -> DGLError:
         return DGLError(f"{self._path} is not read, it is damaged or not a graph file of DGL: {why}")
@@ -145,7 +151,7 @@ class _Cursor:
 
     def array(self) -> tuple[str, np.ndarray]:
         """Read an array; return the kind of its numbers, and bytes viewed as integers where NumPy lacks the kind."""
-        self.expect(_ARRAY, "array")
+        self.expect(ARRAY, "array")
         _reserved, _device, _device_id, ndim, code, bits, lanes = self.unpacked("<QiiiBBH")
         if not 0 <= ndim <= 64:
             raise self.damaged(f"an array has {ndim} axes")
@@ -191,7 +197,7 @@ class _Cursor:
 
     def rows(self) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray | None]:
         """Read a matrix by rows: numbers of rows and columns, indptr, indices, edge ids (None: in order)."""
-        self.expect(_CSR, "matrix by rows")
+        self.expect(CSR, "matrix by rows")
         num_cols, num_rows = self.number(), self.number()
         indptr, indices, ids = self.ids(), self.ids(), self.ids()
         self.take(1)  # whether rows are sorted
@@ -199,7 +205,7 @@ class _Cursor:
 
     def edges(self) -> tuple[int, int, np.ndarray, np.ndarray]:
         """Read a list of edges: numbers of sources and destinations, source and destination of each, by edge id."""
-        self.expect(_COO, "list of edges")
+        self.expect(COO, "list of edges")
         num_cols, num_rows = self.number(), self.number()
         src, dst, ids = self.ids(), self.ids(), self.ids()
         self.take(2)  # whether it is sorted
@@ -211,9 +217,9 @@ class _Cursor:
         return num_rows, num_cols, src, dst
 
 
-def _graph(cursor: _Cursor) -> DGLGraph:
-    cursor.expect(_HETEROGRAPH, "graph")
-    _, ends = _metagraph(cursor)
+def _graph(cursor: Cursor) -> DGLGraph:
+    cursor.expect(HETEROGRAPH, "graph")
+    _, ends = read_metagraph(cursor)
     relations = cursor.items(lambda: _relation(cursor))
     counts = cursor.numbers().tolist()
     node_data = cursor.items(cursor.tensors)
@@ -233,7 +239,7 @@ def _graph(cursor: _Cursor) -> DGLGraph:
     return made
 
 
-def _check_types(cursor: _Cursor, ends: Any, relations: Any, counts: Any, nodes: Any, edges: Any, *names: Any) -> None:
+def _check_types(cursor: Cursor, ends: Any, relations: Any, counts: Any, nodes: Any, edges: Any, *names: Any) -> None:
     ntypes, etypes = names
     if not len(ends) == len(relations) == len(edges) == len(etypes):
         raise cursor.damaged("its relations, their names and their features are not equally many")
@@ -247,9 +253,9 @@ def _fill(frame: Frame, columns: dict[str, Tensor]) -> None:
     frame.update(columns)
 
 
-def _metagraph(cursor: _Cursor) -> tuple[int, list[tuple[int, int]]]:
+def read_metagraph(cursor: Cursor) -> tuple[int, list[tuple[int, int]]]:
     """Read the graph of types; return their number and the ends of each relation, by its id."""
-    cursor.expect(_METAGRAPH, "graph of types")
+    cursor.expect(METAGRAPH, "graph of types")
     num_rows, num_cols, indptr, indices, ids = cursor.rows()
     adjacency = restore(
         (num_rows, num_cols, len(indices)), np.dtype(np.int64), ("coo", "csr", "csc"), csr=(indptr, indices, ids)
@@ -258,16 +264,16 @@ def _metagraph(cursor: _Cursor) -> tuple[int, list[tuple[int, int]]]:
     return num_rows, list(zip(src.tolist(), dst.tolist(), strict=True))
 
 
-def _relation(cursor: _Cursor) -> Adjacency:
+def _relation(cursor: Cursor) -> Adjacency:
     """Read a relation in the formats that it was saved in."""
-    cursor.expect(_RELATION, "relation")
+    cursor.expect(RELATION, "relation")
     stored = _named_formats(cursor, cursor.number(), ("coo", "csr", "csc"))
     allowed = _named_formats(cursor, cursor.number(), ("coo", "csr", "csc"))
     parts: dict[str, Any] = {}
     counts: set[tuple[int, int, int]] = set()
     dtypes: set[np.dtype] = set()
     for name in stored:
-        _metagraph(cursor)  # one or two types, which the whole graph's says again
+        read_metagraph(cursor)  # one or two types, which the whole graph's says again
         if name == "coo":
             num_src, num_dst, src, dst = cursor.edges()
             parts["endpoints"] = src, dst
@@ -284,15 +290,15 @@ def _relation(cursor: _Cursor) -> Adjacency:
     return restore(counts.pop(), dtypes.pop(), tuple({*stored, *allowed}), **parts)
 
 
-def _named_formats(cursor: _Cursor, word: int, default: tuple[str, ...]) -> tuple[str, ...]:
-    if word & _LATER:
-        return tuple(name for bit, name in _FORMATS.items() if word & bit)
+def _named_formats(cursor: Cursor, word: int, default: tuple[str, ...]) -> tuple[str, ...]:
+    if word & LATER:
+        return tuple(name for bit, name in FORMATS.items() if word & bit)
     if word == 0:
         return default
     if not 1 <= word <= 3:
         _fail(cursor, f"sparse format {word} is not known")
-    return (list(_FORMATS.values())[word - 1],)
+    return (list(FORMATS.values())[word - 1],)
 
 
-def _fail(cursor: _Cursor, why: str) -> NoReturn:
+def _fail(cursor: Cursor, why: str) -> NoReturn:
     raise cursor.damaged(why)

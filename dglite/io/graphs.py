@@ -12,6 +12,7 @@ from ..structure.adjacency import FORMATS
 from ..structure.ids import integer_array
 from .container import DGL_MAGIC, Container, first_bytes, local_path, write_container
 from .dgl_file import DGLFile
+from .dgl_write import write_dgl_file
 from .pack import pack_graphs
 from .unpack import GraphReader
 
@@ -25,6 +26,8 @@ def save_graphs(
     g_list: DGLGraph | Sequence[DGLGraph],
     labels: Mapping[str, Tensor] | None = None,
     formats: str | Sequence[str] | None = None,
+    *,
+    format: str = "dglite",
 ) -> None:
     """Write graphs, with structure, features and batch sizes, and tensors that label them, to a file.
 
@@ -42,6 +45,8 @@ def save_graphs(
     formats
         Sparse formats to store, some of ``coo``, ``csr`` and ``csc``, which exist again after loading. By default one
         that each graph has: ``coo`` if it has that, else ``csc``, else ``csr``.
+    format
+        ``"dgl"`` writes the file that DGL writes, for DGL 0.6 to 2.x to read: no blocks, and no batch sizes.
 
     Raises
     ------
@@ -61,14 +66,18 @@ def save_graphs(
     for graph in graphs:
         if not isinstance(graph, DGLGraph):
             raise DGLError(f"g_list must be a DGLGraph or a list of them, it holds a {type(graph).__name__}")
-    header, arrays = pack_graphs(graphs, _requested_formats(formats))
-    names: list[str] = []
-    header["labels"] = names
-    for name, values in dict(labels or {}).items():
+    if format not in ("dglite", "dgl"):
+        raise DGLError(f'format must be "dglite" or "dgl", got {format!r:.40}')
+    labels = dict(labels or {})
+    for name, values in labels.items():
         if not isinstance(name, str) or not active.is_tensor(values):
             raise DGLError(f"labels are tensors by name, got {name!r}: {type(values).__name__}")
-        arrays[f"labels.{len(names)}"] = values
-        names.append(name)
+    if format == "dgl":
+        write_dgl_file(local_path(filename), graphs, labels, _requested_formats(formats))
+        return
+    header, arrays = pack_graphs(graphs, _requested_formats(formats))
+    header["labels"] = list(labels)
+    arrays |= {f"labels.{i}": values for i, values in enumerate(labels.values())}
     write_container(filename, _KIND, header, arrays)
 
 

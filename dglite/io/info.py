@@ -10,11 +10,14 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError
-from .container import Container, local_path, write_container
+from .container import Container, first_bytes, local_path, write_container
+from .dgl_pickle import load_pickled
 
 __all__ = ["load_info", "save_info"]
 
 _KIND = "info"
+_PICKLE = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""What pickles begin with, by protocol."""
 _PLAIN = (str, bool, float, type(None))
 _SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -32,13 +35,17 @@ def save_info(path: Any, info: Mapping[str, Any]) -> None:
 
 
 def load_info(path: Any) -> Any:
-    """Return the dictionary that :func:`save_info` wrote. Tensors come on the CPU; nothing in the file is executed.
+    """Return the dictionary that :func:`save_info` wrote, dglite's or DGL's, whose files are pickles.
+
+    Tensors come on the CPU; nothing in the file is executed: see :func:`.load_pickled` for what a pickle may hold.
 
     Raises
     ------
     DGLError
-        There is no such file, it is damaged, or it was not written by :func:`save_info`, as DGL's, which are pickles.
+        There is no such file, it is damaged, or neither of the two wrote it.
     """
+    if first_bytes(local_path(path)).startswith(_PICKLE):
+        return load_pickled(path)
     file = Container(local_path(path), _KIND)
     try:
         return _restored(file.header.get("info"), file, set())

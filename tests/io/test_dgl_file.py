@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import dglite
 from dglite import DGLError
-from dglite.io import load_graphs, load_labels
+from dglite.io import load_graphs, load_labels, save_graphs
 
 HERE = Path(__file__).parent
 
@@ -110,3 +111,30 @@ def test_a_structure_that_lies_is_refused(tmp_path, old, new, message):
     (tmp_path / "g.bin").write_bytes(content.replace(old, new))
     with pytest.raises(DGLError, match=message):
         load_graphs(tmp_path / "g.bin")
+
+
+# -- files for DGL -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["homogeneous", "heterogeneous", "formats"])
+def test_files_for_dgl_are_those_that_it_writes_itself(name, tmp_path):
+    original = HERE / f"dgl_2_1_{name}.bin"
+    graphs, labels = load_graphs(original)
+    formats = ["coo", "csr", "csc"] if name == "formats" else None
+    save_graphs(tmp_path / "sub" / "g.bin", graphs, labels, formats, format="dgl")
+    assert (tmp_path / "sub" / "g.bin").read_bytes() == original.read_bytes()
+
+
+def test_files_for_dgl_of_nothing_of_blocks_and_of_unknown_formats(tmp_path):
+    path = tmp_path / "g.bin"
+    empty = dglite.graph(([], []))
+    empty.ndata["h"] = torch.zeros(0, 3)
+    save_graphs(path, [empty], format="dgl")
+    (loaded,), labels = load_graphs(path)
+    assert loaded.num_nodes() == 0 and loaded.ndata["h"].shape == (0, 3) and labels == {}
+    save_graphs(path, [], format="dgl")
+    assert load_graphs(path) == ([], {})
+    before = path.read_bytes()
+    with pytest.raises(DGLError, match="graph 0 is a block"):
+        save_graphs(path, dglite.create_block(([0], [0])), format="dgl")
+    with pytest.raises(DGLError, match='"dglite" or "dgl"'):
+        save_graphs(path, empty, format="DGL 2")
+    assert path.read_bytes() == before

@@ -72,6 +72,12 @@ class Index:
         checked: Tensor = data.reshape(-1)
         return checked
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Index, (self._ids if self._slice is None else self._slice, self.dtype)
+
+    def __setstate__(self, state: Any) -> None:  # of DGL's pickles
+        self.__init__(state)  # type: ignore[misc]
+
     def __len__(self) -> int:
         return len(self._ids)
 

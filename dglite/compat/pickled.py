@@ -1,0 +1,39 @@
+"""What pickles of DGL name besides graphs and frames, so that ``pickle.load`` and ``torch.load`` read them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..io.dgl_states import FrameRefState as FrameRef
+from ..io.dgl_states import GraphIndexState as GraphIndex
+from ..io.dgl_states import HeteroGraphIndexState as HeteroGraphIndex
+from ..io.dgl_states import PickledIndexState as HeteroPickleStates
+from ..io.dgl_states import SparseMatrixState as SparseMatrix
+from ..io.dgl_states import graph_of, new_object
+
+__all__ = ["FrameRef", "GraphIndex", "HeteroGraphIndex", "HeteroPickleStates", "SparseMatrix", "read_state"]
+
+_new_object = new_object
+
+
+def read_state(state: Any) -> DGLGraph:
+    """Return the graph that a pickle of DGL describes.
+
+    Raises
+    ------
+    DGLError
+        No version from 0.4 to 2.x wrote it, or torch fills the tensors of the file later.
+    """
+    frame: Any = sys._getframe()
+    while frame is not None:
+        # Until 2020 torch wrote what is in tensors behind the pickle: now they hold anything.
+        if frame.f_code.co_name == "_legacy_load" and frame.f_globals.get("__name__") == "torch.serialization":
+            raise DGLError(
+                "torch.load reads this file, in torch's format of before 2020, too late for graphs of DGL in it; "
+                "use dglite.io.load_pickled(path)"
+            )
+        frame = frame.f_back
+    return graph_of(state)
