@@ -46,7 +46,7 @@ dropin:
 PARTS ?= parts
 demo-distributed: $(BIN)/examples.installed
 	$(BIN)/python examples/several_machines.py --partition 2 --folder $(PARTS)
-	OMP_NUM_THREADS=1 $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 2 examples/several_machines.py --folder $(PARTS) --plot $(PARTS)/several_machines.png
+	OMP_NUM_THREADS=1 $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 2 examples/several_machines.py --folder $(PARTS) --picture $(PARTS)/several_machines.png
 
 test: $(BIN)/test.installed
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -78,8 +78,11 @@ docs: $(BIN)/docs.installed
 
 # Pictures of results on data that DGLITE_DATA_DIR has, or that is downloaded.
 PICTURES := heterogeneous recommend temporal molecules user_defined compiled unsupervised tree_lstm
+# matplotlib reads its settings from the file: transparent, grey letters, two pixels for each.
+gallery: export MATPLOTLIBRC = docs/pictures/matplotlibrc
 gallery: $(BIN)/examples.installed
-	$(BIN)/python examples/karate_club.py --output docs/pictures/karate_club.png
+	$(BIN)/python docs/pictures/readme.py
+	$(BIN)/python examples/karate_club.py --picture docs/pictures/karate_club.png
 	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
 

@@ -28,6 +28,7 @@ from dynamic import steps_table as ways_table
 from first_calls import LIMIT, first_calls_table
 from giant import conversions_table, shapes_table
 from graphs import graphs_table
+from highlights import highlights_table
 from kills import kills_table
 from layers import layers_table as convolutions_table
 from layers import summary as convolutions_summary
@@ -48,7 +49,11 @@ from tofu_search import plans_table
 from tofu_train import steps_table as partitioned_table
 from udf import pairs_table, sizes_table
 
-PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md", "tofu.md")]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("performance/*.md"))]
+"""Those with marks are rewritten."""
+ELSEWHERE = {"layers": "layers.md#measured", "dataloading": "dataloading.md#speed-and-accuracy"}
+"""Measurements that are not on a page of docs/performance."""
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -292,8 +297,16 @@ def source(machine: dict[str, Any]) -> str:
     )
 
 
-def rendered(page: str) -> str:
+def highlights(page: str, docs: str) -> str:
+    """Return a page with the first ten rows replaced; ``docs`` leads from it to docs/."""
+    table = highlights_table(lambda name: f"{docs}{ELSEWHERE.get(name, f'performance/{name}.md')}")
+    body = f"<!-- begin highlights -->\n{table}\n<!-- end highlights -->"
+    return re.sub("<!-- begin highlights -->.*?<!-- end highlights -->", lambda _: body, page, flags=re.DOTALL)
+
+
+def rendered(page: str, docs: str = "") -> str:
     """Return a page with every table that has results replaced by them."""
+    page = highlights(page, docs)
     for section, name in SECTIONS:
         path = RESULTS / f"{name}.json"
         if path.is_file():
@@ -312,11 +325,12 @@ def main() -> None:
     check = options.parse_args().check
     for path in PAGES:
         page = path.read_text()
-        if rendered(page) == page:
+        current = rendered(page, "docs/" if path.parent == ROOT else "")
+        if current == page:
             continue
         if check:
             sys.exit(f"{path.relative_to(ROOT)} differs from benchmarks/results; run python benchmarks/report.py")
-        path.write_text(rendered(page))
+        path.write_text(current)
 
 
 if __name__ == "__main__":

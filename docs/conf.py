@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,18 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
+    "diagrams",
+    "generated_pages",
+    "mathml",
+    "notebooks",
     "public_names",
     "result_plots",
 ]
-exclude_patterns = ["dgl_names.txt"]
+exclude_patterns = ["dgl_names.txt", "outputs", "progress.md"]
+html_math_renderer = "mathml"
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 suppress_warnings = ["ref.python"]  # attributes of several data sets have one name
 
@@ -40,11 +46,15 @@ add_module_names = False
 default_role = "code"
 
 html_theme = "furo"
-html_title = "dglite"
+html_title = f"dglite {release}"
+html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
+html_extra_path = ["_extra"]  # 404.html
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_theme_options = {"source_directory": "docs/", "navigation_with_keys": True}
+html_theme_options = {"source_directory": "docs/", "source_branch": "main", "navigation_with_keys": True}
+if repository := os.environ.get("DGLITE_REPOSITORY"):  # who publishes the site says where its pages are edited
+    html_theme_options["source_repository"] = repository
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -57,10 +67,22 @@ OUTSIDE = {
 """Links that lead out of this folder where pages are read as files, and where they lead on the site."""
 
 
+PICTURE = "\n\n".join(
+    f"![The karate club and a measured bar](pictures/readme_{theme}.svg){{.only-{theme}}}"
+    for theme in ("light", "dark")
+)
+"""The README's picture, of which furo shows that of the theme."""
+
+
 def stay_on_site(app: Any, page: str, source: list[str]) -> None:
     """Turn links that lead out of this folder; the page ``start`` is the README."""
     if page == "start":
         source[0] = (HERE.parent / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+        source[0] = re.sub(r"<picture>.*?</picture>", PICTURE, source[0], flags=re.DOTALL)
+    if page.startswith(
+        "decisions/"
+    ):  # for who works on dglite: neither in the navigation nor among results of a search
+        source[0] = f"---\nnosearch: true\norphan: true\n---\n\n{source[0]}"
     for outside, inside in OUTSIDE.items():
         source[0] = source[0].replace(f"]({outside}", f"]({inside}")
 

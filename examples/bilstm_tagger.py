@@ -150,17 +150,24 @@ def load(raw_dir: str | None, chars: bool, count: int | None) -> tuple[list[Samp
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--write", choices=("cells", "operations"), default="cells", help="how a step is recorded")
+    parser.add_argument(
+        "--write", choices=("cells", "operations"), default="cells", help="how a step is recorded; default: %(default)s"
+    )
     parser.add_argument("--chars", action="store_true", help="read rare words by their characters")
-    parser.add_argument("--strategy", choices=("agenda", "depth", "none"), default="agenda")
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--width", type=int, default=128, help="of word vectors")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--sentences", type=int, help="use only so many")
+    parser.add_argument(
+        "--strategy",
+        choices=("agenda", "depth", "none"),
+        default="agenda",
+        help="how operations are batched; default: %(default)s",
+    )
+    parser.add_argument("--hidden", type=int, default=128, help="size of the LSTMs' states; default: %(default)s")
+    parser.add_argument("--width", type=int, default=128, help="size of word vectors; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=8, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=16, help="sentences of a training step; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=2e-3, help="of Adam; default: %(default)s")
+    parser.add_argument("--sentences", type=int, metavar="N", help="use only the first N; default: all")
     parser.add_argument("--raw-dir", help="folder with dev.txt; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when fewer words are tagged right")
     return parser.parse_args()
 
@@ -190,10 +197,10 @@ def main() -> None:
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         rate = len(training) / (time.perf_counter() - start)
         words, named = accuracy(model, test)
-        print(f"epoch {epoch + 1}: {words:.4f} of words right, {named:.4f} of named ones; {rate:.0f} sentences/s")
+        print(f"epoch {epoch + 1}: test accuracy {words:.3f} (words), {named:.3f} (names), {rate:.0f} sentences/s")
     print(dynamic.last_run())
     if arguments.expect is not None and words < arguments.expect:
-        sys.exit(f"expected {arguments.expect} of words to be right, got {words:.4f}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {words:.3f}")
 
 
 if __name__ == "__main__":

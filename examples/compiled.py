@@ -81,18 +81,19 @@ def draw(times: dict[str, list[float]], path: str) -> None:
         axes.plot(range(1, len(values) + 1), values, label=name)
     axes.set(xlabel="step", ylabel="ms", yscale="log", title="A training step; the first one compiles")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
     """Compare losses and times."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=20_000)
-    parser.add_argument("--edges", type=int, default=200_000)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--compiler", default="inductor", help="torch.compile's backend")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=20_000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--edges", type=int, default=200_000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--hidden", type=int, default=64, help="size of hidden layers; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=30, help="training steps; default: %(default)s")
+    parser.add_argument("--compiler", default="inductor", help="backend of torch.compile; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--picture", metavar="FILE", help="draw the times, with matplotlib")
     arguments = parser.parse_args()
 

@@ -60,9 +60,11 @@ def main() -> None:
     """Print the accuracy of labels alone, of words alone, and of both."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--raw-dir", help="folder with Cora's files; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=50, help="of propagation")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="train N times")
+    parser.add_argument("--epochs", type=int, default=200, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=50, help="steps of label propagation; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="train N times, with seeds 0, 1, ...; default: %(default)s"
+    )
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when that of both is below")
     arguments = parser.parse_args()
 
@@ -76,7 +78,7 @@ def main() -> None:
         return (scores[test].argmax(1) == labels[test]).float().mean().item()
 
     propagated = LabelPropagation(arguments.steps, alpha=0.9)(graph, labels, graph.ndata["train_mask"])
-    print(f"label propagation {accuracy(propagated):.3f}")
+    print(f"label propagation: test accuracy {accuracy(propagated):.3f}")
     alone, both = [], []
     for seed in range(arguments.seeds):
         framework.manual_seed(seed)
@@ -84,9 +86,10 @@ def main() -> None:
         corrected = correct(graph, probabilities, known, nodes, arguments.steps)
         alone.append(accuracy(probabilities))
         both.append(accuracy(smooth(graph, corrected, known, nodes, arguments.steps)))
-    print(f"words alone {statistics.mean(alone):.3f}, corrected and smoothed {statistics.mean(both):.3f}")
+    print(f"words alone: test accuracy {statistics.mean(alone):.3f}")
+    print(f"corrected and smoothed: test accuracy {statistics.mean(both):.3f}")
     if arguments.expect is not None and statistics.mean(both) < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {statistics.mean(both):.3f}")
 
 
 if __name__ == "__main__":

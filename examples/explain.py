@@ -4,9 +4,11 @@
     python examples/explain.py --node 1500 --top 10 --picture reasons.png
 
 A two-layer GCN is trained on Cora, of which a few papers are labelled. GNNExplainer then weights the citations and the
-words near one paper so that few of them give the same prediction. The prediction is computed again with the heaviest
-citations only, and without them. Papers are downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has the
-files.
+words near one paper so that few of them give the same prediction. The explanation is the citations of weight above 0.5,
+however many these are. To see how faithful it is, the prediction is computed again with those only, without them, and
+with as many citations drawn at random: a good explanation keeps the probability, and nothing else does.
+
+Papers are downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has the files.
 """
 
 from __future__ import annotations
@@ -62,18 +64,33 @@ def draw(near: dglite.DGLGraph, paper: int, weights: torch.Tensor, path: str) ->
     cited.edata["weight"] = weights
     cited.remove_edges(torch.nonzero(src == dst).flatten())
     dglite.plot(cited, color="label", edge_weights="weight", highlight=[paper], ax=figure.subplots())
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
+
+
+@torch.no_grad()
+def probability(
+    model: GCN, graph: dglite.DGLGraph, near: dglite.DGLGraph, paper: int, field: int, kept: torch.Tensor
+) -> float:
+    """Return the probability of a paper's field if, of the citations near it, only those ``kept`` carry messages.
+
+    The graph is the whole one: at the border of the subgraph ``near``, papers have fewer citations, which changes how
+    GraphConv scales their messages.
+    """
+    weight = torch.ones(graph.num_edges())
+    weight[near.edata[dglite.EID]] = kept.float()
+    return float(model(graph, graph.ndata["feat"], eweight=weight)[paper].softmax(-1)[field])
 
 
 def main() -> None:
     """Train, explain one prediction, and test the explanation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--node", type=int, default=10, help="the paper")
-    parser.add_argument("--top", type=int, default=5, help="how many citations and words to show")
-    parser.add_argument("--epochs", type=int, default=200, help="of the model")
-    parser.add_argument("--steps", type=int, default=300, help="of the explainer")
+    parser.add_argument("--node", type=int, default=10, help="the paper to explain; default: %(default)s")
+    parser.add_argument("--top", type=int, default=5, help="how many citations and words to list; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=200, help="epochs of the model's training; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=300, help="steps of the explainer; default: %(default)s")
     parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--picture", metavar="FILE", help="draw the citations near the paper, with matplotlib")
     arguments = parser.parse_args()
 
@@ -82,38 +99,38 @@ def main() -> None:
     model = train(graph, arguments.epochs)
     # Without a weight on the entropy: that keeps citations that change nothing where they were drawn, at 0 or at 1.
     explainer = GNNExplainer(model, NUM_HOPS, lr=0.05, num_epochs=arguments.steps, alpha1=0.02, alpha2=0.0)
-    new_id, near, feat_mask, edge_mask = explainer.explain_node(arguments.node, graph, graph.ndata["feat"])
+    _, near, feat_mask, edge_mask = explainer.explain_node(arguments.node, graph, graph.ndata["feat"])
 
-    paper, feat = int(new_id), near.ndata["feat"]
     with torch.no_grad():
-        predicted = int(model(near, feat)[paper].argmax())
+        field = int(model(graph, graph.ndata["feat"])[arguments.node].argmax())
     print(
-        f"paper {arguments.node} is put into field {predicted} (its label: {int(near.ndata['label'][paper])}) from "
-        f"{near.num_nodes()} papers and {near.num_edges()} citations within {NUM_HOPS} steps"
+        f"paper {arguments.node} is put into field {field} (its label: {int(graph.ndata['label'][arguments.node])}) "
+        f"from {near.num_nodes()} papers and {near.num_edges()} citations within {NUM_HOPS} steps"
     )
-    heaviest = edge_mask.topk(min(arguments.top, len(edge_mask))).indices
-    print("\nmost important citations (a paper cites itself, too)")
+    explanation = edge_mask > 0.5
+    count = int(explanation.sum())
+    print(f"explanation: {count} of these citations; a paper cites itself, too")
     old, label = near.ndata[dglite.NID], near.ndata["label"]
-    for edge in heaviest.tolist():
+    for edge in edge_mask.topk(min(arguments.top, count)).indices.tolist():
         src, dst = (int(ids[edge]) for ids in near.edges())
-        print(f"{edge_mask[edge]:8.3f}  {old[src]:4} (field {label[src]}) -> {old[dst]:4} (field {label[dst]})")
-    print("\nmost important words")
+        print(f"  {edge_mask[edge]:.3f}  paper {old[src]} (field {label[src]}) -> {old[dst]} (field {label[dst]})")
+    print("most important words")
     for word in feat_mask.topk(arguments.top).indices.tolist():
-        print(f"{feat_mask[word]:8.3f}  word {word:4}, in {int((feat[:, word] > 0).sum())} of these papers")
+        papers = int((near.ndata["feat"][:, word] > 0).sum())
+        print(f"  {feat_mask[word]:.3f}  word {word}, in {papers} of these papers")
 
+    random = torch.zeros_like(explanation)
+    random[torch.randperm(len(random))[:count]] = True
+    print(f"probability of field {field}")
+    for name, kept in {
+        "all citations": torch.ones_like(explanation),
+        "the explanation only": explanation,
+        "all others only": ~explanation,
+        "as many at random": random,
+    }.items():
+        print(f"  {name}: {probability(model, graph, near, arguments.node, field, kept):.3f}")
     if arguments.picture:
-        draw(near, paper, edge_mask, arguments.picture)
-    chosen = torch.zeros_like(edge_mask)
-    chosen[heaviest] = 1.0
-    print()
-    for what, weight in (
-        ("all citations", torch.ones_like(chosen)),
-        ("these only", chosen),
-        ("all others", 1 - chosen),
-    ):
-        with torch.no_grad():
-            chance = model(near, feat, eweight=weight)[paper].softmax(-1)[predicted]
-        print(f"probability of field {predicted} from {what}: {chance:.3f}")
+        draw(near, old.tolist().index(arguments.node), edge_mask, arguments.picture)
 
 
 if __name__ == "__main__":

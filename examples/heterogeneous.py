@@ -154,17 +154,22 @@ def draw(curves: dict[str, list[float]], path: str) -> None:
         axes.plot(accuracies, label=name)
     axes.set(xlabel="epoch", ylabel="test accuracy", title="Fields of papers")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
     """Print the accuracy of each model."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--models", choices=MODELS, nargs="+", default=list(MODELS))
-    parser.add_argument("--papers", type=int, default=2000)
-    parser.add_argument("--hidden", type=int, default=32)
-    parser.add_argument("--epochs", type=int, default=60)
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times")
+    parser.add_argument(
+        "--models", choices=MODELS, nargs="+", default=list(MODELS), help="architectures to train; default: all"
+    )
+    parser.add_argument("--papers", type=int, default=2000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--hidden", type=int, default=32, help="size of hidden layers; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=60, help="passes over the training data; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train N times, with seeds 0, 1, ...; default: %(default)s"
+    )
     parser.add_argument("--picture", metavar="FILE", help="draw the learning curves, with matplotlib")
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when that of any but words is below")
     arguments = parser.parse_args()
@@ -182,8 +187,9 @@ def main() -> None:
         print(f"{name}: test accuracy {found[name]:.3f}")
     if arguments.picture:
         draw(curves, arguments.picture)
-    if arguments.expect is not None and min(a for name, a in found.items() if name != "words") < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+    worst = min((a for name, a in found.items() if name != "words"), default=1.0)
+    if arguments.expect is not None and worst < arguments.expect:
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {worst:.3f}")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def train(graph: dglite.DGLGraph, features: Tensor, labels: Tensor, epochs: int)
             progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{correct.item():.3f}", refresh=False)
     with framework.no_grad():
         logits = model(graph, features)
-    print(f"loss {F.cross_entropy(logits[leaders], labels[leaders]):.4f}")
+    print(f"loss {F.cross_entropy(logits[leaders], labels[leaders]):.3f}")
     return logits
 
 
@@ -62,15 +62,20 @@ def draw(graph: dglite.DGLGraph, predicted: Tensor, labels: Tensor, path: Path) 
     friends = dglite.remove_self_loop(graph)
     sides = [f"predicted with the {side}" for side in SIDES]
     axes = dglite.plot(friends, color=predicted, labels=True, highlight=predicted != labels, legend=sides)
-    axes.figure.savefig(path, dpi=65)
+    axes.figure.savefig(path)
 
 
 def main() -> None:
     """Train, print the accuracy, draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("karate_club.png"))
+    parser.add_argument("--epochs", type=int, default=100, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        default=Path("karate_club.png"),
+        help="where the picture is written; default: %(default)s",
+    )
     arguments = parser.parse_args()
 
     framework.manual_seed(arguments.seed)
@@ -80,9 +85,9 @@ def main() -> None:
     logits = train(graph, framework.eye(graph.num_nodes()), labels, arguments.epochs)
     predicted = logits.argmax(1)
     correct = int((predicted == labels).sum())
-    print(f"accuracy {correct / len(labels):.4f}: {correct} of {len(labels)} members on the right side")
-    draw(graph, predicted, labels, arguments.output)
-    print(f"picture written to {arguments.output.resolve()}")
+    print(f"accuracy {correct / len(labels):.3f}: {correct} of {len(labels)} members on the right side")
+    draw(graph, predicted, labels, arguments.picture)
+    print(f"picture written to {arguments.picture.resolve()}")
 
 
 if __name__ == "__main__":

@@ -90,13 +90,17 @@ def ranks_of_tails(model: TransE, statements: Tensor, known: Tensor) -> Tensor:
 def main() -> None:
     """Train, rank, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dataset", default="FB15k-237", help="a name that KnowledgeGraphDataset knows, or a folder's")
+    parser.add_argument(
+        "--dataset",
+        default="FB15k-237",
+        help="a name that KnowledgeGraphDataset knows, or a folder's; default: %(default)s",
+    )
     parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--width", type=int, default=64, help="of the embeddings")
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--lr", type=float, default=0.005)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--width", type=int, default=64, help="size of embeddings; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=6, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=1024, help="facts of a training step; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=0.005, help="of Adam; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--expect", type=float, metavar="MRR", help="fail when the mean reciprocal rank is below")
     arguments = parser.parse_args()
 
@@ -106,13 +110,13 @@ def main() -> None:
     head, tail = graph.edges()
     statements = torch.stack([head, graph.edata["etype"], tail], 1)
     model = TransE(graph.num_nodes(), dataset.num_rels, arguments.width)
-    train(model, statements[graph.edata["train_mask"]], arguments.epochs, arguments.batch_size, arguments.lr)
+    train(model, statements[graph.edata["train_mask"]], arguments.epochs, arguments.batch_size, arguments.learning_rate)
     with torch.no_grad():
         ranks = ranks_of_tails(model, statements[graph.edata["test_mask"]], statements).double()
     mrr, hits = (1 / ranks).mean().item(), (ranks <= 10).double().mean().item()
-    print(f"tails: mean reciprocal rank {mrr:.3f}, Hits@10 {hits:.3f}")
+    print(f"tails: mean reciprocal rank {mrr:.3f}, hits@10 {hits:.3f}")
     if arguments.expect is not None and mrr < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+        sys.exit(f"expected a mean reciprocal rank of at least {arguments.expect}, got {mrr:.3f}")
 
 
 if __name__ == "__main__":

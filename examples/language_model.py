@@ -102,15 +102,17 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--fixed", type=int, metavar="LENGTH", help="cut the text into chains of one length")
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--width", type=int, default=128, help="of word vectors")
-    parser.add_argument("--dropout", type=float, default=0.5)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--sentences", type=int, help="use only so many")
+    parser.add_argument("--hidden", type=int, default=128, help="size of the LSTM's state; default: %(default)s")
+    parser.add_argument("--width", type=int, default=128, help="size of word vectors; default: %(default)s")
+    parser.add_argument("--dropout", type=float, default=0.5, help="probability in training; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the training data; default: %(default)s")
+    parser.add_argument(
+        "--batch-size", type=int, default=16, help="sentences or chains of a training step; default: %(default)s"
+    )
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="of Adam; default: %(default)s")
+    parser.add_argument("--sentences", type=int, metavar="N", help="use only the first N; default: all")
     parser.add_argument("--raw-dir", help="folder with dev.txt; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--expect", type=float, metavar="PERPLEXITY", help="fail when the perplexity is above")
     return parser.parse_args()
 
@@ -146,10 +148,10 @@ def main() -> None:
                 bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
         rate = sum(len(chain) - 1 for chain in training) / (time.perf_counter() - start)
         found = perplexity(model, test, arguments.batch_size)
-        print(f"epoch {epoch + 1}: test perplexity {found:.1f}; {rate:.0f} words/s")
-    print(f"by frequency alone: {unigram_perplexity(training, test, num_words):.1f}")
+        print(f"epoch {epoch + 1}: test perplexity {found:.1f}, {rate:.0f} words/s")
+    print(f"by frequency alone: test perplexity {unigram_perplexity(training, test, num_words):.1f}")
     if arguments.expect is not None and found > arguments.expect:
-        sys.exit(f"expected a perplexity of at most {arguments.expect}, got {found:.1f}")
+        sys.exit(f"expected a test perplexity of at most {arguments.expect}, got {found:.1f}")
 
 
 if __name__ == "__main__":

@@ -27,26 +27,29 @@ def limit_memory(megabytes: int) -> None:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--width", type=int, default=4096)
-    arguments.add_argument("--steps", type=int, default=5)
-    arguments.add_argument("--limit", type=int, default=500, help="MB that a process may have")
-    args = arguments.parse_args()
+    """Train within the limit of memory and print losses and the plan."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--width", type=int, default=4096, help="size of each layer; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=5, help="training steps; default: %(default)s")
+    parser.add_argument(
+        "--limit", type=int, default=500, help="MB of memory that a process may have; default: %(default)s"
+    )
+    arguments = parser.parse_args()
 
-    limit_memory(args.limit)
+    limit_memory(arguments.limit)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     with torch.device("meta"):  # takes no memory: each process initialises its parts
-        layers = [m for _ in range(4) for m in (nn.Linear(args.width, args.width), nn.ReLU())]
-        model = nn.Sequential(*layers, nn.Linear(args.width, 10))
+        layers = [m for _ in range(4) for m in (nn.Linear(arguments.width, arguments.width), nn.ReLU())]
+        model = nn.Sequential(*layers, nn.Linear(arguments.width, 10))
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     step = tofu.parallelize(model, functional.cross_entropy, optimizer, workers=dist.get_world_size())
 
-    x, y = torch.randn(64, args.width), torch.randint(10, (64,))
-    for number in range(args.steps):
+    x, y = torch.randn(64, arguments.width), torch.randint(10, (64,))
+    for number in range(arguments.steps):
         loss = step(x, y)
         if dist.get_rank() == 0:
-            print(f"step {number}: loss {loss.item():.4f}, {step.bytes / 1e6:.1f} MB received by this process")
+            print(f"step {number + 1}: loss {loss.item():.3f}, {step.bytes / 1e6:.1f} MB received by this process")
     if dist.get_rank() == 0 and step.plan is not None:
         held = sum(part.nbytes for part in step.parts().values())
         print(f"parameters and momentum in this process: {held / 1e6:.1f} MB")

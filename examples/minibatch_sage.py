@@ -111,15 +111,23 @@ def train(
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", choices=MODELS, default="sage")
-    parser.add_argument("--dataset", choices=DATASETS, default="cora")
+    parser.add_argument("--model", choices=MODELS, default="sage", help="architecture; default: %(default)s")
+    parser.add_argument("--dataset", choices=DATASETS, default="cora", help="data set; default: %(default)s")
     parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--fanouts", type=int, nargs=2, default=[10, 10], help="neighbours for each layer; -1 for all")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--workers", type=int, default=1, help="threads that sample ahead")
-    parser.add_argument("--epochs", type=int, default=40, help="of mini-batches")
-    parser.add_argument("--lr", type=float, default=0.01)
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times")
+    parser.add_argument(
+        "--fanouts",
+        type=int,
+        nargs=2,
+        default=[10, 10],
+        help="neighbours sampled for each layer, -1 for all; default: %(default)s",
+    )
+    parser.add_argument("--batch-size", type=int, default=32, help="papers of a training step; default: %(default)s")
+    parser.add_argument("--workers", type=int, default=1, help="threads that sample ahead; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=40, help="of mini-batches; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=0.01, help="of Adam; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train N times, with seeds 0, 1, ...; default: %(default)s"
+    )
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the mean test accuracy is below")
     parser.add_argument(
         "--within", type=float, metavar="DIFFERENCE", help="also train on the whole graph; fail when that is so better"
@@ -143,17 +151,17 @@ def main() -> None:
         loader = DataLoader(
             graph, training, sampler, batch_size=arguments.batch_size, shuffle=True, num_workers=arguments.workers
         )
-        mini.append(train(make, graph, num_classes, loader, arguments.epochs, arguments.lr))
-        print(f"seed {seed}: test accuracy by mini-batches {mini[-1]:.3f}")
+        mini.append(train(make, graph, num_classes, loader, arguments.epochs, arguments.learning_rate))
+        print(f"seed {seed}, mini-batches: test accuracy {mini[-1]:.3f}")
         if arguments.within is not None:
-            whole.append(train(make, graph, num_classes, None, arguments.epochs * len(loader), arguments.lr))
-            print(f"seed {seed}: test accuracy on the whole graph {whole[-1]:.3f}")
+            whole.append(train(make, graph, num_classes, None, arguments.epochs * len(loader), arguments.learning_rate))
+            print(f"seed {seed}, whole graph: test accuracy {whole[-1]:.3f}")
     mean = statistics.mean(mini)
-    print(f"mean test accuracy by mini-batches {mean:.3f}")
+    print(f"test accuracy {mean:.3f}, mean of {arguments.seeds} seeds")
     if arguments.expect is not None and mean < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {mean:.3f}")
     if whole and mean < statistics.mean(whole) - arguments.within:
-        sys.exit(f"on the whole graph it is {statistics.mean(whole):.3f}, more than {arguments.within} better")
+        sys.exit(f"expected a difference of at most {arguments.within}, got {statistics.mean(whole) - mean:.3f}")
 
 
 if __name__ == "__main__":

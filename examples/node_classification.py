@@ -177,15 +177,20 @@ def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, pro
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", choices=MODELS, default="gcn")
-    parser.add_argument("--dataset", choices=["karate", *PAPERS], default="cora")
+    parser.add_argument("--model", choices=MODELS, default="gcn", help="architecture; default: %(default)s")
+    parser.add_argument("--dataset", choices=["karate", *PAPERS], default="cora", help="data set; default: %(default)s")
     parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
     parser.add_argument(
-        "--sparse-features", choices=["auto", "on", "off"], default="auto", help="auto: on where density is below 10%%"
+        "--sparse-features",
+        choices=["auto", "on", "off"],
+        default="auto",
+        help="auto: on where density is below 10%%; default: %(default)s",
     )
     parser.add_argument("--epochs", type=int, help="default: as the model's paper has it")
-    parser.add_argument("--seed", type=int, default=0, help="of the first run")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times, with seeds in a row")
+    parser.add_argument("--seed", type=int, default=0, help="of the first run; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train N times, with seeds in a row; default: %(default)s"
+    )
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the mean test accuracy is below")
     return parser.parse_args()
 
@@ -205,15 +210,15 @@ def main() -> None:
         ) as progress:
             result = train(model, graph, task, epochs, progress)
         print(
-            f"seed {seed}: validation accuracy {result.validation_accuracy:.4f}, test accuracy "
-            f"{result.test_accuracy:.4f}, {1000 * result.seconds_per_epoch:.1f} ms per epoch"
+            f"seed {seed}: validation accuracy {result.validation_accuracy:.3f}, test accuracy "
+            f"{result.test_accuracy:.3f}, {1000 * result.seconds_per_epoch:.1f} ms per epoch"
         )
         results.append(result.test_accuracy)
     mean = statistics.mean(results)
     if len(results) > 1:
-        print(f"{arguments.model} on {arguments.dataset}: mean test accuracy {mean:.4f} of {len(results)} seeds")
+        print(f"{arguments.model} on {arguments.dataset}: test accuracy {mean:.3f}, mean of {len(results)} seeds")
     if arguments.expect is not None and mean < arguments.expect:
-        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {mean:.4f}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {mean:.3f}")
 
 
 if __name__ == "__main__":

@@ -204,14 +204,14 @@ def found_phrases(parser: Parser, sentences: Sequence[Sentence], batch_size: int
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--width", type=int, default=64, help="of word and phrase vectors")
-    parser.add_argument("--hidden", type=int, default=64, help="of the LSTMs")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--sentences", type=int, help="use only so many")
+    parser.add_argument("--width", type=int, default=64, help="size of word and phrase vectors; default: %(default)s")
+    parser.add_argument("--hidden", type=int, default=64, help="size of the LSTMs' states; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=3, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=32, help="sentences of a training step; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=2e-3, help="of Adam; default: %(default)s")
+    parser.add_argument("--sentences", type=int, metavar="N", help="use only the first N; default: all")
     parser.add_argument("--raw-dir", help="folder with train.txt; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--expect", type=float, metavar="SHARE", help="fail when fewer phrases are found")
     return parser.parse_args()
 
@@ -250,10 +250,10 @@ def main() -> None:
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         rate = len(training) / (time.perf_counter() - start)
         found, by_right = found_phrases(parser, test, 256)
-        print(f"epoch {epoch + 1}: {found:.4f} of phrases found; {rate:.0f} sentences/s")
-    print(f"always to the right: {by_right:.4f}")
+        print(f"epoch {epoch + 1}: phrases found {found:.3f}, {rate:.0f} sentences/s")
+    print(f"always to the right: phrases found {by_right:.3f}")
     if arguments.expect is not None and found < arguments.expect:
-        sys.exit(f"expected {arguments.expect} of phrases to be found, got {found:.4f}")
+        sys.exit(f"expected a share of phrases of at least {arguments.expect}, got {found:.3f}")
 
 
 if __name__ == "__main__":

@@ -22,27 +22,30 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from dglite.distributed import DistGraph, initialize
 
 
-def work(options: dict[str, Any]) -> None:
+def work(arguments: dict[str, Any]) -> None:
     """Train in one of Ray's workers, of which there is one for each part."""
     initialize()  # Ray has made the group, and ends it
-    g = DistGraph(several_machines.NAME, Path(options["folder"]) / f"{several_machines.NAME}.json")
-    model, history = several_machines.train(g, options["epochs"], options["batch_size"])
+    g = DistGraph(several_machines.NAME, Path(arguments["folder"]) / f"{several_machines.NAME}.json")
+    model, history = several_machines.train(g, arguments["epochs"], arguments["batch_size"])
     report({"loss": history[-1][0], "test_accuracy": several_machines.accuracy(model, g, "test_mask")})
 
 
 def main() -> None:
+    """Train with Ray's workers and print the accuracy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", default="parts", help="where the parts are")
-    parser.add_argument("--workers", type=int, default=2, help="as many as there are parts")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=100)
-    options = parser.parse_args()
+    parser.add_argument("--folder", default="parts", help="where the parts are; default: %(default)s")
+    parser.add_argument("--workers", type=int, default=2, help="as many as there are parts; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training data; default: %(default)s")
+    parser.add_argument(
+        "--batch-size", type=int, default=100, help="nodes of a training step, for each worker; default: %(default)s"
+    )
+    arguments = parser.parse_args()
     ray.init(runtime_env={"working_dir": str(Path(__file__).parent)})  # for several_machines.py
     trainer = TorchTrainer(
         work,
-        train_loop_config={**vars(options), "folder": str(Path(options.folder).resolve())},
+        train_loop_config={**vars(arguments), "folder": str(Path(arguments.folder).resolve())},
         torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=options.workers),
+        scaling_config=ScalingConfig(num_workers=arguments.workers),
     )
     print(f"test accuracy {trainer.fit().metrics['test_accuracy']:.3f}")
 

@@ -111,20 +111,25 @@ def draw(rates: dict[str, list[float]], path: str) -> None:
         axes.plot(range(1, len(values) + 1), values, label=name)
     axes.set(xlabel="items shown", ylabel="hit rate", ylim=(0, None), title="The item that was hidden is shown")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
     """Print the hit rates of both."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--users", type=int, default=2000)
-    parser.add_argument("--items", type=int, default=1000)
-    parser.add_argument("--taken", type=int, default=15, help="items of each user")
-    parser.add_argument("--size", type=int, default=32, help="of the vectors")
-    parser.add_argument("--neighbours", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=200)
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times")
+    parser.add_argument("--users", type=int, default=2000, help="of the generated data; default: %(default)s")
+    parser.add_argument("--items", type=int, default=1000, help="of the generated data; default: %(default)s")
+    parser.add_argument("--taken", type=int, default=15, help="items that each user took; default: %(default)s")
+    parser.add_argument("--size", type=int, default=32, help="size of the vectors; default: %(default)s")
+    parser.add_argument(
+        "--neighbours", type=int, default=5, help="neighbours of an item, by random walks; default: %(default)s"
+    )
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=200, help="items of a training step; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train N times, with seeds 0, 1, ...; default: %(default)s"
+    )
     parser.add_argument("--picture", metavar="FILE", help="draw hit rates, with matplotlib")
     parser.add_argument("--expect", type=float, metavar="RATE", help="fail when the hit rate at 10 is below")
     arguments = parser.parse_args()
@@ -150,11 +155,12 @@ def main() -> None:
         rates = {name: hit_rates(x, seen.bool(), hidden, min(50, arguments.items)) for name, x in scores.items()}
         for name, values in rates.items():
             at_10[name].append(values[9])
-    print(", ".join(f"{name}: hit rate at 10 {statistics.mean(values):.3f}" for name, values in at_10.items()))
+    for name, values in at_10.items():
+        print(f"{name}: hit rate at 10 {statistics.mean(values):.3f}")
     if arguments.picture:
         draw(rates, arguments.picture)
     if arguments.expect is not None and statistics.mean(at_10["PinSAGE"]) < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+        sys.exit(f"expected a hit rate of at least {arguments.expect}, got {statistics.mean(at_10['PinSAGE']):.3f}")
 
 
 if __name__ == "__main__":

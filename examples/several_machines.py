@@ -9,7 +9,7 @@ computes, and gradients are averaged by torch's DistributedDataParallel. On seve
 and start the second command there with torchrun's --nnodes and --rdzv-endpoint: see docs/machines.md.
 
 The first process prints losses, validation accuracy, what it sent to others, and the test accuracy, 0.91 or so, and
-draws losses and accuracy with --plot FILE.
+draws losses and accuracy with --picture FILE.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def train(g: DistGraph, epochs: int, batch_size: int) -> tuple[nn.Module, list[t
         distributed.all_reduce(total)
         history.append(((total[0] / total[1]).item(), accuracy(model.module, g, "val_mask")))
         if g.rank() == 0:
-            print(f"epoch {epoch}: loss {history[-1][0]:.3f}, validation accuracy {history[-1][1]:.3f}")
+            print(f"epoch {epoch + 1}: loss {history[-1][0]:.3f}, validation accuracy {history[-1][1]:.3f}")
     if g.rank() == 0:
         sent = ", ".join(f"{count / 2**20:.2f} MiB of {kind}" for kind, count in loader.exchange.sent.items())
         print(f"sent by the first process: {sent}")
@@ -106,44 +106,47 @@ def accuracy(model: nn.Module, g: DistGraph, mask: str) -> float:
 
 def draw(history: list[tuple[float, float]], path: str) -> None:
     """Draw losses and accuracies."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    _, axes = pyplot.subplots(figsize=(5, 3), layout="constrained")
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    axes = figure.subplots()
     axes.plot([loss for loss, _ in history], label="training loss")
     axes.plot([right for _, right in history], label="validation accuracy")
     axes.set_xlabel("epoch")
     axes.legend()
-    pyplot.savefig(path)
-    print(f"drawn in {path}")
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
+    """Partition, or train and print the accuracy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", default="parts", help="where the parts are")
-    parser.add_argument("--partition", type=int, help="cut the graph into so many parts, and train nothing")
-    parser.add_argument("--method", default="locality", help="metis, locality or random")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=100)
-    parser.add_argument("--plot", help="a file to draw to")
-    parser.add_argument("--expect", type=float, default=0.0, help="fail below this test accuracy")
-    options = parser.parse_args()
-    if options.partition:
-        partition_graph(planted(), NAME, options.partition, options.folder, part_method=options.method)
+    parser.add_argument("--folder", default="parts", help="where the parts are; default: %(default)s")
+    parser.add_argument("--partition", type=int, metavar="N", help="cut the graph into N parts, and train nothing")
+    parser.add_argument(
+        "--method", default="locality", help="how to partition: metis, locality or random; default: %(default)s"
+    )
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training data; default: %(default)s")
+    parser.add_argument(
+        "--batch-size", type=int, default=100, help="nodes of a training step, for each process; default: %(default)s"
+    )
+    parser.add_argument("--picture", metavar="FILE", help="draw losses and accuracy, with matplotlib")
+    parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the test accuracy is below")
+    arguments = parser.parse_args()
+    if arguments.partition:
+        partition_graph(planted(), NAME, arguments.partition, arguments.folder, part_method=arguments.method)
         return
     initialize()
-    g = DistGraph(NAME, Path(options.folder) / f"{NAME}.json")
-    model, history = train(g, options.epochs, options.batch_size)
+    g = DistGraph(NAME, Path(arguments.folder) / f"{NAME}.json")
+    model, history = train(g, arguments.epochs, arguments.batch_size)
     found = accuracy(model, g, "test_mask")
     if g.rank() == 0:
         print(f"test accuracy {found:.3f}")
-        if options.plot:
-            draw(history, options.plot)
+        if arguments.picture:
+            draw(history, arguments.picture)
     exit_client()
-    if found < options.expect:
-        sys.exit(f"test accuracy {found:.3f}; expected at least {options.expect}")
+    if arguments.expect is not None and found < arguments.expect:
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {found:.3f}")
 
 
 if __name__ == "__main__":

@@ -123,17 +123,20 @@ def draw(model: Clicks, path: str) -> None:
         weights = model.attention(ages).exp().flatten()
     axes.plot(ages, weights / weights.max())
     axes.set(xlabel="age, in clicks of a user", ylabel="weight", title="What counts is recent")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
     """Print the mean reciprocal rank with and without ages."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--users", type=int, default=100)
-    parser.add_argument("--items", type=int, default=200)
-    parser.add_argument("--clicks", type=int, default=10_000)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times")
+    parser.add_argument("--users", type=int, default=100, help="of the generated data; default: %(default)s")
+    parser.add_argument("--items", type=int, default=200, help="of the generated data; default: %(default)s")
+    parser.add_argument("--clicks", type=int, default=10_000, help="of the generated data; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=10, help="passes over the training data; default: %(default)s")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="train N times, with seeds 0, 1, ...; default: %(default)s"
+    )
     parser.add_argument("--picture", metavar="FILE", help="draw attention by age, with matplotlib")
     parser.add_argument("--expect", type=float, metavar="MRR", help="fail when that with ages is below")
     arguments = parser.parse_args()
@@ -148,11 +151,12 @@ def main() -> None:
             model = train(graph, before, arguments.epochs, ages)
             values.append(evaluate(model, graph, after))
     without, mean = map(statistics.mean, found.values())
-    print(f"mean reciprocal rank: without ages {without:.3f}, with ages {mean:.3f}")
+    print(f"without ages: mean reciprocal rank {without:.3f}")
+    print(f"with ages: mean reciprocal rank {mean:.3f}")
     if arguments.picture:
         draw(model, arguments.picture)
     if arguments.expect is not None and mean < arguments.expect:
-        sys.exit(f"expected at least {arguments.expect}")
+        sys.exit(f"expected a mean reciprocal rank of at least {arguments.expect}, got {mean:.3f}")
 
 
 if __name__ == "__main__":

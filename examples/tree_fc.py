@@ -75,12 +75,12 @@ class Trees:
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--leaves", type=int, default=32, help="of a tree, a power of two")
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--trees", type=int, default=64000, help="to train with")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--leaves", type=int, default=32, help="leaves of a tree, a power of two; default: %(default)s")
+    parser.add_argument("--hidden", type=int, default=64, help="size of a node's state; default: %(default)s")
+    parser.add_argument("--trees", type=int, default=64000, help="trees to train with; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=64, help="trees of a training step; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=3e-3, help="of Adam; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the root accuracy is below")
     arguments = parser.parse_args()
     if arguments.leaves < 2 or arguments.leaves & (arguments.leaves - 1):
@@ -114,9 +114,9 @@ def main() -> None:
     with torch.no_grad():
         right = (model(test.graph, test.leaves, digits).argmax(1) == values).float()
     roots = right[:500].mean().item()
-    print(f"test accuracy {roots:.4f} (roots), {right.mean():.4f} (nodes); {rate:.0f} trees/s")
+    print(f"test accuracy {roots:.3f} (roots), {right.mean():.3f} (nodes), {rate:.0f} trees/s")
     if arguments.expect is not None and roots < arguments.expect:
-        sys.exit(f"expected a root accuracy of at least {arguments.expect}, got {roots:.4f}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {roots:.3f}")
 
 
 if __name__ == "__main__":

@@ -201,23 +201,26 @@ def draw(model: TreeNetwork, tree: dglite.DGLGraph, vocab: Mapping[str, int], pa
         axes.annotate(word_of.get(words[leaf], "?"), (place[leaf][0], -0.4), rotation=45, ha="right", va="top")
     axes.set_axis_off()
     axes.set_ylim(-2.5, None)
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cell", choices=CELLS, default="binary")
+    parser.add_argument(
+        "--cell", choices=CELLS, default="binary", help="how a node combines its children; default: %(default)s"
+    )
     parser.add_argument("--time-delay", action="store_true", help="read each word with its neighbours")
-    parser.add_argument("--hidden", type=int, default=150)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch-size", type=int, default=25)
-    parser.add_argument("--dropout", type=float, default=0.5)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--weight-decay", type=float, default=1e-4)
-    parser.add_argument("--sentences", type=int, help="use only so many")
+    parser.add_argument("--hidden", type=int, default=150, help="size of a node's state; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=8, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=25, help="trees of a training step; default: %(default)s")
+    parser.add_argument("--dropout", type=float, default=0.5, help="probability in training; default: %(default)s")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam; default: %(default)s")
+    parser.add_argument("--weight-decay", type=float, default=1e-4, help="of Adam; default: %(default)s")
+    parser.add_argument("--sentences", type=int, metavar="N", help="use only the first N; default: all")
     parser.add_argument("--raw-dir", help="folder with train.txt; default: DGLITE_DATA_DIR, else downloaded")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--picture", metavar="FILE", help="draw a held-out sentence, with matplotlib")
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the root accuracy is below")
     return parser.parse_args()
@@ -249,13 +252,13 @@ def main() -> None:
         if epoch >= arguments.epochs // 2:
             averaged.update_parameters(model)
         root, nodes = accuracies(model, test)
-        print(f"epoch {epoch + 1}: accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
+        print(f"epoch {epoch + 1}: test accuracy {root:.3f} (roots), {nodes:.3f} (nodes), {rate:.0f} trees/s")
     root, nodes = accuracies(averaged.module, test)
-    print(f"{arguments.cell}: test accuracy {root:.4f} (roots), {nodes:.4f} (nodes)")
+    print(f"{arguments.cell}, averaged: test accuracy {root:.3f} (roots), {nodes:.3f} (nodes)")
     if arguments.picture:
         draw(averaged.module, min(test, key=lambda tree: abs(tree.num_nodes() - 21)), data.vocab, arguments.picture)
     if arguments.expect is not None and root < arguments.expect:
-        sys.exit(f"expected a root accuracy of at least {arguments.expect}, got {root:.4f}")
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {root:.3f}")
 
 
 if __name__ == "__main__":

@@ -108,17 +108,20 @@ def draw(times: dict[str, float], path: str) -> None:
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.set(xlabel="forward and backward, ms")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path)
+    print(f"picture written to {path}")
 
 
 def main() -> None:
     """Compare results and times, print the plans."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--edges", type=int, default=100_000)
-    parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--repeat", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=10_000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--edges", type=int, default=100_000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--width", type=int, default=32, help="size of features; default: %(default)s")
+    parser.add_argument(
+        "--repeat", type=int, default=20, help="runs of each, of which the median is printed; default: %(default)s"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers; default: %(default)s")
     parser.add_argument("--picture", metavar="FILE", help="draw the times, with matplotlib")
     arguments = parser.parse_args()
 

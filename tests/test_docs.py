@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 
 def _blocks(page: str, language: str) -> list[str]:
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [block for name, block in blocks if name == language]
 
 
 PAGES = ["README.md"] + [
@@ -47,9 +48,7 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if torch.distributed.is_initialized():  # by a page, for what follows on it
             torch.distributed.destroy_process_group()
     if page == "README.md":
-        accuracy, explanation = printed.getvalue().split("\n", 1)
-        assert float(accuracy.split()[1]) > 0.9
-        assert explanation.rstrip() in "\n".join(_blocks(page, ""))
+        assert printed.getvalue().rstrip() in "\n".join(_blocks(page, ""))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +75,17 @@ def test_the_tables_are_the_measured_ones() -> None:
     assert found.returncode == 0, found.stderr
 
 
+def test_what_layers_take_is_what_the_tests_call_them_with() -> None:
+    script = ROOT / "docs" / "layer_table.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+    written = ROOT / "docs" / "examples"  # by the build of the site
+    for page in [ROOT / "README.md", *(page for page in ROOT.glob("docs/**/*.md") if page.parent != written)]:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 

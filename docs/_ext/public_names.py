@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -21,12 +22,24 @@ class Public(SphinxDirective):
 
     required_arguments = 1
     has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {"pages": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
-        """Return what autodoc makes of each name."""
+        """Return what autodoc makes of each name; with ``:pages: folder`` classes are lines of a table of contents."""
         module = importlib.import_module(self.arguments[0])
         lines = [f".. py:currentmodule:: {module.__name__}", ""]
-        for name in " ".join(self.content).split() or functions_and_classes(module):
+        names = " ".join(self.content).split() or functions_and_classes(module)
+        if "pages" in self.options:
+            pages = sorted(name for name in names if inspect.isclass(getattr(module, name)))
+            lines += [
+                ".. toctree::",
+                "   :maxdepth: 1",
+                "",
+                *(f"   {self.options['pages']}/{name}" for name in pages),
+                "",
+            ]
+            names = [name for name in names if name not in pages]
+        for name in names:
             value = getattr(module, name)
             kind = kind_of(value)
             if kind == "data":
@@ -49,7 +62,17 @@ def kind_of(value: Any) -> str:
 
 
 def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Let ``*feat`` in a shape be no emphasis, and a paragraph after a section's entries be no entry."""
+    """Let ``*feat`` in a shape be no emphasis, and a paragraph after a section's entries be no entry.
+
+    Examples that have no heading get one. The first line of a property is no type and a text, where it has a colon:
+    napoleon takes it for that unless an empty comment is before it.
+    """
+    if what in ("property", "attribute") and lines:
+        lines[:0] = ["..", ""]
+    if "Examples" not in lines:
+        first = next((i for i, line in enumerate(lines) if line.startswith(">>> ")), None)
+        if first is not None:
+            lines[first:first] = ["", "Examples", "--------"]
     lines[:] = ["".join(_plain(part) for part in _QUOTED.split(line)) for line in lines]
     inside, i = False, 0
     while i < len(lines):

@@ -60,7 +60,7 @@ def test_one_process_has_too_little_memory() -> None:
 
 
 def test_a_whole_graph_trains_in_two_processes() -> None:
-    done = launched("full_graph.py", 2, "--made-up=200", "--epochs=30", "--expect=0.9")
+    done = launched("full_graph.py", 2, "--synthetic=200", "--epochs=30", "--expect=0.9")
     assert done.returncode == 0, done.stderr
     assert "2 processes" in done.stdout
 
