@@ -394,7 +394,7 @@ class TorchBackend(Backend):
 
     # No call in between: every operation asks.
     compiling = staticmethod(is_recorded)
-    exporting = staticmethod(torch.compiler.is_exporting)
+    exporting = staticmethod(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling))
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
     are_read = staticmethod(are_read)

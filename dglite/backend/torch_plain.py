@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -43,7 +44,9 @@ _function_modes = torch._C._len_torch_function_stack
 is_transformed = torch._C._are_functorch_transforms_active
 _tracing_state = torch._C._get_tracing_state
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-_compiler = torch.compiler
+_compiler: Any = torch.compiler
+if not hasattr(_compiler, "_is_exporting_flag"):  # torch 2.4 has no such flag
+    _compiler = SimpleNamespace(_is_exporting_flag=False)
 _is_compiled = torch.compiler.is_dynamo_compiling
 _is_legacy_batch = torch._C._functorch.is_legacy_batchedtensor
 
@@ -66,7 +69,7 @@ def is_recorded() -> bool:
 
 def are_read(xs: Iterable[torch.Tensor]) -> bool:
     """Whether the values of tensors may be read: no program is recorded, and each is memory with values."""
-    if is_recorded() or _tracing_state() is not None or get_proxy_mode() is not None:
+    if is_recorded() or _tracing_state() is not None or get_innermost_proxy_mode() is not None:
         return False
     return all(has_memory(type(x)) and not x.is_meta and not _is_wrapped(x) and not _is_legacy_batch(x) for x in xs)
 
