@@ -109,7 +109,7 @@ def reductions_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(self.mode // 8 % 32)
         return run(self, *args, **more)
 
-    def bound_to(self: Any, structure: Any, threads: Any) -> Any:
+    def bound_to(self: Any, structure: Any, threads: Any, longest: int) -> Any:
         return lambda operands, out: self(structure, operands, out, threads())
 
     monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
