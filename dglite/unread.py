@@ -13,6 +13,7 @@ from typing import Any
 
 from .backend import active
 from .graph import DGLGraph
+from .structure.compressed import copy_as
 
 __all__ = ["leave_to_python"]
 
@@ -47,3 +48,4 @@ def _functions() -> Iterator[Any]:
         yield from filter(isfunction, (getattr(module, own) for own in module.__all__ if own not in read))
     for name in _METHODS:
         yield getattr(DGLGraph, name)
+    yield copy_as

@@ -33,7 +33,7 @@ NOT_USERS = {
     "opspec",
 }
 NOT_USERS |= {"recorder", "scheduler", "structure", "udf", "contrib", "random", "batch", "generators", "propagate"}
-NOT_USERS |= {"readout", "subgraph", "traversal", "homophily", "hints", "progress", "tables"}
+NOT_USERS |= {"readout", "subgraph", "traversal", "homophily", "hints", "progress", "tables", "serving", "unread"}
 """Modules whose public names, if any, are names of dglite itself."""
 
 

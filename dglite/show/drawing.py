@@ -289,7 +289,7 @@ def _draw_loops(axes: Any, places: np.ndarray, colours: np.ndarray, widths: np.n
     from matplotlib.transforms import ScaledTranslation
 
     radius = np.sqrt(area / math.pi)
-    for size in np.unique(radius):
+    for size in np.unique(radius, return_counts=True)[0]:
         same = radius == size
         up = ScaledTranslation(0, size / 72, axes.figure.dpi_scale_trans)
         axes.add_collection(

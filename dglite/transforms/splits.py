@@ -12,6 +12,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import generator
+from ..structure.distinct import contains, distinct
 from .edges import remove_edges
 from .module import BaseTransform
 
@@ -146,8 +147,8 @@ class _EdgeSplit:
             self._require_both_directions(codes)
             codes = self._codes(np.minimum(self.src, self.dst), np.maximum(self.src, self.dst))
         self.codes = codes
-        distinct = np.unique(codes)
-        num_edges = len(distinct)
+        pairs = distinct(codes)
+        num_edges = len(pairs)
         counts = [_count(options.num_val, num_edges, "num_val"), _count(options.num_test, num_edges, "num_test")]
         num_train = num_edges - sum(counts)
         if num_train <= 0:
@@ -155,7 +156,7 @@ class _EdgeSplit:
                 f"num_val={options.num_val} and num_test={options.num_test} leave {num_train} of {num_edges} edges "
                 f"of type {etype} to train on"
             )
-        shuffled = generator().permutation(distinct)
+        shuffled = generator().permutation(pairs)
         self.parts = np.split(shuffled, np.cumsum([num_train, counts[0]]))
         self.predicted = list(self.parts)
         if options.disjoint_train_ratio:
@@ -167,7 +168,7 @@ class _EdgeSplit:
 
     def _require_both_directions(self, codes: np.ndarray) -> None:
         back = self._codes(self.dst, self.src)
-        lacking = ~np.isin(back, codes)
+        lacking = ~contains(codes, back)
         if self.etype[0] != self.etype[2] or lacking.any():
             example = f": {self.src[lacking][0]} -> {self.dst[lacking][0]} has no way back" if lacking.any() else ""
             raise DGLError(
@@ -194,14 +195,14 @@ class _EdgeSplit:
         held_out = np.concatenate([self.parts[2], *([self.parts[1]] if part < 2 else [])])
         if part == 0 and self.options.disjoint_train_ratio:
             held_out = np.concatenate([held_out, self.predicted[0]])
-        graph = _without(graph, np.flatnonzero(np.isin(self.codes, held_out)), self.etype)
+        graph = _without(graph, np.flatnonzero(contains(held_out, self.codes)), self.etype)
         if reverse is None:
             return graph
         back = graph.canonical_etypes[graph.etype_id(reverse)]
         if back[0] != self.etype[2] or back[2] != self.etype[0]:
             raise DGLError(f"rev_edge_types has {back} for {self.etype}; it does not go back")
         src, dst = (np.asarray(ids).astype(np.int64) for ids in graph.adjacencies[graph.etype_id(back)].endpoints())
-        return _without(graph, np.flatnonzero(np.isin(self._codes(dst, src), held_out)), back)
+        return _without(graph, np.flatnonzero(contains(held_out, self._codes(dst, src))), back)
 
     def pairs(self, part: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return sources, destinations and labels of the pairs to predict."""
@@ -295,10 +296,12 @@ class RandomNodeSplit(BaseTransform):
         n, random = len(label), generator()
         train = np.empty(0, np.int64)
         if self.split != "train_rest":
-            of_class: Mapping[Any, np.ndarray] = {c: np.flatnonzero(label == c) for c in np.unique(label)}
+            of_class: Mapping[Any, np.ndarray] = {
+                c: np.flatnonzero(label == c) for c in np.unique(label, return_counts=True)[0]
+            }
             most = self.num_train_per_class
             train = np.concatenate([random.permutation(rows)[:most] for rows in of_class.values()] or [train])
-        others = random.permutation(np.setdiff1d(np.arange(n), train))
+        others = random.permutation(np.flatnonzero(~contains(train, np.arange(n))))
         num_val = _count(self.num_val, n, "num_val")
         num_test = len(others) - num_val if self.split == "test_rest" else _count(self.num_test, n, "num_test")
         if num_test < 0 or num_val + num_test > len(others):

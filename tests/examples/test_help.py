@@ -11,11 +11,14 @@ import pytest
 EXAMPLES = sorted(path.stem for path in (Path(__file__).parents[2] / "examples").glob("*.py"))
 ANOTHER_NAME = {"--lr": "--learning-rate", "--plot": "--picture", "--output": "--picture", "--data": "--raw-dir"}
 
+NEEDS = {"ray_train": "ray", "lightning_sage": "lightning"}
+"""Packages that an example needs, by its name."""
+
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_each_option_says_what_it_is_and_its_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "ray_train":
-        pytest.importorskip("ray")
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     parsers: list[argparse.ArgumentParser] = []
 
     def stop(parser: argparse.ArgumentParser, *arguments: object) -> None:

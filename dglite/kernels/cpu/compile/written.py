@@ -61,7 +61,9 @@ class Kernel:
         if result is NotImplemented:
             raise TypeError(f"{name} cannot take {[kind_of(x) for x in args]} as they lie in memory")
         for x, copy in zip(leaves(args), leaves(copies), strict=True):
-            if isinstance(x, np.ndarray) and x.astype(copy.dtype).tobytes() != copy.tobytes():
+            # What was not copied may be written to by other threads meanwhile.
+            copied = isinstance(x, np.ndarray) and not np.may_share_memory(x, copy)
+            if copied and x.astype(copy.dtype).tobytes() != copy.tobytes():
                 raise TypeError(f"{name} writes to an array that is not contiguous")
         return result
 
