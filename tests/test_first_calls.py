@@ -15,7 +15,8 @@ from dglite import dataloading, dynamic, geometry, metrics, nn, ops, optim, samp
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NEVER_CALLED = {
     "is another name of something, or a part that what is called is made of": """
-        RandomLinkSplit RandomNodeSplit BatchedDGLGraph BatchedHeteroDGLGraph DGLHeteroGraph EdgeBatch NodeBatch NodeFlow BaseTransform LapPE
+        RandomLinkSplit RandomNodeSplit
+        BatchedDGLGraph BatchedHeteroDGLGraph DGLHeteroGraph EdgeBatch NodeBatch NodeFlow BaseTransform LapPE
         as_heterograph as_immutable_graph batch_hetero unbatch_hetero to_hetero to_homo to_simple_graph laplacian_pe
         to_bidirected_stale bipartite_from_networkx BlockSampler CapSampler CappedNeighborSampler Collator
         EdgeCollator GraphCollator NodeCollator EdgeDataLoader NodeDataLoader EdgePredictionSampler
@@ -23,7 +24,8 @@ NEVER_CALLED = {
         TWIRLSUnfoldingAndAttention WeightBasis HeteroGNNExplainer""",
     "is no more than operators of Python on a matrix": "div neg power sub",
     "is an operation of the tensor library, or Python alone": """
-        plot profile summary to_pandas dynamic_shapes to_tensors seed memory_summary empty_cache FeatureDropout SparseFeatures SparseLinear save_state_dict DenseChebConv
+        plot profile to_pandas dynamic_shapes to_tensors
+        seed memory_summary empty_cache FeatureDropout SparseFeatures SparseLinear save_state_dict DenseChebConv
         DenseGraphConv DenseSAGEConv pairwise_squared_distance LapPosEncoder PathEncoder SpatialEncoder
         SpatialEncoder3d HeteroEmbedding HeteroLinear TransE TransR GroupRevRes EdgeWeightNorm SparseAdagrad SparseAdam
         SparseGradOptimizer find_exclude_eids hot_rows set_dst_lazy_features set_edge_lazy_features

@@ -73,5 +73,11 @@ class _TypeItems:
         if self.ids.ndim != 1:
             raise DGLError(f"{what} must be one-dimensional, got shape {self.ids.shape}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_of": self._of is active}  # a backend is of its process
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _of=active if state["_of"] else active.guest or active)
+
     def at(self, positions: np.ndarray) -> Tensor:
         return self._of.from_numpy(self.ids[positions], self._device)
