@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_export, torch_library, torch_memory, torch_structure
+from . import torch_export, torch_library, torch_memory, torch_segments, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
@@ -21,14 +21,13 @@ from .torch_breaks import left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
 from .torch_plain import (
     PLAIN,
+    address,
     are_read,
-    has_memory,
     is_forward_mode,
     is_recorded,
     is_transformed,
     is_watched,
     needs_operator,
-    refuse,
     unwrapped,
 )
 from .torch_transforms import transformed
@@ -45,19 +44,6 @@ _DENSE = torch.strided
 _SPLIT = 1 << 14
 """Half of the number of values from which on torch uses several threads."""
 _dispatch_modes = torch._C._len_torch_dispatch_stack
-
-
-def _address(x: torch.Tensor) -> int:
-    """Return where a tensor lies: kernels read there, so this is the door that tensors without memory do not pass."""
-    if type(x) not in PLAIN and not has_memory(type(x)):
-        refuse(x)
-    try:
-        address = x.data_ptr()
-    except RuntimeError:
-        refuse(x)
-    if not address and x.numel():
-        refuse(x)
-    return address
 
 
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -179,7 +165,7 @@ class TorchBackend(Backend):
     def version(self, x: torch.Tensor) -> int:
         return x._version
 
-    address = staticmethod(_address)
+    address = staticmethod(address)
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         # The imaginary part of a conjugate is stored with the other sign and a bit that says so.
@@ -191,7 +177,7 @@ class TorchBackend(Backend):
             if x is not None:
                 x = (x.resolve_neg() if x.is_neg() else x).contiguous()
             dense.append(x)
-            addresses.append(0 if x is None else _address(x))
+            addresses.append(0 if x is None else address(x))
         return dense, addresses
 
     def copy(self, x: torch.Tensor) -> torch.Tensor:
@@ -284,31 +270,8 @@ class TorchBackend(Backend):
     def swap_last(self, x: torch.Tensor) -> torch.Tensor:
         return x.transpose(-1, -2)
 
-    def segment_mm(self, x: torch.Tensor, matrices: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
-        if needs_operator((x, matrices)):
-            parts = [
-                torch.matmul(rows.movedim(0, -2), matrix).movedim(-2, 0)
-                for rows, matrix in zip(x.split(np.diff(offsets).tolist()), matrices, strict=True)
-            ]
-            return torch.cat(parts) if parts else x.new_zeros(*x.shape[:-1], matrices.shape[-1])
-        out = x.new_empty(*x.shape[:-1], matrices.shape[-1])
-        for r, begin, end in _segments(offsets):
-            if x.dim() == 2:
-                torch.mm(x[begin:end], matrices[r], out=out[begin:end])
-            else:  # a product for each of the batch, over all rows
-                out[begin:end] = torch.matmul(x[begin:end].movedim(0, -2), matrices[r]).movedim(-2, 0)
-        return out
-
-    def segment_outer(self, x: torch.Tensor, y: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
-        if needs_operator((x, y)):
-            sizes = np.diff(offsets).tolist()
-            pairs = zip(x.split(sizes), y.split(sizes), strict=True)
-            parts = [torch.matmul(left.movedim(0, -1), right.movedim(0, -2)) for left, right in pairs]
-            return torch.stack(parts) if parts else x.new_zeros(0, *x.shape[1:], y.shape[-1])
-        out = x.new_zeros(len(offsets) - 1, *x.shape[1:], y.shape[-1])
-        for r, begin, end in _segments(offsets):
-            torch.matmul(x[begin:end].movedim(0, -1), y[begin:end].movedim(0, -2), out=out[r])
-        return out
+    segment_mm = staticmethod(torch_segments.segment_mm)
+    segment_outer = staticmethod(torch_segments.segment_outer)
 
     def dropout_mask(self, x: torch.Tensor, p: float) -> torch.Tensor:
         # torch's own dropout draws Bernoulli numbers, which on a CPU takes three times as long as all of this.
@@ -430,12 +393,6 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
-
-
-def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:
-    """Return (number, begin, end) of the segments that are not empty."""
-    used = np.flatnonzero(np.diff(offsets))
-    return zip(used.tolist(), offsets[used].tolist(), offsets[used + 1].tolist(), strict=True)
 
 
 def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -95,12 +95,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
-        described = make(relation, recipe, (False,) * len(inputs), False).describe(*inputs)
-        devices = (inputs[0].device if inputs else "cpu"), (inputs[0].device if inputs and described[1] else "cpu")
-        return tuple(
-            torch.empty(tuple(shape), dtype=dtypes[dtype], device=device)
-            for (shape, dtype), device in zip([one or _NOTHING for one in described], devices, strict=True)
-        )
+        return _described(make(relation, recipe, (False,) * len(inputs), False).describe(*inputs), inputs, dtypes)
 
     def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
         src, dst, *counts, recipe = structure
@@ -148,6 +143,17 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator] = decompose
+
+
+def _described(
+    results: Sequence[Any], inputs: Sequence[torch.Tensor], dtypes: Mapping[str, torch.dtype]
+) -> tuple[torch.Tensor, ...]:
+    """Return tensors of the shapes and dtypes of an operation's result and of what it keeps, which may be None."""
+    devices = (inputs[0].device if inputs else "cpu"), (inputs[0].device if inputs and results[1] else "cpu")
+    return tuple(
+        torch.empty(tuple(shape), dtype=dtypes[dtype], device=device)
+        for (shape, dtype), device in zip([result or _NOTHING for result in results], devices, strict=True)
+    )
 
 
 def fold_batch(

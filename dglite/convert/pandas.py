@@ -120,8 +120,8 @@ def from_pandas(
     for ntype, table in node_tables.items():
         _write(g.nodes[ntype].data, table, {id_columns[ntype]}, node_features, "node_features", len(node_tables) > 1)
     for etype, ends in tables.items():
-        own = {ends.source, ends.target}
-        _write(g.edges[etype].data, ends.table, own, edge_features, "edge_features", len(tables) > 1)
+        end_columns = {ends.source, ends.target}
+        _write(g.edges[etype].data, ends.table, end_columns, edge_features, "edge_features", len(tables) > 1)
     g.__dict__["node_names"] = names["_N"] if list(names) == ["_N"] else names
     return g
 
@@ -213,10 +213,10 @@ def _check_types(triples: dict[Any, Any], nodes: Mapping[str, Any]) -> None:
     for etype in triples:
         if len(etype) != 3:
             raise DGLError(f"edges has the key {etype!r}; expected (source type, edge type, destination type)")
-    known = {name for src, _, dst in triples for name in (src, dst)}
-    unknown = [name for name in nodes if name not in known]
+    joined = {name for src, _, dst in triples for name in (src, dst)}
+    unknown = [name for name in nodes if name not in joined]
     if unknown:
-        raise DGLError(f"nodes has a table for {unknown[0]!r}; the edges' node types are {sorted(known)}")
+        raise DGLError(f"nodes has a table for {unknown[0]!r}; the edges' node types are {sorted(joined)}")
 
 
 def _column(table: Any, name: str | None, usual: Sequence[str], argument: str, position: int) -> str:
@@ -226,10 +226,10 @@ def _column(table: Any, name: str | None, usual: Sequence[str], argument: str, p
         if name not in names:
             raise DGLError(f"{argument}={name!r} is no column of the table; there are {names}")
         return name
-    found = [each for each in usual if each in names]
-    if not found and len(names) <= position:
+    present = [each for each in usual if each in names]
+    if not present and len(names) <= position:
         raise DGLError(f"the table has the columns {names}; expected {position + 1} or more, or name it: {argument}=")
-    return str(found[0]) if found else names[position]
+    return str(present[0]) if present else names[position]
 
 
 def _ends(table: Any, source: str | None, target: str | None) -> Ends:

@@ -149,13 +149,25 @@ def _load_bytearray(unpickler: Any) -> None:
     unpickler.append(bytearray(unpickler.read(size)))
 
 
+def _load_build(unpickler: Any) -> None:
+    """Run the opcode ``BUILD`` on objects alone: a class or a function would be changed for the whole process."""
+    target = unpickler.stack[-2]
+    if callable(target):
+        raise pickle.UnpicklingError(f"a change of {target!r:.60}")
+    pickle._Unpickler.dispatch[pickle.BUILD[0]](unpickler)
+
+
 class _Unpickler(pickle._Unpickler):
     """Reads one file; its graphs are those of ``unread`` until their states are understood.
 
     It is the unpickler that is written in Python: the other takes the memory that a file asks for.
     """
 
-    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BYTEARRAY8[0]: _load_bytearray}
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.BYTEARRAY8[0]: _load_bytearray,
+        pickle.BUILD[0]: _load_build,
+    }
 
     def __init__(self, file: Any, unread: list[_Unread], **options: Any) -> None:
         super().__init__(file, **options)

@@ -201,24 +201,24 @@ def _of_nodes(g: DGLGraph, sets: list[NodeSet], value: Any, what: str) -> dict[i
             raise DGLError(f"color={value!r} is neither a node feature ({features or 'there are none'}) nor a colour")
         if not named and what != "color":
             raise DGLError(f"{what}={value!r} is no node feature")
-        found = named
+        columns = named
     else:
         names = list(dict.fromkeys(each.ntype for each in sets))
         by_type = _by_type(value, names, what, "node")
-        found = {}
+        columns = {}
         for i, each in enumerate(sets):
             if each.ntype in by_type:
                 of_type = by_type[each.ntype]
                 if isinstance(of_type, str) and of_type in each.features:
                     of_type = each.features[of_type]
-                found[i] = np.full(each.size, of_type) if np.ndim(of_type) == 0 else _array(of_type)
-    for i, values in found.items():
+                columns[i] = np.full(each.size, of_type) if np.ndim(of_type) == 0 else _array(of_type)
+    for i, values in columns.items():
         if values.shape != (sets[i].size,):
             raise DGLError(
                 f"{what} has shape {tuple(values.shape)}; expected {(sets[i].size,)}, a value for each of the "
                 f"{sets[i].size} nodes{'' if len(sets) == 1 else f' of type {sets[i].ntype!r}'}"
             )
-    return found
+    return columns
 
 
 def _is_color(value: str) -> bool:
@@ -240,8 +240,8 @@ def _label_texts(g: DGLGraph, sets: list[NodeSet], labels: Any) -> dict[int, str
         if wrong:
             raise DGLError(f"labels has a text for node {wrong[0]}; there are {sets[0].size} nodes")
         return {int(node): str(text) for node, text in labels.items()}
-    found = _of_nodes(g, sets, labels, "labels") or {}
-    return {sets[i].first + j: _short(value) for i, values in found.items() for j, value in enumerate(values.tolist())}
+    texts = _of_nodes(g, sets, labels, "labels") or {}
+    return {sets[i].first + j: _short(value) for i, values in texts.items() for j, value in enumerate(values.tolist())}
 
 
 def _short(value: Any) -> str:
@@ -274,7 +274,7 @@ def _ties(g: DGLGraph, sets: list[NodeSet], weights: Any) -> list[Ties]:
         if isinstance(weights, Mapping):
             weights = {g.to_canonical_etype(etype): value for etype, value in weights.items()}
         by_type = _by_type(weights, etypes, "edge_weights", "edge")
-    found = []
+    ties = []
     for etype, adjacency, (start, end) in zip(etypes, g.adjacencies, g._metagraph.ends, strict=True):
         src, dst = (np.asarray(ids).astype(np.int64) for ids in adjacency.endpoints())
         numbers: Any = by_type.get(etype)
@@ -288,8 +288,8 @@ def _ties(g: DGLGraph, sets: list[NodeSet], weights: Any) -> list[Ties]:
                     f"the {len(src)} edges, shape {(len(src),)}"
                 )
             numbers = numbers.astype(np.float64)
-        found.append(Ties.of(etype[1], src + sets[start].first, dst + sets[end].first, numbers))
-    return found
+        ties.append(Ties.of(etype[1], src + sets[start].first, dst + sets[end].first, numbers))
+    return ties
 
 
 # -- where it is drawn -------------------------------------------------------------------------------------------------

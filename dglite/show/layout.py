@@ -189,7 +189,7 @@ def networkx_layout(name: str, num_nodes: int, src: np.ndarray, dst: np.ndarray,
     function = getattr(networkx, f"{name}_layout")
     seeded = "seed" in function.__wrapped__.__code__.co_varnames if hasattr(function, "__wrapped__") else False
     try:
-        found = function(graph, **({"seed": seed} if seeded or name in ("spring", "random") else {}))
+        positions = function(graph, **({"seed": seed} if seeded or name in ("spring", "random") else {}))
     except (networkx.NetworkXException, TypeError) as error:
         raise DGLError(f"layout {name!r} does not fit this graph: {error}; take 'auto', or pass positions") from error
-    return np.array([found[node] for node in range(num_nodes)]).reshape(num_nodes, 2)
+    return np.array([positions[node] for node in range(num_nodes)]).reshape(num_nodes, 2)

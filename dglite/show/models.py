@@ -187,9 +187,9 @@ def _distinct_modules(model: Any) -> Iterator[tuple[str, Any]]:
 
 def _row(path: str, module: Any) -> LayerRow:
     inside = {id(p) for child in _children(module) for p in child.parameters()}
-    own = {id(p): math.prod(active.shape(p)) for p in module.parameters() if id(p) not in inside}
+    sizes = {id(p): math.prod(active.shape(p)) for p in module.parameters() if id(p) not in inside}
     name = path.rpartition(".")[2]
-    return LayerRow(name, type(module).__name__, path.count(".") + 1 if path else 0, sum(own.values()))
+    return LayerRow(name, type(module).__name__, path.count(".") + 1 if path else 0, sum(sizes.values()))
 
 
 def _children(module: Any) -> Iterator[Any]:
@@ -199,7 +199,7 @@ def _children(module: Any) -> Iterator[Any]:
 @contextmanager
 def _watched(module: Any, row: LayerRow, open_layers: list[LayerRow]) -> Iterator[None]:
     """Note what a module's ``forward`` does: in its place, as hooks would change which kernels a layer takes."""
-    own = vars(module).get("forward")
+    replaced = vars(module).get("forward")
     forward: Callable[..., Any] = module.forward
 
     @functools.wraps(forward)
@@ -219,10 +219,10 @@ def _watched(module: Any, row: LayerRow, open_layers: list[LayerRow]) -> Iterato
     try:
         yield
     finally:
-        if own is None:
+        if replaced is None:
             object.__delattr__(module, "forward")
         else:
-            object.__setattr__(module, "forward", own)
+            object.__setattr__(module, "forward", replaced)
 
 
 def _count_kernel(open_layers: list[LayerRow], event: Event, seconds: float, count: int | None) -> None:

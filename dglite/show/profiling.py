@@ -183,10 +183,12 @@ class profile:  # a context manager that is used like a function
     # -- what is replaced -------------------------------------------------------------------------------------------
     def _set(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until the context ends."""
-        own = vars(owner)
-        before = own.get(name)
+        attributes = vars(owner)
+        before = attributes.get(name)
         self._restore.append(
-            functools.partial(setattr, owner, name, before) if name in own else functools.partial(delattr, owner, name)
+            functools.partial(setattr, owner, name, before)
+            if name in attributes
+            else functools.partial(delattr, owner, name)
         )
         setattr(owner, name, value)
 
@@ -215,9 +217,9 @@ class profile:  # a context manager that is used like a function
         for function, label in ((run_spmm, _spmm_label), (run_sddmm, _sddmm_label), (run_cached, _cached_label)):
             timed = self._timed_kernel(function, label)
             for module in [m for name, m in sys.modules.items() if name.startswith("dglite.ops.") and m is not None]:
-                own = module.__name__ in ("dglite.ops.run", "dglite.ops.call_cache")
+                is_internal = module.__name__ in ("dglite.ops.run", "dglite.ops.call_cache")
                 for name, value in list(vars(module).items()):
-                    if value is function and not own:
+                    if value is function and not is_internal:
                         self._set(module, name, timed)
         for kind in (devices.Cpu, devices.Gpu):
             self._set(kind, "kernels", self._timed_modules(kind))

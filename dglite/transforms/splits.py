@@ -123,14 +123,14 @@ class RandomLinkSplit(BaseTransform):
             for part in range(3):
                 graphs[part] = split.without_held_out(graphs[part], part, reverse)
                 pairs[part][canonical] = split.pairs(part)
-        found = []
+        splits = []
         for graph, of_types in zip(graphs, pairs, strict=True):
             columns: Any = zip(*of_types.values(), strict=True)
             if self._several:
-                found.append(LinkSplit(graph, *(dict(zip(of_types, column, strict=True)) for column in columns)))
+                splits.append(LinkSplit(graph, *(dict(zip(of_types, column, strict=True)) for column in columns)))
             else:
-                found.append(LinkSplit(graph, *(column[0] for column in columns)))
-        train, val, test = found
+                splits.append(LinkSplit(graph, *(column[0] for column in columns)))
+        train, val, test = splits
         return train, val, test
 
 
@@ -278,19 +278,19 @@ class RandomNodeSplit(BaseTransform):
     def __call__(self, g: DGLGraph) -> DGLGraph:
         """Return the graph with masks."""
         require_graph(g)
-        made = g.clone()
+        marked = g.clone()
         ntypes = [ntype for ntype in g.ntypes if self.key in g.nodes[ntype].data]
         if not ntypes and self.split != "train_rest":
             raise DGLError(f"split={self.split!r} takes nodes of each class, but no node has a feature {self.key!r}")
         for ntype in ntypes or g.ntypes:
-            data = made.nodes[ntype].data
+            data = marked.nodes[ntype].data
             label = active.to_numpy(data[self.key]).reshape(-1) if ntypes else np.zeros(g.num_nodes(ntype))
             drawn = [self._drawn(label) for _ in range(self.num_splits)]
             for i, name in enumerate(("train_mask", "val_mask", "test_mask")):
                 mask = np.stack([masks[i] for masks in drawn], axis=1)
                 mask = np.ascontiguousarray(mask[:, 0]) if self.num_splits == 1 else mask
                 data[name] = active.to_device(active.from_numpy(mask), g.device)
-        return made
+        return marked
 
     def _drawn(self, label: np.ndarray) -> list[np.ndarray]:
         n, random = len(label), generator()

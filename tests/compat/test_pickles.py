@@ -182,6 +182,23 @@ def test_names_of_dgl_that_hold_no_graph_are_refused(tmp_path):
         load_pickled(path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dgl.ndarray\nSparseMatrix",
+        "dgl.heterograph\nDGLGraph",
+        "torch.nn.parameter\nParameter",
+        "dgl.init\nbase_initializer",
+    ],
+)
+def test_classes_and_functions_are_not_changed(name, tmp_path):
+    state = pickle.dumps((None, {"added": 1}), 2)[2:-1]
+    (tmp_path / "x.pkl").write_bytes(b"\x80\x02c" + name.encode() + b"\n" + state + b"b.")
+    with pytest.raises(DGLError, match=r"x\.pkl.*a change of"):
+        load_pickled(tmp_path / "x.pkl")
+    assert not hasattr(torch.nn.Parameter, "added")
+
+
 @pytest.mark.parametrize("version", ["0.4.3", "2.1"])
 def test_damaged_files_raise_errors(version, tmp_path):
     content = (FILES / f"{version}.pkl").read_bytes()

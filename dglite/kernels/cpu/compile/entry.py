@@ -115,10 +115,10 @@ class _FromPython:
 
     def call(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
         """Call a function of the interpreter."""
-        known = self.module.globals.get(name)
-        if known is None:
-            known = ir.Function(self.module, ir.FunctionType(result, [x.type for x in arguments]), name)
-        return self.builder.call(known, arguments)
+        callee = self.module.globals.get(name)
+        if callee is None:
+            callee = ir.Function(self.module, ir.FunctionType(result, [x.type for x in arguments]), name)
+        return self.builder.call(callee, arguments)
 
     def held(self, position: int) -> ir.Value:
         return self.call("PyTuple_GetItem", _OBJECT, self.function.args[0], I64(position))
@@ -200,11 +200,11 @@ def _for_python(module: ir.Module, name: str, body: Callee) -> None:
     failed = builder.alloca(I64)
     builder.store(I64(0), failed)
     thread = entry.call("PyEval_SaveThread", _OBJECT)
-    found = builder.call(body.function, [*values, failed])
+    returned = builder.call(body.function, [*values, failed])
     entry.call("PyEval_RestoreThread", ir.VoidType(), thread)
     with builder.if_then(builder.icmp_signed("!=", builder.load(failed), I64(0)), likely=False):
         builder.ret(entry.call("PyErr_NoMemory", _OBJECT))
-    entry.give(body.result, found)
+    entry.give(body.result, returned)
 
 
 # -- for an address ----------------------------------------------------------------------------------------------------
@@ -278,4 +278,4 @@ def can_read_arrays() -> bool:
         (field(dtype, _BYTE_ORDER, ctypes.c_char), b"="),
         (field(dtype, _TYPE_NUMBER, ctypes.c_int), array.dtype.num),
     ]
-    return all(found == wanted for found, wanted in expected)
+    return all(kind == wanted for kind, wanted in expected)

@@ -84,17 +84,17 @@ class ArrayExpressions(Expressions):
         return self.made(array.type, first, builder.sub(upper, lower))
 
     def made(self, kind: Array, first: ir.Value, length: ir.Value) -> Value:
-        found = self.builder.insert_value(ir.Constant(kind.llvm, ir.Undefined), first, 0)
-        return Value(kind, self.builder.insert_value(found, length, 1))
+        array = self.builder.insert_value(ir.Constant(kind.llvm, ir.Undefined), first, 0)
+        return Value(kind, self.builder.insert_value(array, length, 1))
 
     def length(self, array: Value) -> ir.Value:
         return self.builder.extract_value(array.ir, 1)
 
     # -- names with dots -----------------------------------------------------------------------------------------------
     def of_Attribute(self, node: ast.Attribute) -> Value:
-        found = self.meaning(node)
-        if found is not None:
-            return constant(node, found)
+        number = self.meaning(node)
+        if number is not None:
+            return constant(node, number)
         record = self.value(node.value)
         if not isinstance(record.type, Record) or node.attr not in record.type.fields:
             refuse(node, "is no field")
