@@ -376,18 +376,18 @@ class Backend(ABC):
         """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
         return function
 
-    def needs_operator(self, xs: Iterable[Tensor]) -> bool:
+    def needs_operator(self, xs: Sequence[Tensor]) -> bool:
         """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.
 
         Kernels read memory by its address, which it would not notice, or which is none.
         """
         return False
 
-    def is_forward_mode(self, xs: Iterable[Tensor]) -> bool:
+    def is_forward_mode(self, xs: Sequence[Tensor]) -> bool:
         """Whether operations on ``xs`` have to be composed of the library's own, which know more transforms."""
         return False
 
-    def are_read(self, xs: Iterable[Tensor]) -> bool:
+    def are_read(self, xs: Sequence[Tensor]) -> bool:
         """Whether the values of ``xs`` may be read: no program is recorded of them, and none is wrapped."""
         return True
 

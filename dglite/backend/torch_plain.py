@@ -68,14 +68,14 @@ def is_recorded() -> bool:
     return _compiler._is_exporting_flag or _is_compiled()
 
 
-def are_read(xs: Iterable[torch.Tensor]) -> bool:
+def are_read(xs: Sequence[torch.Tensor]) -> bool:
     """Whether the values of tensors may be read: no program is recorded, and each is memory with values."""
     if is_recorded() or _tracing_state() is not None or get_innermost_proxy_mode() is not None:
         return False
     return all(has_memory(type(x)) and not x.is_meta and not _is_wrapped(x) and not _is_legacy_batch(x) for x in xs)
 
 
-def needs_operator(xs: Iterable[torch.Tensor]) -> bool:
+def needs_operator(xs: Sequence[torch.Tensor]) -> bool:
     """Whether operations on these have to be registered ones, because torch looks on or handles one of the tensors."""
     if (  # is_watched(), without a call: every operation asks
         _dispatch_modes()
@@ -100,7 +100,7 @@ def needs_operator(xs: Iterable[torch.Tensor]) -> bool:
     return False
 
 
-def is_forward_mode(xs: Iterable[torch.Tensor]) -> bool:
+def is_forward_mode(xs: Sequence[torch.Tensor]) -> bool:
     """Whether operations have to be composed of torch's own: for tangents, and for gradients in batches."""
     if forward_ad._current_level >= 0:
         return True

@@ -104,7 +104,7 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
         made.__dict__[_AS_THEY_ARE] = schema, tensors
         return made
     num_nodes = [active.shape(row)[0] for row in rows]
-    make: Callable[..., Any] = relation_of if active.are_read(x for pair in ends for x in pair) else TracedAdjacency
+    make: Callable[..., Any] = relation_of if active.are_read([x for pair in ends for x in pair]) else TracedAdjacency
     adjacencies = tuple(
         [
             make(src, dst, num_nodes[u], num_nodes[v]).as_idtype(idtype)

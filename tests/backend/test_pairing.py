@@ -54,6 +54,16 @@ def test_every_method_is_dispatched() -> None:
     assert methods == DISPATCH
 
 
+def test_models_are_exported_beside_another_library() -> None:
+    run("""
+g.ndata["x"] = x  # from here on NumPy is a guest
+program = dglite.export(lambda g, x: ops.copy_u_sum(g, x), dglite.rand_graph(5, 9), torch.ones(5, 2))
+for nodes in (3, 8):
+    other, rows = dglite.rand_graph(nodes, 6), torch.randn(nodes, 2)
+    assert torch.allclose(program.module()(other, rows), ops.copy_u_sum(other, rows))
+""")
+
+
 def test_arrays_are_numpys() -> None:
     run("""
 g.ndata["x"] = x
