@@ -89,6 +89,13 @@ dgl.bipartite_from_scipy(g.adj_external(scipy_fmt="csr"), "u", "e", "v")
 dgl.to_half(g); dgl.to_bfloat16(g); dgl.to_double(g); dgl.to_float(g)
 dgl.node_homophily(g, labels); dgl.edge_homophily(g, labels); dgl.linkx_homophily(g, labels)
 dgl.adjusted_homophily(g, labels); dgl.node_label_informativeness(g, labels); dgl.edge_label_informativeness(g, labels)
+g.adjacency(); g.adjacency_matrix_scipy(); g.adj_sparse("csc"); g.inc("in"); g.reverse(); g.subgraphs([seeds])
+g.in_degree(1); g.out_degree(1); g.has_node(1); g.has_edge_between(0, 1); g.edge_ids_of((src, dst)); g.node_ids(seeds)
+g.restrict_format("csr"); g.to_format("csc"); g.astype(torch.int32); g.cpu(); g.clone(); g.local_scope()
+dgl.data.BACommunityDataset(50, 2, 5, num_inter_edges=10, seed=0)[0]; dgl.data.TreeCycleDataset(3, 2, 5, seed=0)[0]
+dgl.data.TreeGridDataset(3, 2, 2, seed=0)[0]
+dgl.data.AsNodePredDataset(dgl.data.KarateClubDataset(), [0.6, 0.2, 0.2])[0]
+dgl.data.split_dataset(graphs, [0.5, 0.5, 0.0])
 metrics.roc_auc(torch.rand(100), torch.rand(100)); metrics.mrr(torch.rand(100), torch.rand(100, 9))
 metrics.average_precision(torch.rand(100), torch.rand(100)); metrics.hits_at_k(torch.rand(100), torch.rand(100, 9), 3)
 """
@@ -102,6 +109,8 @@ g.apply_edges(fn.u_dot_v("x", "x", "s"))
 g.apply_edges(lambda edges: {"s": edges.src["x"] + edges.dst["x"]})
 g.group_apply_edges("src", lambda edges: {"s": edges.src["x"].softmax(1)})
 g.send_and_recv(seeds, fn.copy_u("x", "m"), fn.sum("m", "y"))
+g.send(seeds, fn.copy_u("x", "m")); g.recv(seeds, fn.prod("m", "y"))
+g.update_all(fn.copy_u("x", "m"), fn.logsumexp("m", "y"))
 g.pull(seeds, fn.copy_u("x", "m"), fn.sum("m", "y"))
 g.push(seeds, fn.copy_u("x", "m"), fn.sum("m", "y"))
 h.multi_update_all({e: (fn.copy_u("x", "m"), fn.max("m", "y")) for e in h.canonical_etypes}, "sum")
