@@ -23,8 +23,9 @@ class LazyColumn:
 
     __slots__ = ("rows", "source", "take", "value")
 
-    def __init__(self, source: Tensor, rows: np.ndarray, take: Take | None = None) -> None:
-        self.source, self.rows, self.take = source, rows, take
+    def __init__(self, source: Tensor | LazyColumn | None, rows: np.ndarray, take: Take | None = None) -> None:
+        self.source: Any = source
+        self.rows, self.take = rows, take
         self.value: Tensor | None = None
 
     @property

@@ -25,7 +25,7 @@ class Columns(MutableMapping[str, Tensor]):
 
     __slots__ = ("_kept", "_names", "_read", "_what", "changes")
 
-    def __init__(self, what: str, names: Collection[str], read: Callable[[str], Tensor]) -> None:
+    def __init__(self, what: str, names: Collection[str], read: Callable[[str], Any]) -> None:
         """``what`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
         self._what = what
         self._names = names
@@ -138,7 +138,7 @@ class NodeBatch:
 
     __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_size")
 
-    def __init__(self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Tensor], ntype: str) -> None:
+    def __init__(self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Any], ntype: str) -> None:
         self._data = data
         self._mailbox = mailbox
         self._size = size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import backend_name
 from ..errors import DGLError
@@ -12,7 +12,7 @@ from .base import Backend, native
 from .library import mixture
 from .memory import empty_cache, memory_summary
 from .pairing import pair
-from .protocols import RESULT, DifferentiableOp, Tensor, Watch
+from .protocols import RESULT, DifferentiableOp, Watch
 from .select import load, owner
 
 __all__ = [
@@ -41,7 +41,12 @@ active: Backend = load(backend_name())
 name: str = active.name
 """The active backend's name."""
 
-framework: Any = active.framework
+if TYPE_CHECKING:
+    import torch as framework
+    from torch import Tensor
+else:
+    framework = active.framework
+    from .protocols import Tensor
 """What layers and scripts use beside dglite, under torch's names: torch itself, or as much of it as dglite has."""
 
 

@@ -34,7 +34,7 @@ class DifferentiableOp(Protocol):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Compute the result; inputs carry no gradient here."""
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
         """Return d(loss)/d(input) for each input with ``needs[i]``, else None."""
 
 

@@ -74,7 +74,7 @@ def _written(frame: Any, call: Callable[[], None]) -> Columns:
     return {name: column for name, column in frame.items() if column is not before.get(name)}
 
 
-def _kept(columns: Columns, batch: Any, found: list[Columns]) -> np.ndarray:
+def _kept(columns: Columns, batch: Any, found: list[Columns]) -> Any:
     """Put away what a function returned for a batch; every row passes the filter that it runs in."""
     found.append(columns)
     return np.ones(len(batch), dtype=bool)

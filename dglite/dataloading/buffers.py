@@ -94,7 +94,7 @@ def _lent(of: Pool, size: int, loose: bool = False) -> np.ndarray:
 
 def _page_locked(size: int) -> tuple[Any, int]:
     # No array: views of views would refer to it, instead of to what is lent.
-    array = framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
+    array: Any = framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
     return (ctypes.c_char * size).from_buffer(array), 0
 
 

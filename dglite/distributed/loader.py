@@ -181,7 +181,7 @@ class _DistLoader(Resumable):
             number = position * world + rank if shared else position
             key = (seed, epoch, number) if shared else (seed, rank, epoch, number)
             positions = order[number * size : (number + 1) * size]
-            found = items.at(positions)
+            found: Any = items.at(positions)
             if isinstance(found, dict) and not found:
                 assert items.types is not None
                 found = {items.types[0]: np.empty(0, np.int64)}

@@ -168,9 +168,9 @@ class QueryMixin(GraphBase):
         """
         adjacency = self.adjacencies[self.etype_id(etype)]
         if is_read(adjacency) and (order is None or order == "eid"):
-            src, dst = map(self._program_ids, adjacency.tensors)
-            edge_ids = framework.arange(adjacency.num_edges, dtype=src.dtype, device=src.device)
-            return _in_form(form, src.clone(), dst.clone(), edge_ids)
+            us, vs = map(self._program_ids, adjacency.tensors)
+            ids = framework.arange(adjacency.num_edges, dtype=us.dtype, device=us.device)
+            return _in_form(form, us.clone(), vs.clone(), ids)
         if order is None or order == "eid":
             src, dst = adjacency.endpoints()
             edge_ids = np.arange(adjacency.num_edges, dtype=src.dtype) if form != "uv" else src

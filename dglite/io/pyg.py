@@ -57,8 +57,8 @@ def _from_hetero(data: Any) -> DGLGraph:
         for name in store.edge_attrs():
             if name not in _EDGES:
                 made.edges[etype].data[name] = store[name]
-        if edges[etype][2] is not None:
-            made.edges[etype].data["edge_weight"] = edges[etype][2]
+        if (weight := edges[etype][2]) is not None:
+            made.edges[etype].data["edge_weight"] = weight
     return made
 
 

@@ -30,7 +30,7 @@ def argmax_gradients(
     adj: Adjacency | TracedAdjacency,
     expr: Expr,
     argmax: Tensor,
-    inputs: Sequence[Tensor | None],
+    inputs: Sequence[Any],
     shapes: Sequence[tuple[int, ...]],
     grad: Tensor,
     needs: Sequence[bool],
@@ -145,7 +145,7 @@ class _Gather(_AtArgmax):
         missing = active.full((1, *active.shape(argmax)[1:]), self.fill, active.dtype(x), active.device(x))
         return active.pick(active.concat([x, missing]), self.place.rows_at(argmax))
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Scatter(self.place), grad, inputs[1]), None]
 
 
@@ -168,5 +168,5 @@ class _Scatter(_AtArgmax):
         x, argmax = inputs
         return active.put_sum(x, self.place.rows_at(argmax), self.place.num_rows + 1)[: self.place.num_rows]
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Gather(self.place), grad, inputs[1]), None]

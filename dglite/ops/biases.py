@@ -71,7 +71,7 @@ class _Biased:
         device.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, device.worker)
         return out
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         given = tuple(x for x in inputs if x is not None)
         summed = len(needs) > 1 and needs[1]
         if self.slope is None:

@@ -88,7 +88,7 @@ class _DegreeScale(GraphOp):
         degrees = fallback.degrees(self.adj, self.scale.side, "float64")
         return active.astype(self.scale.function(degrees, active.functions["log"])[:, None], self.dtype)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []
 
 
@@ -136,5 +136,5 @@ class _RequireInEdges(GraphOp):
     def composed(self, *inputs: Tensor) -> Tensor:
         return (fallback.degrees(self.adj, Side.V, "int64") > 0).all()
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []

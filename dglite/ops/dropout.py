@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..backend import Tensor, active
 from .devices import device_of
@@ -36,7 +37,7 @@ class _Dropout:
         kernels.drop(active.dtype(x), address, written, size, self.p, self.seed, device.worker)
         return out
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if active.needs_operator((grad,)):
             like = active.shape(grad), 1.0, active.dtype(grad), active.device(grad)
             return [grad * self.forward(active.full(*like))]

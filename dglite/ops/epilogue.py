@@ -65,7 +65,7 @@ def spmm_epilogue(
     plan = known or _planned(adj, expr, reducer, operands, weight, more, follows)
     if plan is None:
         return _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
-    if plan.of_product:
+    if weight is not None and plan.of_product:
         operands = (operands[0], weight, *operands[1:], *more)
     else:
         operands = (*_projected(operands, weight), *more)
@@ -240,11 +240,11 @@ class _SpmmThen:
     def __init__(self, adj: Adjacency, plan: _Plan) -> None:
         self.adj, self.plan, self.saved = adj, plan, plan.saved
 
-    def forward(self, *operands: Tensor) -> Tensor:
+    def forward(self, *operands: Any) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
         return run_spmm("bind_epilogue", self.adj, self.plan.what, self.plan.edges, (), operands, None)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
         slopes, count, expr = self.plan.slopes, self.plan.count, self.plan.expr
         bias = [slot for slot in slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
@@ -288,8 +288,9 @@ class _SpmmOfProduct(_SpmmThen):
     def forward(self, x: Tensor, weight: Tensor, *operands: Tensor) -> Tensor:
         return super().forward(product_forward(x, weight), *operands)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, weight, *given = inputs
+        of_product: Any
         of_product, *grads = super().backward((None, *given), grad, (True, *needs[2:]))
         return [*product_gradients(x, weight, of_product, needs[:2]), *grads]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class FusedAttention:
         self.saved = tuple(range(len(inputs)))
         return active.astype(out, active.dtype(x))
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         given = list(inputs[:-1])
         if (
             active.requires_grad(grad, *given)

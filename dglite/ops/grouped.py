@@ -99,7 +99,7 @@ class _SortedMM:
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
         return active.segment_mm(x, matrices, self.offsets)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, matrices = inputs[:2]
         turned = _sorted_mm(self.offsets, grad, active.swap_last(matrices)) if needs[0] else None
         outer = _sorted_outer(self.offsets, x, grad) if needs[1] else None
@@ -117,7 +117,7 @@ class _SortedOuter:
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return active.segment_outer(x, y, self.offsets)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, y = inputs[:2]
         to_x = _sorted_mm(self.offsets, y, active.swap_last(grad)) if needs[0] else None
         return [to_x, _sorted_mm(self.offsets, x, grad) if needs[1] else None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,8 @@ class _CrossEntropy:
     saved = (0,)
 
     def __init__(self, labels: np.ndarray, keeps: bool) -> None:
-        self.labels, self.keeps, self.kept = labels, keeps, None
+        self.labels, self.keeps = labels, keeps
+        self.kept: Any = None
         self.count = int(np.count_nonzero(labels != IGNORED))
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -116,7 +118,7 @@ class _CrossEntropy:
             raise IndexError(f"label {wrong} is no class; logits have {shape[1]} columns")
         return active.from_numpy(np.asarray(total / (self.count or np.nan), total.dtype))
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         logits = inputs[0]
         if active.needs_operator((grad,)) and not active.requires_grad(grad, logits):
             return [self.kept * grad]

@@ -49,14 +49,14 @@ def reads_edges(expr: Expr) -> bool:
     return any(operand.side is Side.E for operand in operands_of(expr))
 
 
-def evaluated(expr: Expr, values: Sequence[Tensor | None]) -> Tensor:
+def evaluated(expr: Expr, values: Sequence[Tensor | None]) -> Any:
     """Compute an expression by the library's own operations, in the operands' dtype; a number where it reads none.
 
     A choice between two numbers, the derivative of a leaky ReLU for instance, would be of the library's default dtype.
     """
     like = next((x for x in values if x is not None), None)
 
-    def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+    def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         if not active.is_tensor(x) and not active.is_tensor(y):
             x = active.full((), x, active.dtype(like), active.device(like))
         return active.functions["where"](condition, x, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend import RESULT, Tensor, active
 from ..kernels.spec import ITEM_BYTES
@@ -40,7 +41,7 @@ def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, o
 
 
 def product_gradients(
-    x: Tensor | None, weight: Tensor | None, grad: Tensor, needs: Sequence[bool], result: Tensor | None = None
+    x: Any, weight: Any, grad: Tensor, needs: Sequence[bool], result: Tensor | None = None
 ) -> list[Tensor | None]:
     """Return the gradients of a product's operands by ``needs``, that of its result being ``grad``.
 
@@ -50,7 +51,8 @@ def product_gradients(
     summed = len(needs) > 2 and needs[2]
     inner = active.shape(weight)[0] if weight is not None else active.shape(x)[1] if x is not None else 0
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
-    shape, turned = (rows, inner, outer), None if weight is None else active.swap_last(weight)
+    shape = rows, inner, outer
+    turned: Any = None if weight is None else active.swap_last(weight)
     operands = [y for y in (grad, x, turned) if y is not None]
     if not (active.is_pooled(*operands) and _is_ours(shape[1:], dtype)) or active.requires_grad(*operands):
         grad, sums = bias_gradient(grad, result, summed)
@@ -78,9 +80,7 @@ def _multiply(x: Tensor, weight: Tensor, start: Tensor | None, out: Tensor, relu
     del dense  # the kernel has read it
 
 
-def _gradients(
-    shape: tuple[int, int, int], given: Sequence[Tensor | None], needs: Sequence[bool]
-) -> list[Tensor | None]:
+def _gradients(shape: tuple[int, int, int], given: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Any]:
     """Return by our kernels what is needed of the gradients of x, weight and bias.
 
     ``given`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
@@ -114,7 +114,7 @@ class _Product:
     def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return product_forward(x, weight, bias, self.relu)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return product_gradients(inputs[0], inputs[1], grad, needs, inputs[RESULT] if self.relu else None)
 
 
@@ -132,7 +132,7 @@ class _SumOfProducts:
         _multiply(y, other, total, total)
         return total
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         x, weight, y, other = inputs[:4]
         of_x, of_weight, *of_bias = product_gradients(x, weight, grad, (*needs[:2], *needs[4:]))
         return [of_x, of_weight, *product_gradients(y, other, grad, needs[2:4]), *of_bias]

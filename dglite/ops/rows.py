@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class _TakeRows:
     def forward(self, x: Tensor) -> Tensor:
         return active.take(x, self.rows)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.permutation:
             inverse = np.empty_like(self.rows)
             inverse[self.rows] = np.arange(len(self.rows))

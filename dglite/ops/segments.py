@@ -150,7 +150,7 @@ class _SegmentReduce(Spmm):
         edges = TracedAdjacency(rows, self.adj.owners, self.adj.num_src, self.adj.num_dst)
         return composed_spmm(edges, _ROW, self.reducer, operands)  # type: ignore[arg-type]
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         adj: TracedSegments = self.adj
         if self.keeps:
             assert self.kept is not None

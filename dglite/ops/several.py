@@ -135,7 +135,7 @@ class _SpmmSeveral(GraphOp):
             [active.broadcast_to(fallback.spmm(self.adj, *part, operands), feat) for part in self.parts]
         )
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, _ = inputs
         summed, chosen = list[tuple[Expr, Tensor]](), list[tuple[Expr, Tensor]]()
         for (expr, reducer), own in zip(self.parts, grad, strict=True):

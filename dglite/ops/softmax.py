@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ..backend import RESULT, Tensor, active
 from ..expr import Operand, Side
@@ -83,7 +84,7 @@ class _EdgeSoftmax(_PerEdge):
     def composed(self, *inputs: Tensor) -> Tensor:
         return fallback.edge_softmax(self.adj, inputs[0])
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_EdgeSoftmaxGradient(self.adj), inputs[RESULT], grad)]
 
 
@@ -109,7 +110,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
         total = fallback.spmm(self.adj, _PRODUCT, Reducer.SUM, inputs)
         return fallback.sddmm(self.adj, _CENTRED, (*inputs, total))
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         softmax, inner = inputs[0], inputs[1]
         of_softmax = None
         if needs[0]:

@@ -100,7 +100,7 @@ def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
     """Return the sum by an attention among the operands that has not been read, None where there is none that can."""
     for slot, x in enumerate(operands):
         recipe: Any = active.recipe_of(x)
-        fused: Tensor = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)
+        fused: Tensor | None = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)
         if fused is not None:
             return fused
     return None
@@ -166,7 +166,7 @@ class Spmm(GraphOp):
     def composed(self, *operands: Tensor) -> Tensor:
         return fallback.spmm(self.adj, self.expr, self.reducer, operands)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
             return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
         if self.reducer.selects:
@@ -257,7 +257,7 @@ class _Sddmm(GraphOp):
     def composed(self, *operands: Tensor) -> Tensor:
         return fallback.sddmm(self.adj, self.expr, operands, self.dot)
 
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         operands = [*inputs[:-1], grad]
         grads: list[Tensor | None] = [None] * len(needs)
         for slot, needed in enumerate(needs):
@@ -313,7 +313,7 @@ def gradient(
     adj: Adjacency,
     exprs: tuple[Expr, ...],
     slot: int,
-    operands: Sequence[Tensor | None],
+    operands: Sequence[Any],
     shape: tuple[int, ...],
     side: Side,
     dotted: Sequence[tuple[int, ...]] | None = None,
@@ -359,7 +359,7 @@ def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[
     return active.reshape(sddmm_unchecked(adj, expr, flat, dot=True), shape)
 
 
-def _merge_tail(x: Tensor, wide: tuple[int, ...], kept: int) -> Tensor | None:
+def _merge_tail(x: Tensor, wide: tuple[int, ...], kept: int) -> Any:
     """Return ``x`` with its feature axes from ``kept`` on merged into one; None where they broadcast in part."""
     rows, *feat = active.shape(x)
     feat = [1] * (len(wide) - len(feat)) + feat

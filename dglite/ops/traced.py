@@ -89,7 +89,7 @@ class GraphOp(ABC):
 
     name: ClassVar[str]
     saved: Sequence[int] = ()
-    kept: Tensor | None = None
+    kept: Any = None
     shapes: Sequence[tuple[int, ...]] = ()
     adj: Any
     needs: tuple[bool, ...] = ()
@@ -127,15 +127,15 @@ class GraphOp(ABC):
         """Return all that makes this operation, but for inputs and structure, as text."""
 
     @abstractmethod
-    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
+    def describe(self, *inputs: Any) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
         """Return shape and dtype of the result, and of what is kept for the gradient."""
 
     @abstractmethod
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Any) -> Tensor:
         """Compute the result from checked inputs."""
 
     @abstractmethod
-    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         """Return the gradients of the inputs, with differentiable operations."""
 
     @abstractmethod

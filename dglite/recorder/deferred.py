@@ -275,7 +275,7 @@ class Tape(ABC):
         self.device, self.literals = device, literals
         self.sources: list[Source] = []
         self.captured: list[Tensor] = []
-        self.tensors: list[Tensor] = []
+        self.tensors: list[Any] = []
         self.dtypes: dict[str, Any] = {}
         self.shape_type: Callable[[Sequence[int]], Any] = tuple
         self.cacheable = True

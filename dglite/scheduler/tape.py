@@ -135,7 +135,7 @@ class RelationTape(Mailbox):
         )
 
     def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
-        def read(name: str) -> Tensor:
+        def read(name: str) -> Any:
             tensor = self.relation.column(side, name)
             if has_kernels(tensor):
                 return self.column(side, name, tensor)

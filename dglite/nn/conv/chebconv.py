@@ -70,7 +70,7 @@ class ChebConv(nn.Module):
         stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)
         whole = not functional.is_plain(self.linear)
         before, last, terms = feat, feat, [feat]
-        result = None if whole else self._term(0, feat)
+        result: Any = None if whole else self._term(0, feat)
         for i in range(1, self._k):
             # L^ x = stretch (x - P x) - x, of which the first term is all there is at a stretch of 1.
             moved = functional.walk(adjacency, last, scale=-1.0)

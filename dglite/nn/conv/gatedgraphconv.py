@@ -48,7 +48,7 @@ class GatedGraphConv(nn.Module):
         if in_feats > out_feats:
             raise DGLError(f"GatedGraphConv: out_feats={out_feats} must not be less than in_feats={in_feats}")
         self._in_feats, self._out_feats, self._n_steps, self._n_etypes = in_feats, out_feats, n_steps, n_etypes
-        self.linears = nn.ModuleList([nn.Linear(out_feats, out_feats) for _ in range(n_etypes)])
+        self.linears: Any = nn.ModuleList([nn.Linear(out_feats, out_feats) for _ in range(n_etypes)])
         self.gru = nn.GRUCell(out_feats, out_feats, bias=bias)
         self.reset_parameters()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
 from .. import functional
@@ -61,8 +61,12 @@ class HGTConv(nn.Module):
         self.linear_v = TypedLinear(in_size, width, num_ntypes)
         self.linear_a = TypedLinear(width, width, num_ntypes)
         self.relation_pri = nn.ParameterList([nn.Parameter(framework.ones(num_etypes)) for _ in range(num_heads)])
-        self.relation_att = nn.ModuleList([TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)])
-        self.relation_msg = nn.ModuleList([TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)])
+        self.relation_att: Any = nn.ModuleList(
+            [TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)]
+        )
+        self.relation_msg: Any = nn.ModuleList(
+            [TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)]
+        )
         self.skip = nn.Parameter(framework.ones(num_ntypes))
         self.drop = nn.Dropout(dropout)
         if use_norm:

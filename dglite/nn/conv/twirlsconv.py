@@ -59,6 +59,8 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
     X (num_nodes, d) -> (num_nodes, d)
     """
 
+    etas: Tensor | None
+
     def __init__(
         self,
         d: int,

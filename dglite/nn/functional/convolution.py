@@ -114,12 +114,12 @@ def product(x: Features, weight: Tensor, bias: Tensor | None = None, relu: bool 
     return products.product(x, weight, bias, relu)
 
 
-def projected(linear: Any, x: Features) -> Tensor:
+def projected(linear: Any, x: Any) -> Tensor:
     """Return ``linear(x)`` of a :class:`SparseLinear`, computed here where it is large and no hook waits."""
     return products.product(x, linear.weight.t(), linear.bias) if _is_own_product(linear, x) else linear(x)
 
 
-def sum_of_projected(first: Any, x: Features, second: Any, y: Features) -> Tensor:
+def sum_of_projected(first: Any, x: Any, second: Any, y: Any) -> Tensor:
     """Return ``first(x) + second(y)`` of a :class:`SparseLinear` each, the second without bias."""
     if _is_own_product(first, x) and _is_own_product(second, y):
         return products.sum_of_products(x, first.weight.t(), first.bias, y, second.weight.t())

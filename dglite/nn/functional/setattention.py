@@ -186,16 +186,16 @@ class _SetAttention:
         return (tuple(inputs[0].shape), active.dtype(inputs[2])), None
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        *tensors, seed = inputs
+        queries, keys, values, seed = inputs
         pairs = _planned(*map(active.to_numpy, self.sizes))
         if not self.dropout:
-            return set_attention(pairs, *tensors).contiguous()
+            return set_attention(pairs, queries, keys, values).contiguous()
         chance, results = _chance(seed), []
         for one in pairs.classes:
-            q, k, v = _batches(one, *tensors)
+            q, k, v = _batches(one, queries, keys, values)
             weights, multipliers = _weights(one, q, k, self.dropout, chance)
             results.append(_rows_of(one, (weights * multipliers) @ v))
-        return _in_order(results, pairs.order, tensors[2]).contiguous()
+        return _in_order(results, pairs.order, values).contiguous()
 
     def composed(self, *inputs: Tensor) -> Tensor:
         """Return the result of torch's own operations, which score all queries of a batch with all of its keys."""

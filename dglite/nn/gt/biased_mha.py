@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
@@ -106,7 +106,7 @@ class BiasedMHA(nn.Module):
         attend = nn.functional.scaled_dot_product_attention
         return attend(query, key, value, attn_mask=allowed, dropout_p=dropout)
 
-    def _by_steps(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+    def _by_steps(self, query: Tensor, key: Tensor, value: Tensor, bias: Any, mask: Tensor | None) -> Tensor:
         """Attend by products, with fewer passes over the scores than torch's own steps take."""
         scale, heads = self.head_dim**-0.5, query.shape[:2]
         if self.attn_bias_type == "add":

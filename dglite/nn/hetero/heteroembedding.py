@@ -23,7 +23,7 @@ class HeteroEmbedding(nn.Module):
 
     def __init__(self, num_embeddings: Mapping[Any, int], embedding_dim: int) -> None:
         super().__init__()
-        self.embeds = nn.ModuleDict()
+        self.embeds: Any = nn.ModuleDict()
         self.raw_keys = {str(key): key for key in num_embeddings}
         for key, rows in num_embeddings.items():
             self.embeds[str(key)] = nn.Embedding(rows, embedding_dim)
