@@ -187,7 +187,7 @@ def test_products_of_layers(small):
     for inputs in ((x, weight, bias), (x, weight, None)):
         assert torch.allclose(active.product(*inputs), x @ weight + (0 if inputs[2] is None else bias), rtol=1e-14)
         assert torch.autograd.gradcheck(active.product, inputs)
-        assert torch.autograd.gradgradcheck(active.product, inputs)
+        assert torch.autograd.gradgradcheck(active.product, inputs, fast_mode=True)
     with torch.no_grad():
         total = torch.rand(5, 4, dtype=torch.float64)
         written = total.clone()
