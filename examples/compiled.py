@@ -102,7 +102,7 @@ def main() -> None:
     graph = planted(arguments.nodes, arguments.edges, 32)
     plain = SAGE(32, arguments.hidden)
     other = copy.deepcopy(plain)
-    runs = {
+    runs: dict[str, tuple[SAGE, Callable[..., Tensor]]] = {
         "plain": (plain, plain),
         "compiled": (other, torch.compile(other, fullgraph=True, backend=arguments.compiler)),
     }

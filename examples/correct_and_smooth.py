@@ -22,7 +22,9 @@ from dglite.backend import framework
 from dglite.data import CoraGraphDataset
 from dglite.nn import LabelPropagation
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 
 
 def train(features: Tensor, labels: Tensor, nodes: Tensor, num_classes: int, epochs: int) -> Tensor:

@@ -25,7 +25,9 @@ from dglite.data import GINDataset
 from dglite.dataloading import GraphDataLoader
 from dglite.nn import GINConv, SumPooling
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 
 
 class GIN(nn.Module):

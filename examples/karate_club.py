@@ -21,7 +21,8 @@ from dglite.backend import framework
 from dglite.data import KarateClubDataset
 from dglite.nn import GraphConv
 
-F, Tensor = framework.nn.functional, framework.Tensor
+F = framework.nn.functional
+Tensor = framework.Tensor
 SIDES = ("instructor", "officer")
 
 

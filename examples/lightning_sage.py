@@ -42,7 +42,7 @@ class GraphSAGE(lightning.LightningModule):
     def forward(self, blocks: list[dglite.DGLGraph]) -> torch.Tensor:
         """Return the logits of the last block's destinations."""
         first, second = self.layers
-        return second(blocks[1], F.relu(first(blocks[0], blocks[0].srcdata["feat"])))  # type: ignore[no-any-return]
+        return second(blocks[1], F.relu(first(blocks[0], blocks[0].srcdata["feat"])))
 
     def training_step(self, batch: Any, index: int) -> torch.Tensor:
         """Return the loss."""

@@ -25,7 +25,9 @@ from dglite.data import CoraGraphDataset
 from dglite.dataloading import DataLoader, NeighborSampler, as_edge_prediction_sampler, negative_sampler
 from dglite.nn import EdgePredictor, SAGEConv
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 Pairs = tuple[Tensor, Tensor]
 
 

@@ -20,6 +20,7 @@ import copy
 import statistics
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import dglite
 from dglite.backend import framework
@@ -27,7 +28,9 @@ from dglite.data import CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDatas
 from dglite.dataloading import DataLoader, NeighborSampler
 from dglite.nn import GATConv, SAGEConv
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 DATASETS = {"cora": CoraGraphDataset, "citeseer": CiteseerGraphDataset, "pubmed": PubmedGraphDataset}
 
 
@@ -49,7 +52,7 @@ class GAT(nn.Module):
 
     def __init__(self, in_feats: int, num_classes: int, hidden: int = 8, heads: int = 8, dropout: float = 0.6) -> None:
         super().__init__()
-        drop = {"feat_drop": dropout, "attn_drop": dropout, "allow_zero_in_degree": True}
+        drop: dict[str, Any] = {"feat_drop": dropout, "attn_drop": dropout, "allow_zero_in_degree": True}
         self.first = GATConv(in_feats, hidden, heads, activation=F.elu, **drop)
         self.second = GATConv(hidden * heads, num_classes, 1, **drop)
 

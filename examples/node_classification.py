@@ -29,7 +29,9 @@ from dglite.backend import framework
 from dglite.data import CiteseerGraphDataset, CoraGraphDataset, KarateClubDataset, PubmedGraphDataset
 from dglite.nn import FeatureDropout, GATConv, GraphConv, SAGEConv, SparseFeatures
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 Features = Tensor | SparseFeatures
 PAPERS = {"cora": CoraGraphDataset, "citeseer": CiteseerGraphDataset, "pubmed": PubmedGraphDataset}
 
@@ -80,7 +82,8 @@ class GraphSAGE(nn.Module):
         return self.second(graph, self.first(graph, x))
 
 
-MODELS = {"gcn": GCN, "gat": GAT, "sage": GraphSAGE}
+Model = GCN | GAT | GraphSAGE
+MODELS: dict[str, type[Model]] = {"gcn": GCN, "gat": GAT, "sage": GraphSAGE}
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -115,8 +118,10 @@ def load_karate() -> Task:
     return Task(graph, framework.eye(34), graph.ndata["label"], dataset.num_classes, training, validation, rest)
 
 
-def stored(features: Tensor, choice: str) -> Features:
+def stored(features: Features, choice: str) -> Features:
     """Return the features as a sparse matrix when that is chosen, or, for "auto", fewer than 10% differ from 0."""
+    if isinstance(features, SparseFeatures):
+        return features
     density = framework.count_nonzero(features).item() / features.numel()
     if choice == "off" or (choice == "auto" and density >= 0.1):
         return features
@@ -146,7 +151,7 @@ def accuracy(logits: Tensor, labels: Tensor, nodes: Tensor) -> float:
     return (logits[nodes].argmax(1) == labels[nodes]).float().mean().item()
 
 
-def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, progress: tqdm) -> Result:
+def train(model: Model, graph: dglite.DGLGraph, task: Task, epochs: int, progress: tqdm) -> Result:
     """Train, and test the parameters that did best in validation (of equals, those with the lower loss)."""
     optimizer = framework.optim.Adam(model.parameters(), lr=model.learning_rate, weight_decay=model.weight_decay)
     best, checkpoint, times = (-1.0, 0.0), copy.deepcopy(model.state_dict()), []

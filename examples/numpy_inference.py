@@ -29,7 +29,9 @@ from dglite.backend import framework
 from dglite.data import CoraGraphDataset
 from dglite.nn import GraphConv, load_state_dict, save_state_dict
 
-nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+nn = framework.nn
+F = framework.nn.functional
+Tensor = framework.Tensor
 HIDDEN = 16
 
 

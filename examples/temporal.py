@@ -110,7 +110,8 @@ def train(graph: dglite.DGLGraph, clicks: Tensor, epochs: int, ages: bool) -> Cl
 def evaluate(model: Clicks, graph: dglite.DGLGraph, clicks: Tensor) -> float:
     """Return the mean reciprocal rank of clicks, each after all clicks before it."""
     batches = loader(graph, clicks, 50, 50)
-    return statistics.mean(metrics.mrr(*scores(model, *batch[1:3], batch[3][0])) for batch in batches)
+    scored = (scores(model, positive, negative, blocks[0]) for _, positive, negative, blocks in batches)
+    return statistics.mean(metrics.mrr(*pair) for pair in scored)
 
 
 def draw(model: Clicks, path: str) -> None:

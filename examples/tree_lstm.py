@@ -38,6 +38,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -243,7 +244,7 @@ def main() -> None:
         torch.optim.Adam(dense, lr=arguments.learning_rate, weight_decay=arguments.weight_decay),
         torch.optim.SparseAdam(model.words.parameters(), lr=arguments.learning_rate),
     ]
-    averaged = AveragedModel(model)
+    averaged: Any = AveragedModel(model)
     for epoch in range(arguments.epochs):
         start = time.perf_counter()
         with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="tree") as bar:

@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,7 +60,7 @@ def built_in(graph: dglite.DGLGraph) -> Tensor:
     return graph.ndata["out"]
 
 
-def own(message: Callable, reduce: Callable) -> Callable[[dglite.DGLGraph], Tensor]:
+def own(message: Callable[..., Any], reduce: Callable[..., Any]) -> Callable[[dglite.DGLGraph], Tensor]:
     """Return a function of a graph that passes messages by functions of one's own."""
 
     def run(graph: dglite.DGLGraph) -> Tensor:
