@@ -187,15 +187,15 @@ def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
 
 def operands_of(expr: Expr) -> tuple[Operand, ...]:
     """Return the distinct operands of ``expr`` by slot."""
-    found: set[Operand] = set()
+    operands: set[Operand] = set()
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Operand):
-            found.add(node)
+            operands.add(node)
         elif isinstance(node, Call):
             pending.extend(node.args)
-    return tuple(sorted(found, key=lambda operand: operand.slot))
+    return tuple(sorted(operands, key=lambda operand: operand.slot))
 
 
 @lru_cache(maxsize=4096)
@@ -279,25 +279,25 @@ def evaluate(
     expr: Expr,
     values: Sequence[Any],
     functions: Mapping[str, Callable[..., Any]] | None = None,
-    known: Mapping[Expr, Any] | None = None,
+    results: Mapping[Expr, Any] | None = None,
 ) -> Any:
     """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand.
 
-    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``; ``known``
+    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``; ``results``
     the values of parts that need not be computed again.
     """
-    known = dict(known or {})
+    results = dict(results or {})
 
     def value(node: Expr) -> Any:
         if isinstance(node, Operand):
             return values[node.slot]
         if isinstance(node, Constant):
             return node.value
-        if node not in known:
+        if node not in results:
             assert isinstance(node, Call)
             names = {f"x{i}": value(arg) for i, arg in enumerate(node.args)}
-            known[node] = eval(_code(node.op.source), dict(functions or {}), names)
-        return known[node]
+            results[node] = eval(_code(node.op.source), dict(functions or {}), names)
+        return results[node]
 
     return value(expr)
 

@@ -56,7 +56,7 @@ def _by_formula(formula: Formula) -> ArrayRule:
 
     @_silent
     def value(*arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any) -> Array:
-        expr = formula.of(names, tuple(options.items()))
+        expr = formula.bind(names, tuple(options.items()))
         if expr is None:
             raise DGLError(f"{formula.name} has no formula for {options}; use torch, or write it out")
         return evaluate(expr, arrays, FUNCTIONS)
@@ -64,7 +64,7 @@ def _by_formula(formula: Formula) -> ArrayRule:
     def each(
         place: int, g: Array, out: Array, *arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any
     ) -> Array:
-        return _slope(formula.of(names, tuple(options.items())), place, g, out, arrays)
+        return _slope(formula.bind(names, tuple(options.items())), place, g, out, arrays)
 
     return ArrayRule(value, each=each)
 

@@ -311,11 +311,11 @@ class Tape(ABC):
         """Return the operand with rows of another shape, of as many elements."""
         side, name = self.sources[operand.slot]
         x = self.tensor(operand.slot)
-        rows, *own = backend.shape(x)
+        rows, *stored = backend.shape(x)
         whole = backend.reshape(x, (rows, *feat))
         if isinstance(name, int):
             return self.capture(side, whole).operand
-        target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(own), feat)
+        target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(stored), feat)
         return self.operand((side, target), whole)
 
     def unsqueezed(self, column: EdgeColumn, axis: int) -> EdgeColumn:

@@ -149,7 +149,7 @@ class RelationTape(Mailbox):
         scheme = []
         for (side, name), x in zip(self.sources, self.tensors, strict=True):
             if isinstance(name, Reshaped):
-                scheme.append((side, name.name, tuple(name.own), backend.dtype(x)))
+                scheme.append((side, name.name, tuple(name.stored), backend.dtype(x)))
             elif isinstance(name, str):
                 scheme.append((side, name, tuple(backend.shape(x)[1:]), backend.dtype(x)))
         return tuple(dict.fromkeys(scheme))

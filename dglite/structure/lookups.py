@@ -120,9 +120,13 @@ class Lookups(ABC):
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
             entries = expand_ranges(starts, counts)
-            numbers = positions.of(stored.indices[entries])
-            found = numbers >= 0
-            return np.repeat(np.arange(len(rows)), counts)[found], numbers[found], stored.edge_ids_of(entries[found])
+            numbers = positions.find(stored.indices[entries])
+            is_member = numbers >= 0
+            return (
+                np.repeat(np.arange(len(rows)), counts)[is_member],
+                numbers[is_member],
+                stored.edge_ids_of(entries[is_member]),
+            )
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
         from ..kernels.cpu.run.rows import run_rows
         from ..kernels.cpu.sample import block
@@ -166,18 +170,18 @@ class Lookups(ABC):
         rows, ids = np.ascontiguousarray(rows), stored.edge_ids
         offsets = block.row_offsets(stored.indptr, rows)
         total, threads = int(offsets[-1]), active.num_threads()
-        found = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
+        edges = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
         matrix = stored.indptr, stored.indices, stored.indices[:0] if ids is None else ids
-        run_rows(block.list_entries, len(rows), total // 4, threads, *matrix, rows, offsets, *found)
-        return found  # type: ignore[return-value]
+        run_rows(block.list_entries, len(rows), total // 4, threads, *matrix, rows, offsets, *edges)
+        return edges  # type: ignore[return-value]
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
         edge_ids_of, first, last = self._pair_entries(u, v)
-        found = np.full(len(first), -1, self.idtype)
+        edge_ids = np.full(len(first), -1, self.idtype)
         hits = last > first
-        found[hits] = edge_ids_of(first[hits])
-        return found
+        edge_ids[hits] = edge_ids_of(first[hits])
+        return edge_ids
 
     def edge_ids_in_turn(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the id of an edge ``u[i] -> v[i]`` for each i, in ``idtype``; -1 where there is none.
@@ -193,9 +197,9 @@ class Lookups(ABC):
         place = np.arange(len(u))
         turn = np.empty(len(u), np.int64)
         turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-        found, hits = np.full(len(u), -1, self.idtype), last > first
-        found[hits] = edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
-        return found
+        edge_ids, hits = np.full(len(u), -1, self.idtype), last > first
+        edge_ids[hits] = edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
+        return edge_ids
 
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return whether an edge ``u[i] -> v[i]`` exists."""
@@ -259,24 +263,24 @@ class Lookups(ABC):
             return None
         pairs: SortedPairs | None = self.cache.get("sorted_pairs")
         if pairs is None:
-            made = SortedPairs(*self.endpoints(), self.num_src, self.num_dst)
-            pairs = self.cache.setdefault("sorted_pairs", made)
+            fresh = SortedPairs(*self.endpoints(), self.num_src, self.num_dst)
+            pairs = self.cache.setdefault("sorted_pairs", fresh)
         return pairs
 
     def sorted_csr(self) -> Compressed:
         """Return the out-edges of each source node ordered by (destination, edge id)."""
-        made: Compressed | None = self.cache.get("sorted_csr")
-        if made is None:
+        csr: Compressed | None = self.cache.get("sorted_csr")
+        if csr is None:
             pairs = self._sorted_pairs()
             if pairs is not None:
-                made = Compressed(self.csr().indptr, pairs.dst, pairs.edge_ids)
+                csr = Compressed(self.csr().indptr, pairs.dst, pairs.edge_ids)
             else:
                 csc = self.csc()
-                made = compress(csc.indices, csc.rows(), self.num_src)
+                csr = compress(csc.indices, csc.rows(), self.num_src)
                 if csc.edge_ids is not None:
-                    made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
-            self.cache["sorted_csr"] = made
-        return made
+                    csr = Compressed(csr.indptr, csr.indices, csc.edge_ids_of(csr.entry_edge_ids()))
+            self.cache["sorted_csr"] = csr
+        return csr
 
 
 def _num_entries(stored: Compressed, rows: np.ndarray) -> int:
