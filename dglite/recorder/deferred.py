@@ -323,16 +323,16 @@ class Tape(ABC):
         axes = len(column._feat)
         slots = {}
         for operand in operands_of(column._expr):
-            own = self.feat_of(operand.slot)
-            own = (1,) * (axes - len(own)) + own
-            slots[operand.slot] = self.reshaped(operand, (*own[:axis], 1, *own[axis:])).slot
+            shape = self.feat_of(operand.slot)
+            shape = (1,) * (axes - len(shape)) + shape
+            slots[operand.slot] = self.reshaped(operand, (*shape[:axis], 1, *shape[axis:])).slot
         feat = (*column._feat[:axis], 1, *column._feat[axis:])
         return EdgeColumn(self, renumber(column._expr, slots), feat, column._dtype)
 
     def capture(self, side: Side, tensor: Tensor) -> EdgeColumn:
         """Return a tensor with the rows of ``side`` as a column."""
-        for number, known in enumerate(self.captured):
-            if known is tensor and (side, number) in self._slots:
+        for number, captured in enumerate(self.captured):
+            if captured is tensor and (side, number) in self._slots:
                 break
         else:
             number = len(self.captured)

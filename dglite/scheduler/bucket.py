@@ -198,28 +198,28 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     }
 
 
-def _cut(what: str, names: Collection[str], column: Callable[[str], Tensor], buckets: Buckets) -> list[Columns]:
+def _cut(label: str, names: Collection[str], column: Callable[[str], Tensor], buckets: Buckets) -> list[Columns]:
     """Return for each bucket its columns (nodes, degree, *feat); ``column`` gives a column in bucket order, once."""
-    kept: dict[str, Sequence[Tensor]] = {}
+    pieces: dict[str, Sequence[Tensor]] = {}
 
     def part(index: int, name: str) -> Tensor:
-        if name not in kept:
-            kept[name] = backend.split(column(name), buckets.edge_sizes)
-        rows = kept[name][index]
+        if name not in pieces:
+            pieces[name] = backend.split(column(name), buckets.edge_sizes)
+        rows = pieces[name][index]
         return backend.reshape(rows, (buckets.node_sizes[index], buckets.degrees[index], *backend.shape(rows)[1:]))
 
-    return [Columns(what, names, functools.partial(part, index)) for index in range(len(buckets))]
+    return [Columns(label, names, functools.partial(part, index)) for index in range(len(buckets))]
 
 
 def _cut_nodes(relation: Relation, buckets: Buckets) -> list[Columns]:
     """Return for each bucket the columns of its nodes."""
     rows = relation.node_ids(buckets.receivers)
-    kept: dict[str, Sequence[Tensor]] = {}
+    pieces: dict[str, Sequence[Tensor]] = {}
 
     def part(index: int, name: str) -> Tensor:
-        if name not in kept:
-            kept[name] = backend.split(core.take_rows(relation.nodes[name], rows), buckets.node_sizes)
-        return kept[name][index]
+        if name not in pieces:
+            pieces[name] = backend.split(core.take_rows(relation.nodes[name], rows), buckets.node_sizes)
+        return pieces[name][index]
 
     names = relation.nodes.keys()
     return [Columns("nodes", names, functools.partial(part, index)) for index in range(len(buckets))]
@@ -243,9 +243,9 @@ def _joined(parts: list[Tensor], name: str, function: Callable[..., Any]) -> Ten
         return parts[0]
     kinds = {(backend.shape(part)[1:], backend.dtype(part)) for part in parts}
     if len(kinds) > 1:
-        found = " and ".join(sorted(f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds))
+        shapes = " and ".join(sorted(f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds))
         raise DGLError(
-            f"function {function_name(function)} returned {name!r} as {found} for different buckets of nodes; "
+            f"function {function_name(function)} returned {name!r} as {shapes} for different buckets of nodes; "
             "its feature shape and dtype must not depend on how many messages a node has"
         )
     return backend.concat(parts)

@@ -67,16 +67,16 @@ class Run:
 
     def operands(self, sources: Sequence[Source], relation: Relation) -> list[Tensor]:
         """Return operands: feature columns, or message fields that earlier steps have computed."""
-        found = []
+        operands = []
         for source in sources:
             if isinstance(source, ColumnRead):
-                found.append(relation.column(source.side, source.name))
+                operands.append(relation.column(source.side, source.name))
                 continue
             table = self.tables[source.register]
             if source.name not in table:
                 raise missing_field(source.name, table)
-            found.append(table[source.name])
-        return found
+            operands.append(table[source.name])
+        return operands
 
     def merged(self, registers: tuple[int, ...]) -> Table:
         """Return the columns of several tables as one; where two have a column, the later one counts."""
@@ -104,10 +104,10 @@ def execute(
     return table
 
 
-def missing_field(name: str, known: Any) -> DGLError:
+def missing_field(name: str, field_names: Any) -> DGLError:
     """Return the error of a reduce function that reads a message field which is not there."""
-    fields = ", ".join(map(repr, known)) or "none"
-    return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {fields}")
+    listed = ", ".join(map(repr, field_names)) or "none"
+    return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {listed}")
 
 
 def _stored_messages(step: StoredMessages, relation: Relation, run: Run) -> Table:

@@ -199,6 +199,6 @@ class Inbox:
 def _joined(parts: list[Tensor], name: str) -> Tensor:
     kinds = {(tuple(backend.shape(part)[1:]), backend.dtype(part)) for part in parts}
     if len(kinds) > 1:
-        found = " and ".join(f"{shape} {dtype}" for shape, dtype in sorted(kinds))
-        raise DGLError(f"messages {name!r} of features {found} wait together; send them with one shape and dtype")
+        shapes = " and ".join(f"{shape} {dtype}" for shape, dtype in sorted(kinds))
+        raise DGLError(f"messages {name!r} of features {shapes} wait together; send them with one shape and dtype")
     return backend.concat(parts)

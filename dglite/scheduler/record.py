@@ -19,7 +19,7 @@ from ..function import MessageFunction, ReduceFunction
 from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, function_name
 from .execute import execute
-from .learned import bucket, known_builtins, known_messages, note_messages, why_bucketed
+from .learned import bucket, cached_builtins, cached_messages, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
 from .plan import Plan, UserFunction
 from .relation import Relation, Table, has_kernels
@@ -41,9 +41,9 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
     """
     if type(function) is MessageFunction:
         return (function,)
-    known = known_messages(function, relation)
-    if known is not None:
-        return known
+    messages = cached_messages(function, relation)
+    if messages is not None:
+        return messages
     signature = message_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.has_edges or refusal(function) is not None:
         return signature
@@ -83,9 +83,9 @@ def reducer_of(
     if type(function) is ReduceFunction:
         return (function,)
     if relation.has_edges and not relation.nodes.has_initializers:
-        known = known_builtins(function)
-        if known is not None and _have_kernels(messages, relation):
-            return known
+        reducers = cached_builtins(function)
+        if reducers is not None and _have_kernels(messages, relation):
+            return reducers
     signature = reduce_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.has_edges:
         return signature

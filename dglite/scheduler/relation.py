@@ -148,8 +148,8 @@ class Relation:
             store, rows = self.dst, self.node_rows
         column = store.peek(name)
         if column is None:
-            known = ", ".join(map(repr, store.keys())) or "none"
-            raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {known}")
+            names = ", ".join(map(repr, store.keys())) or "none"
+            raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {names}")
         return column if rows is None else core.take_rows(column, rows)
 
     @property
@@ -246,9 +246,9 @@ class Relation:
         positions = expand_ranges(starts, counts)
         edge_ids = positions if csc.edge_ids is None else csc.edge_ids[positions]
         if keep is not None:
-            kept = keep(edge_ids)
-            counts = np.bincount(np.repeat(np.arange(len(nodes)), counts)[kept], minlength=len(nodes))
-            positions, edge_ids = positions[kept], edge_ids[kept]
+            mask = keep(edge_ids)
+            counts = np.bincount(np.repeat(np.arange(len(nodes)), counts)[mask], minlength=len(nodes))
+            positions, edge_ids = positions[mask], edge_ids[mask]
         indptr = np.zeros(len(nodes) + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
         part = Adjacency.from_csc(
@@ -285,11 +285,11 @@ def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
     A few edges that were chosen for this once are not compressed for a kernel.
     """
     traced = is_read(adjacency)
-    chosen = not traced and adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
+    few = not traced and adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
     floats = backend.dtype(column) in FLOATS
     if traced and not floats:
         return backend.take(column, adjacency.tensors[side is Side.V])
-    if floats and not chosen:
+    if floats and not few:
         return core.sddmm(adjacency, _COPY[side], (column,))
     ends = adjacency.endpoints()[0 if side is Side.U else 1].astype(np.int64, copy=False)
     return core.take_rows(column, ends) if floats else backend.take(column, ends)

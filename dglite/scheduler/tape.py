@@ -25,8 +25,8 @@ from ..recorder import (
     Tape,
     Unrecordable,
     constants_of,
+    is_boolean,
     is_rows,
-    is_truth,
     realised,
 )
 from ..structure.adjacency import Adjacency
@@ -134,7 +134,7 @@ class RelationTape(Mailbox):
             batch.canonical_etype,
         )
 
-    def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
+    def _deferred(self, label: str, side: Side, columns: Columns) -> Columns:
         def read(name: str) -> Tensor:
             tensor = self.relation.column(side, name)
             if has_kernels(tensor):
@@ -142,7 +142,7 @@ class RelationTape(Mailbox):
             self.cacheable = False
             return columns[name]
 
-        return _WatchedColumns(self, what, columns.keys(), read)
+        return _WatchedColumns(self, label, columns.keys(), read)
 
     def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
         """Return the feature columns that were read: (side, name, shape of a row, dtype)."""
@@ -156,7 +156,7 @@ class RelationTape(Mailbox):
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
-        if type(value) is not EdgeColumn or is_truth(value) or value._value is not None:
+        if type(value) is not EdgeColumn or is_boolean(value) or value._value is not None:
             value = self.capture(Side.E, realised(value))
         expr, slots = compact(value._expr)
         fields = tuple(self.sources[slot] for slot in slots)
@@ -170,8 +170,8 @@ class RelationTape(Mailbox):
             degrees = self.adjacency.out_degrees() if side is Side.U else self.adjacency.in_degrees()
             used = np.flatnonzero(degrees)
             self.adjacency.cache[key] = None if len(used) == len(degrees) else used
-        found: np.ndarray | None = self.adjacency.cache[key]
-        return found
+        cached: np.ndarray | None = self.adjacency.cache[key]
+        return cached
 
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: EdgeColumn) -> tuple[Expr, list[Tensor]]:
@@ -179,7 +179,7 @@ class RelationTape(Mailbox):
         return expr, [self.tensor(slot) for slot in slots]
 
     def compute(self, column: EdgeColumn) -> Tensor:
-        if is_truth(column):
+        if is_boolean(column):
             return self.compute(EdgeColumn(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
         expr, operands = self._operands(column)
         if self.log is not None:
@@ -202,7 +202,7 @@ class RelationTape(Mailbox):
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Columns of the same shape that read some of the same operands; an attention has a kernel of its own."""
-        if self._softmaxes or is_truth(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
+        if self._softmaxes or is_boolean(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
             return False
         slots = {operand.slot for operand in operands_of(column._expr)}
         return any(operand.slot in slots for operand in operands_of(other._expr))
@@ -223,12 +223,12 @@ class RelationTape(Mailbox):
 
     def _attention(self, column: EdgeColumn) -> Tensor | None:
         """Return the reduction if it is that of an attention in one kernel, else None."""
-        found = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
-        if found is None:
+        pattern = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
+        if pattern is None:
             return None
-        left, right, edge, slope = found.score
+        left, right, edge, slope = pattern.score
         slots = (left, right) if edge is None else (left, right, edge)
-        x, *terms = (self.tensors[slot] for slot in (found.x, *slots))
+        x, *terms = (self.tensors[slot] for slot in (pattern.x, *slots))
         feat = tuple(backend.shape(x)[1:])
         if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None
@@ -238,8 +238,8 @@ class RelationTape(Mailbox):
         heads = feat[:-1] or (1,)
         x = backend.reshape(x, (backend.shape(x)[0], *heads, feat[-1]))
         terms = [backend.reshape(y, (backend.shape(y)[0], *heads)) for y in terms]
-        how = core.Attention(core.Score.ADDITIVE, slope, edges=edge is not None)
-        result = core.attention(self.adjacency, how, x, terms)
+        options = core.Attention(core.Score.ADDITIVE, slope, edges=edge is not None)
+        result = core.attention(self.adjacency, options, x, terms)
         return backend.reshape(result, (self.num_rows[Side.V], *feat))
 
     def softmax(self, column: EdgeColumn) -> EdgeColumn:
@@ -355,20 +355,20 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     adjacency = relation.adjacency
     if is_read(adjacency):
         return adjacency, None, None
-    found: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
-    if found is None:
+    cached: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
+    if cached is None:
         degrees = adjacency.in_degrees()
         receivers = np.flatnonzero(degrees)
-        found = adjacency, None, None
+        cached = adjacency, None, None
         if len(receivers) < adjacency.num_dst:
             csc = adjacency.csc()
             indptr = np.append(csc.indptr[receivers], csc.indptr[-1:])
             compressed = Adjacency.from_csc(
                 adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
             )
-            found = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
-        found = adjacency.cache.setdefault("receiving", found)
-    return found
+            cached = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
+        cached = adjacency.cache.setdefault("receiving", cached)
+    return cached
 
 
 def _where_received(relation: Relation, name: str, rows: Tensor) -> Tensor:
