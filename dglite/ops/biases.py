@@ -72,14 +72,14 @@ class _Biased:
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        given = tuple(x for x in inputs if x is not None)
+        saved = tuple(x for x in inputs if x is not None)
         summed = len(needs) > 1 and needs[1]
         if self.slope is None:
             return list(bias_gradient(grad, None, summed))[: len(needs)]
-        if active.requires_grad(grad, *given) or active.needs_operator((grad,)):
-            grad = evaluate(self.slope, (grad, *given), active.functions)
+        if active.requires_grad(grad, *saved) or active.needs_operator((grad,)):
+            grad = evaluate(self.slope, (grad, *saved), active.functions)
             return [grad, active.sum(grad, 0) if summed else None][: len(needs)]
-        return list(_over_rows(self.slope, grad, given, summed))[: len(needs)]
+        return list(_over_rows(self.slope, grad, saved, summed))[: len(needs)]
 
 
 @lru_cache(maxsize=256)

@@ -49,16 +49,16 @@ def store(adj: Adjacency, key: Any, value: Any) -> None:
     calls[key] = value
 
 
-def run_cached(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the reduction ``what`` where such a call was cached; None where not, or a gradient is to be recorded."""
+def run_cached(adj: Adjacency, reduction: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
+    """Run the cached kernel of ``reduction``; None if there is none, or a gradient is to be recorded."""
     plain = active.plain(operands) if "calls" in adj.cache else None
     if plain is None:
         return None
     signature, addresses = plain
-    found: tuple[Run, tuple[int, ...], Scaling | None] | None = lookup(adj, (what, signature))
-    if found is None:
+    cached: tuple[Run, tuple[int, ...], Scaling | None] | None = lookup(adj, (reduction, signature))
+    if cached is None:
         return None
-    run, shape, scaling = found
+    run, shape, scaling = cached
     out = active.new_empty(operands[0], shape)
     copy = None if scaling is None else scaling(operands, addresses)
     run(addresses, active.address(out))
@@ -68,7 +68,7 @@ def run_cached(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]
 
 def cache_kernel(
     adj: Adjacency,
-    what: tuple[Any, ...],
+    reduction: tuple[Any, ...],
     operands: Sequence[Tensor],
     run: Run,
     shape: tuple[int, ...],
@@ -80,4 +80,4 @@ def cache_kernel(
     """
     plain = active.plain(operands)
     if plain is not None:
-        store(adj, (what, plain[0]), (run, shape, scaling))
+        store(adj, (reduction, plain[0]), (run, shape, scaling))

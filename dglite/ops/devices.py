@@ -53,10 +53,10 @@ class Cpu:
     kernels = staticmethod(kernels.compiled)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        found = adj.cache.get("kernel structure")
-        if found is None or (edges and not found[3]):
-            found = self._prepared(adj, edges)
-        return found[0], found[1]
+        prepared = adj.cache.get("kernel structure")
+        if prepared is None or (edges and not prepared[3]):
+            prepared = self._prepared(adj, edges)
+        return prepared[0], prepared[1]
 
     def _prepared(self, adj: Adjacency, edges: bool) -> tuple[Any, str, Compressed, bool]:
         """Return the words, the dtype, the CSC, and whether its edge ids are among the words; keep them.
@@ -65,14 +65,14 @@ class Cpu:
         lives: kernels of other threads read it, and a structure that is restricted to other formats would free it.
         """
         with adj.lock:
-            found: tuple[Any, str, Compressed, bool] | None = adj.cache.get("kernel structure")
-            if found is None or (edges and not found[3]):
-                csc = adj.csc() if found is None else found[2]
+            prepared: tuple[Any, str, Compressed, bool] | None = adj.cache.get("kernel structure")
+            if prepared is None or (edges and not prepared[3]):
+                csc = adj.csc() if prepared is None else prepared[2]
                 complete = edges or csc.has_edge_ids
                 addresses = csc.addresses if complete else (*csc.row_addresses, 0)
                 words = array("q", (*addresses, adj.num_dst, adj.num_edges))
-                found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
-        return found
+                prepared = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
+        return prepared
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)
@@ -96,20 +96,20 @@ class Gpu:
         return kernels.compiled(name, "cuda")
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        found = adj.cache.get(("structure", self.runner))
-        if found is None or (edges and not found.ids_known):
-            found = self._prepared(adj, edges)
-        return found, found.index
+        prepared = adj.cache.get(("structure", self.runner))
+        if prepared is None or (edges and not prepared.ids_known):
+            prepared = self._prepared(adj, edges)
+        return prepared, prepared.index
 
     def _prepared(self, adj: Adjacency, edges: bool) -> Any:
         """Return the structure on the GPU and keep it, made once: kernels of other threads read it."""
         with adj.lock:
-            found = adj.cache.get(("structure", self.runner))
-            if found is None:
-                found = adj.cache["structure", self.runner] = self._copied(adj)
+            prepared = adj.cache.get(("structure", self.runner))
+            if prepared is None:
+                prepared = adj.cache["structure", self.runner] = self._copied(adj)
             if edges:
-                found.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
-        return found
+                prepared.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
+        return prepared
 
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it."""
@@ -122,10 +122,10 @@ class Gpu:
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         key = (name, self.runner)
-        found = adj.cache.get(key)
-        if found is None:
-            found = adj.cache.setdefault(key, self.runner.upload(array))
-        return int(found.address)
+        upload = adj.cache.get(key)
+        if upload is None:
+            upload = adj.cache.setdefault(key, self.runner.upload(array))
+        return int(upload.address)
 
 
 HOST = Cpu()

@@ -51,13 +51,13 @@ def product_gradients(
     inner = active.shape(weight)[0] if weight is not None else active.shape(x)[1] if x is not None else 0
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
     shape, turned = (rows, inner, outer), None if weight is None else active.swap_last(weight)
-    operands = [y for y in (grad, x, turned) if y is not None]
-    if not (active.is_pooled(*operands) and _is_ours(shape[1:], dtype)) or active.requires_grad(*operands):
+    tensors = [y for y in (grad, x, turned) if y is not None]
+    if not (active.is_pooled(*tensors) and _is_ours(shape[1:], dtype)) or active.requires_grad(*tensors):
         grad, sums = bias_gradient(grad, result, summed)
         grads = [product(grad, turned) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
-    given = grad, result, x if needs[1] else None, turned if needs[0] else None
-    return _gradients(shape, given, (*needs[:2], summed))[: len(needs)]
+    operands = grad, result, x if needs[1] else None, turned if needs[0] else None
+    return _gradients(shape, operands, (*needs[:2], summed))[: len(needs)]
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
@@ -79,13 +79,13 @@ def _multiply(x: Tensor, weight: Tensor, start: Tensor | None, out: Tensor, relu
 
 
 def _gradients(
-    shape: tuple[int, int, int], given: Sequence[Tensor | None], needs: Sequence[bool]
+    shape: tuple[int, int, int], operands: Sequence[Tensor | None], needs: Sequence[bool]
 ) -> list[Tensor | None]:
     """Return by our kernels what is needed of the gradients of x, weight and bias.
 
-    ``given`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
+    ``operands`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
     """
-    (rows, inner, outer), dtype, (dense, addresses) = shape, active.dtype(given[0]), active.dense(given)
+    (rows, inner, outer), dtype, (dense, addresses) = shape, active.dtype(operands[0]), active.dense(operands)
     shapes = ((rows, inner), (inner, outer), (outer,))
     out = [active.new_empty(dense[0], shape) if needed else None for shape, needed in zip(shapes, needs, strict=True)]
     device, written = device_of(dense[0]), [0 if y is None else active.address(y) for y in out]

@@ -21,24 +21,24 @@ __all__ = ["run_sddmm", "run_spmm"]
 def run_spmm(
     bind: str,
     adj: Adjacency,
-    what: tuple[Any, ...],
+    reduction: tuple[Any, ...],
     edges: bool,
     lead: tuple[int, ...],
     operands: Sequence[Tensor],
     argmax: Tensor | None,
 ) -> Tensor:
-    """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
+    """Run the kernel that the module of kernels has by the name ``bind`` for ``reduction``, on checked operands.
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    result = run_cached(adj, what, operands) if argmax is None else None
+    result = run_cached(adj, reduction, operands) if argmax is None else None
     if result is not None:
         return result
     dense, shapes, addresses = _dense(operands)
     device = device_of(dense[0])
     structure, index = device.structure(adj, edges)
-    dtype, kept = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
-    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, argmax is not None)
+    dtype, argmax_address = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
+    kernel = getattr(device.kernels("graph.sparse"), bind)(*reduction, dtype, index, shapes, argmax is not None)
     shape = (*lead, adj.num_dst, *kernel.layout.shape)
     out, scaling = active.new_empty(dense[0], shape), None
     if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
@@ -59,14 +59,13 @@ def run_spmm(
             kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
-        kernel.in_panels(
-            structure, adj.num_src, addresses, active.address(out), device.worker, kept, active.address(scratch)
-        )
+        memory = device.worker, argmax_address, active.address(scratch)
+        kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
     else:
-        kernel(structure, addresses, active.address(out), device.worker, kept)
+        kernel(structure, addresses, active.address(out), device.worker, argmax_address)
         if device is HOST and argmax is None and not comes_again:
             run = kernel.bound_to(structure, lambda: HOST.worker, _longest_row(adj))
-            cache_kernel(adj, what, operands, run, shape, scaling)
+            cache_kernel(adj, reduction, operands, run, shape, scaling)
     return out
 
 

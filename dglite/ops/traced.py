@@ -70,7 +70,7 @@ def require_input(adj: Adjacency | TracedAdjacency) -> None:
 def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
     """Run a registered operation on ``adj``; composed of the library's own where transforms want these."""
     if not active.compiling():  # which reads no more of this than it must
-        op = _CLASSES[name].made(adj, recipe, (True,) * len(inputs))
+        op = _CLASSES[name].create(adj, recipe, (True,) * len(inputs))
         if active.is_forward_mode(inputs):
             return op.composed(*inputs)
         result = active.transformed(op, inputs)
@@ -102,7 +102,7 @@ class GraphOp(ABC):
         """Make the operation that ``recipe`` describes. ``needs`` tells which inputs need a gradient."""
 
     @classmethod
-    def made(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
+    def create(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
         """Make the operation, which can be made :meth:`again`."""
         op = cls.parse(adj, recipe, needs)
         op.needs = needs
@@ -120,7 +120,7 @@ class GraphOp(ABC):
 
     def again(self) -> GraphOp:
         """Return the same operation for another call."""
-        return self.made(self.adj, self.recipe(), self.needs)
+        return self.create(self.adj, self.recipe(), self.needs)
 
     @abstractmethod
     def recipe(self) -> str:
@@ -152,7 +152,7 @@ def registered(op: Op) -> Op:
 
     def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
         src, dst, num_src, num_dst = structure
-        return op.made(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
+        return op.create(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
     _CLASSES[op.name] = op
     active.register(op.name, make)
