@@ -52,7 +52,7 @@ def backend_of(x: Any) -> Backend | None:
     return active if active.is_tensor(x) else None
 
 
-def admit(x: Any, what: str) -> Tensor | None:
+def admit(x: Any, label: str) -> Tensor | None:
     """Return ``x`` as a tensor of its own library, None if it is of none: lists, numbers.
 
     An array is a tensor of NumPy's or CuPy's without gradient. A library that is met for the first time becomes the
@@ -73,12 +73,12 @@ def admit(x: Any, what: str) -> Tensor | None:
         try:
             guest = _welcome(name_)
         except DGLError as error:
-            raise DGLError(f"{what} is a {_spelt(x)}, for which there is no backend here: {error}") from error
+            raise DGLError(f"{label} is a {_spelt(x)}, for which there is no backend here: {error}") from error
     if guest is None or guest.name != name_:
         computes = active.name if guest is None else f"{active.name} and {guest.name}"
         raise DGLError(
-            f"{what} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend by "
-            "DGLITE_BACKEND before dglite is imported"
+            f"{label} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend "
+            "by DGLITE_BACKEND before dglite is imported"
         )
     return guest.asarray(x)
 
@@ -96,24 +96,24 @@ def _welcome(name_: str) -> Backend:
     return guest
 
 
-def admitted(x: Any, what: str) -> Any:
+def admitted(x: Any, label: str) -> Any:
     """Return ``x`` as :func:`admit` does, and as it is where it is of no library."""
     if active.is_tensor(x):
         return x
-    tensor = admit(x, what)
+    tensor = admit(x, label)
     return x if tensor is None else tensor
 
 
 def library_of(tensors: Iterable[Any]) -> Backend:
     """Return the backend of the first tensor, the active one where there is none."""
-    return next((of for of in map(backend_of, tensors) if of is not None), active)
+    return next((library for library in map(backend_of, tensors) if library is not None), active)
 
 
 def require_one_library(tensors: Iterable[Any]) -> None:
     """Raise :class:`DGLError` unless all are tensors of one library."""
-    found = {of.name for of in map(backend_of, tensors) if of is not None}
-    if len(found) > 1:
-        raise DGLError(mixture(*sorted(found)))
+    names = {library.name for library in map(backend_of, tensors) if library is not None}
+    if len(names) > 1:
+        raise DGLError(mixture(*sorted(names)))
 
 
 def _spelt(x: Any) -> str:

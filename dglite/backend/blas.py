@@ -57,7 +57,7 @@ def _threads() -> _Threads | None:
     for path in sorted(files, key=lambda file: not file.startswith(str(numpys))):  # SciPy may have one of its own
         library = ctypes.CDLL(path)
         for name in _NAMES:
-            found = [getattr(library, name.format(what), None) for what in ("get", "set")]
-            if None not in found:
-                return _Threads(*found)
+            functions = [getattr(library, name.format(verb), None) for verb in ("get", "set")]
+            if None not in functions:
+                return _Threads(*functions)
     return None

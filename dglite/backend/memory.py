@@ -84,8 +84,8 @@ class Pool:
         self._read_limit, self._new = limit, new or _mapped
         self._limit: int | None = None
         self._free: dict[int, deque[Block]] = {}
-        self._known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self.allocations = self.made = self.peak = 0
+        self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self.allocations = self.new_blocks = self.peak = 0
         self._recent_peak, self._next_look = (0, 0), 0.0
 
     # -- allocation ---------------------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ class Pool:
         memory, start = with_room(lambda: self._new(size), size)
         block = Block(memory, start, size)
         self._free.setdefault(size, deque())
-        self._known[id(block)] = block
-        self.made += 1
+        self._blocks[id(block)] = block
+        self.new_blocks += 1
         return block
 
     # -- freeing ---------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Pool:
 
     def blocks(self) -> list[Block]:
         """Return all blocks, in use and free."""
-        return [block for known in self._known.valuerefs() if (block := known()) is not None]
+        return [block for reference in self._blocks.valuerefs() if (block := reference()) is not None]
 
     def summary(self) -> str:
         """Return a table of what it holds, by size of blocks."""
@@ -230,7 +230,7 @@ class Pool:
         unused = {id(block) for size in waiting for block in tuple(self._free[size])}
         lent = [block for block in held if id(block) not in unused]
         taken, asked = sum(block.size for block in lent), sum(block.asked for block in lent)
-        again = 100 * (1 - self.made / self.allocations) if self.allocations else 0.0
+        again = 100 * (1 - self.new_blocks / self.allocations) if self.allocations else 0.0
         lines = [
             f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than requested",
             f"free        {_spelt(free):>12}",

@@ -83,8 +83,8 @@ def _relu(x: Array) -> Array:
 
 def _clamp(x: Array, *bounds: Any, names: tuple[str, ...]) -> Array:
     """Return integers as integers, which the formula, for the sake of NaN, does not."""
-    given = dict(zip(names[1:], bounds, strict=True))
-    return np.clip(x, given.get("min"), given.get("max"))
+    limits = dict(zip(names[1:], bounds, strict=True))
+    return np.clip(x, limits.get("min"), limits.get("max"))
 
 
 _POWER = Formula("power", lambda input, exponent: input.call("power", exponent), ("input", "exponent"), 2, {})

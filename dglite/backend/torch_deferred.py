@@ -158,7 +158,7 @@ def _read(x: DeferredTensor) -> torch.Tensor:
             return x
         computed = deferred.computed
         if computed is None:
-            with _as_when_made(deferred.hooks):
+            with _original_recording(deferred.hooks):
                 computed = deferred.recipe.compute(*deferred.recipe.sources)
         elif _changed(x):
             with torch.enable_grad():
@@ -204,8 +204,8 @@ def _top() -> Any:
     return None if _hooks is None else _hooks(True)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other is None or (one is not None and other is not None and one[0] is other[0])
+def _same(a: Any, b: Any) -> bool:
+    return a is b is None or (a is not None and b is not None and a[0] is b[0])
 
 
 def _is_plain() -> bool:
@@ -218,8 +218,8 @@ def _is_plain() -> bool:
 
 
 @contextmanager
-def _as_when_made(hooks: Any) -> Iterator[None]:
-    """Let autograd record as it did where a tensor was made: with these hooks alone, or none once they have ended."""
+def _original_recording(hooks: Any) -> Iterator[None]:
+    """Let autograd record as when the deferred tensor was created: with these hooks, or none if they ended."""
     autograd, popped = torch._C._autograd, list[Any]()
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
@@ -246,11 +246,11 @@ def _as_when_made(hooks: Any) -> Iterator[None]:
 
 
 def _wrapper(recipe: Recipe, dtype: torch.dtype) -> DeferredTensor:
-    made: DeferredTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    tensor: DeferredTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         DeferredTensor, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
     )
-    made.deferred = _Deferred(recipe, _top())
-    return made
+    tensor.deferred = _Deferred(recipe, _top())
+    return tensor
 
 
 class _Link(torch.autograd.Function):
@@ -272,8 +272,8 @@ class _Link(torch.autograd.Function):
             copies = iter([x.view_as(x) for x in wanted])
             inputs = [next(copies) if needed else x for x, needed in zip(recipe.sources, needs, strict=True)]
             asked = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            found = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
-        return (None, None, *[next(found) if needed else None for needed in needs])
+            grads = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
+        return (None, None, *[next(grads) if needed else None for needed in needs])
 
 
 class _Through(torch.autograd.Function):
@@ -354,7 +354,7 @@ def _watch(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _grad(
-    outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **how: Any
+    outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **options: Any
 ) -> tuple[torch.Tensor | None, ...]:
     """Return what ``torch.autograd.grad`` does. Gradients of what was passed by are seen on the way to the sources."""
     seen: dict[int, list[torch.Tensor]] = {}
@@ -367,14 +367,14 @@ def _grad(
             sources += [source for source in deferred.recipe.sources if source.requires_grad]
     others = [values(x) for place, x in enumerate(inputs) if place not in seen]
     try:
-        found = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(how)))
+        grads = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(options)))
     finally:
         for handle in handles:
             handle.remove()
     results = []
     for place, x in enumerate(inputs):
         parts = seen.get(place)
-        result = next(found) if parts is None else sum(parts[1:], parts[0]) if parts else None
+        result = next(grads) if parts is None else sum(parts[1:], parts[0]) if parts else None
         results.append(torch.zeros_like(values(x)) if result is None and materialize_grads else result)
     if not allow_unused and any(result is None for result in results):
         raise RuntimeError(
@@ -406,8 +406,8 @@ def _hooked(watch: Watch, hook: Callable[[torch.Tensor], torch.Tensor | None]) -
     return handle
 
 
-def _keep(kept: weakref.ref[torch.Tensor], grad: torch.Tensor) -> None:
+def _keep(reference: weakref.ref[torch.Tensor], grad: torch.Tensor) -> None:
     """Add to the ``grad`` of a tensor that a user has not let go of."""
-    computed = kept()
+    computed = reference()
     if computed is not None:
         computed.grad = grad.clone() if computed.grad is None else computed.grad + grad

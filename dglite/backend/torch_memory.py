@@ -43,11 +43,11 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor
     lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
     if lent is None:
         return with_room(fresh, nbytes)  # type: ignore[no-any-return]
-    made = torch.from_numpy(lent)
-    if made.dtype is dtype:
-        return made
+    tensor = torch.from_numpy(lent)
+    if tensor.dtype is dtype:
+        return tensor
     # Not by view(dtype): to autograd that would be a view of another tensor.
-    return torch.empty(0, dtype=dtype).set_(made.untyped_storage(), 0, made.shape, made.stride())
+    return torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
 
 
 # -- torch's operations with results of our memory ---------------------------------------------------------------------

@@ -54,8 +54,8 @@ class KernelSpec:
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The distinct operands of all expressions, by slot."""
-        found = {operand for expr in self.exprs for operand in operands_of(expr)} - {REDUCED}
-        return tuple(sorted(found, key=lambda operand: operand.slot))
+        operands = {operand for expr in self.exprs for operand in operands_of(expr)} - {REDUCED}
+        return tuple(sorted(operands, key=lambda operand: operand.slot))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,8 +76,8 @@ def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: 
     for name, n in (("vectors", lanes), ("numbers", 1)):
         text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 20)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
-    what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
-    return _HEAD.format(functions="\n".join(functions), **what, **text)
+    fields = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
+    return _HEAD.format(functions="\n".join(functions), **fields, **text)
 
 
 def _chunk(formula: Expr, summed: bool, scaled: bool, lanes: int) -> list[str]:

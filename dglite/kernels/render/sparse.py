@@ -44,10 +44,10 @@ def spmm_source(spec: SpmmSpec) -> str:
     """
     names = [repr(operand) for operand in spec.operands]
     scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
-    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
+    title = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
     passes = _group_offsets(spec, names) + _spmm_passes(spec)
     row = _bounds(spec) + scale + _apart(spec) + _finished(spec) + _in_groups(spec, passes) + _next_row(spec)
-    return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
+    return f'''"""g-SpMM: {title} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, stop, begin, end, out, argmax):
 {_read_operands(spec)}    indptr, pitch = word(args, 0), word(args, {PITCH})
@@ -190,8 +190,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
 
 def _totals(spec: SpmmSpec, pieces: tuple[int, ...]) -> list[tuple[int, int, Reducer, int]]:
     """Return (its number, its piece, how it reduces, its width) of every accumulator, one reduction after the other."""
-    found = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
-    return [(total, *rest) for total, rest in enumerate(found)]
+    accumulators = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
+    return [(total, *rest) for total, rest in enumerate(accumulators)]
 
 
 def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value: str) -> list[str]:

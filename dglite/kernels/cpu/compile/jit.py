@@ -71,13 +71,13 @@ def _name(kind: str, source: str) -> str:
 
 def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
     """Return the addresses of ``functions``, compiled by LLVM directly, or by Numba where asked for or needed."""
-    chosen = compiler()
-    if chosen != "numba":
+    choice = compiler()
+    if choice != "numba":
         try:
             code = _code(name, source)
             return dict(zip(functions, machine.load(code, [f"{name}.{each}" for each in functions]), strict=True))
         except Exception as error:  # whatever another LLVM refuses, and however: Numba knows its own
-            if chosen == "llvm":
+            if choice == "llvm":
                 raise
             _tell(error)
     name = f"{name}_numba"

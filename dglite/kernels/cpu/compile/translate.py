@@ -231,7 +231,7 @@ class _Function(ArrayExpressions):
         names: Names = {}
         merged: dict[str, tuple[types.Type, list[ir.Value]]] = {}
         for name, value in ends[0][1].items():
-            values = [found[name] for _, found in ends if name in found]
+            values = [meanings[name] for _, meanings in ends if name in meanings]
             if len(values) < len(ends):
                 continue
             kinds = {other.type for other in values}
@@ -330,10 +330,10 @@ class _Function(ArrayExpressions):
         if breaks := self.breaks.pop():
             self.names = self.join([(leave, inside), *breaks], self.function.append_basic_block())
 
-    def again(self, node: ast.stmt, found: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
+    def again(self, node: ast.stmt, meanings: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
         """Hand the next round what names mean at the end of one."""
         for name, phi in phis.items():
-            kind, value = inside[name].type, found.get(name)
+            kind, value = inside[name].type, meanings.get(name)
             if value is None or (value.type != kind and not (is_number(kind) and is_number(value.type))):
                 came = "unknown" if value is None else value.type
                 refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")

@@ -127,19 +127,19 @@ class Cache(NamedTuple):
     """How much of it one thread may use."""
     most: float
     """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
-    own: int
+    l2: int
     """The size of a core's own cache: sources that fit in it are read without prefetching."""
 
 
 @cache
 def near_cache() -> Cache:
     """Return a core's L2 cache; on AMD's Zen the L3, from which rows are read nearly as fast."""
-    own, _ = cache_level(2)
+    l2, _ = cache_level(2)
     if cpu()[0].startswith("znver"):
         size, sharing = cache_level(3)
         whole = size // 2  # the other half is for what streams by
-        return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)
-    return Cache(own, own, 1.6, own)
+        return Cache(whole, whole // min(sharing, num_cores()), FITTING, l2)
+    return Cache(l2, l2, 1.6, l2)
 
 
 @cache
@@ -191,11 +191,11 @@ class Panels:
     def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
         self.width, self.address = width, address
         self.item = ITEM_BYTES[spec.dtype]
-        given = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        slots = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
         factor, self.spec = factor_of_sources(spec, operand)
         spec = self.spec
-        self.factor = None if factor is None else given[factor]
-        self.given = [given[x] for x in spec.operands]
+        self.factor = None if factor is None else slots[factor]
+        self.operand_places = [slots[x] for x in spec.operands]
         places = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
         self.place = places[operand]
         self.of_edges = [place for x, place in places.items() if x.side is Side.E]
@@ -218,16 +218,16 @@ class Panels:
 
     def prefetch(self, num_sources: int, columns: int) -> Prefetch:
         """Return what is to be prefetched of sources with so many columns: what does not fit in a core's own cache."""
-        if num_sources * columns * self.item <= self.cache.own:
+        if num_sources * columns * self.item <= self.cache.l2:
             return Prefetch.NOTHING
-        return Prefetch.ROWS if num_sources * self.item <= self.cache.own // 2 else Prefetch.ALL
+        return Prefetch.ROWS if num_sources * self.item <= self.cache.l2 // 2 else Prefetch.ALL
 
     def multiplies_before(self, num_sources: int, num_entries: int) -> bool:
         """Whether a copy of all sources times their factors pays: entries are many, and it lies where all threads read.
 
         That is the cache that they share, if not in their own, where it was written.
         """
-        shared = 2 * self.cache.own < num_sources * self.row_bytes <= self.cache.whole // 2
+        shared = 2 * self.cache.l2 < num_sources * self.row_bytes <= self.cache.whole // 2
         return self.factor is not None and shared and num_entries * COLUMNS_PER_ENTRY >= num_sources * self.width
 
     def columns(self, num_sources: int) -> tuple[int, int]:
@@ -254,7 +254,7 @@ class Panels:
     def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
         """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
         factors = [0, 0] if self.factor is None else words[self.factor : self.factor + 2].tolist()
-        words = sum((words[place : place + 3] for place in self.given), words[:_FIRST_OPERAND])
+        words = sum((words[place : place + 3] for place in self.operand_places), words[:_FIRST_OPERAND])
         work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)

@@ -81,14 +81,14 @@ class SpmmKernel(_Bound):
         self.spec, operand, self.others = spec, panelled_operand(spec), dict[Prefetch, SpmmKernel]()
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
 
-    def prefetching(self, what: Prefetch) -> SpmmKernel:
-        """Return the kernel that prefetches ``what``; this one prefetches all."""
-        if what is Prefetch.ALL:
+    def prefetching(self, prefetch: Prefetch) -> SpmmKernel:
+        """Return the kernel that prefetches ``prefetch``; this one prefetches all."""
+        if prefetch is Prefetch.ALL:
             return self
-        found = self.others.get(what)
-        if found is None:
-            found = self.others[what] = SpmmKernel(replace(self.spec, prefetch=what), self.layout)
-        return found
+        kernel = self.others.get(prefetch)
+        if kernel is None:
+            kernel = self.others[prefetch] = SpmmKernel(replace(self.spec, prefetch=prefetch), self.layout)
+        return kernel
 
     @cached_property
     def of_scaled_sources(self) -> tuple[SpmmKernel, int, int]:
@@ -114,11 +114,11 @@ class SpmmKernel(_Bound):
         places = [(_FIRST_OPERAND + 3 * i, slot) for i, slot in enumerate(self.slots)]
 
         def run(operands: Sequence[int], out: int) -> None:
-            own = words[:]
-            own[_OUT] = out
+            call_words = words[:]
+            call_words[_OUT] = out
             for place, slot in places:
-                own[place] = operands[slot]
-            run_here(driver, own.buffer_info()[0])
+                call_words[place] = operands[slot]
+            run_here(driver, call_words.buffer_info()[0])
 
         return run
 
@@ -208,8 +208,8 @@ def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: 
     lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
     layout = broadcast_layout(shapes, lanes)
     (expr, reducer), *more = parts
-    how = {"dtype": dtype, "index": index, "argmax": argmax, **spec_of(layout, lanes)}
-    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
+    options = {"dtype": dtype, "index": index, "argmax": argmax, **spec_of(layout, lanes)}
+    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **options)
     return SpmmKernel(spec, layout)
 
 

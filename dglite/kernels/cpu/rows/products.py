@@ -28,7 +28,7 @@ _RUN, _RUNS_OF_SUMS = 64, 8
 """Rows that go through the steps together; how many such runs a part of a sum over rows has, unless there are few."""
 _MOST_MEMORY = 1 << 26
 """Bytes that tasks share, unless each thread needs more for one; and that parts of sums share, unless they are few."""
-_ROWS, _SAME, _SUMS, _OWN, _COLUMNS = range(5)
+_ROWS, _SAME, _SUMS, _TASK, _COLUMNS = range(5)
 """Where an operand of a step lies: in the rows of a tensor, in one place for all rows, in the sums over rows, as long
 as rows go through the steps in memory of the task, or in the columns of a tensor, one for each row."""
 _WORDS, _OPERANDS = 12, 4
@@ -122,7 +122,7 @@ _NOWHERE: _At = (0, 0, _SAME)
 
 @cache
 def _kernels(dtype: str) -> dict[str, int]:
-    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "own": _OWN, "columns": _COLUMNS}
+    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "own": _TASK, "columns": _COLUMNS}
     sizes = {"words": _WORDS, "step": _STEP, "operands": _OPERANDS, "run": _RUN, "item": ITEM_BYTES[dtype]}
     steps = compile_kernels("products", _SOURCE.format(dtype=dtype, lanes=lanes, **sizes, **places))
     forms = {form: compile_kernel("matrix", matrix_source(form, dtype, lanes)) for form in ("sums", "totals")}
@@ -178,26 +178,26 @@ def transpose(dtype: str, shape: tuple[int, int], x: Place, out: Place, threads:
 def gradients(
     dtype: str,
     shape: tuple[int, int, int],
-    given: Sequence[Place],
+    operands: Sequence[Place],
     out: Sequence[Place],
     threads: int,
     adds: bool = False,
 ) -> None:
     """Write the gradients of x, weight and bias of :func:`product` to ``out``, none where its address is 0.
 
-    ``given`` are the gradient of the result; the result of the ReLU, at 0 where there was none; x; the weight,
+    ``operands`` are the gradient of the result; the result of the ReLU, at 0 where there was none; x; the weight,
     transposed. What is not read may be anywhere. Rows of the gradients of weight and bias follow each other, as do
     those of the result and its gradient where there was a ReLU. With ``adds`` the former are added to what is there.
     """
     (_, inner, outer), item = shape, ITEM_BYTES[dtype]
-    (grad, result, x, turned), (x_grad, weight_grad, bias_grad) = given, out
+    (grad, result, x, turned), (x_grad, weight_grad, bias_grad) = operands, out
     run, wide, rows = _Pass(dtype), outer * item, (*grad, _ROWS)
     if result[0]:
-        own = (run.take(_RUN * wide), wide, _OWN)
-        run.step("relu", (0, 0, 0), rows, (*result, _ROWS), own)
-        rows = own
+        masked = (run.take(_RUN * wide), wide, _TASK)
+        run.step("relu", (0, 0, 0), rows, (*result, _ROWS), masked)
+        rows = masked
     if weight_grad[0]:
-        columns, sums = (run.take(_RUN * inner * item), _RUN * item, _OWN), run.sums_for(weight_grad[0], inner, wide)
+        columns, sums = (run.take(_RUN * inner * item), _RUN * item, _TASK), run.sums_for(weight_grad[0], inner, wide)
         run.step("turn", (0, inner, 0), (*x, _ROWS), _NOWHERE, columns)
         run.step("sums", (inner, 0, outer), columns, rows, sums, sums, counted=2)
     if bias_grad[0]:
@@ -213,11 +213,11 @@ class _Pass:
 
     def __init__(self, dtype: str) -> None:
         self.kernels, self.words = _kernels(dtype), array("q")
-        self.own, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
+        self.task_bytes, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
 
     def take(self, size: int) -> int:
         """Return where so much of the memory of a task begins, behind the words of its step."""
-        begin, self.own = self.own, self.own + _lines(size)
+        begin, self.task_bytes = self.task_bytes, self.task_bytes + _lines(size)
         return begin
 
     def sums_for(self, address: int, rows: int, stride: int) -> _At:
@@ -245,11 +245,21 @@ class _Pass:
         """Let all rows go through the steps, and add up the sums of all parts."""
         rows, inner, outer = shape
         tasks, threads = tasks_for(rows * inner * outer, threads)
-        tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.own), threads))
+        tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.task_bytes), threads))
         parts = self._num_parts(shape) if self.sums else tasks
-        memory = np.empty(tasks * self.own + parts * self.sums, np.int8)  # each task's own, then the sums of each part
+        memory = np.empty(
+            tasks * self.task_bytes + parts * self.sums, np.int8
+        )  # each task's own, then the sums of each part
         mine, num_steps = memory.ctypes.data, len(self.words) // _STEP
-        words = [rows, self.words.buffer_info()[0], num_steps, mine, mine + tasks * self.own, self.sums, self.own]
+        words = [
+            rows,
+            self.words.buffer_info()[0],
+            num_steps,
+            mine,
+            mine + tasks * self.task_bytes,
+            self.sums,
+            self.task_bytes,
+        ]
         words += [self.targets.buffer_info()[0], len(self.targets) // 2, adds, parts]
         launch(self.kernels["kernel"], words, tasks, threads)
 

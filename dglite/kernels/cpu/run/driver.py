@@ -116,10 +116,10 @@ def _merge_of(mode: int, part: int) -> int:
 
 @Kernel
 def _num_selecting(mode: int) -> int:
-    found = 0
+    count = 0
     for part in range(mode // 8 % 32):
-        found += _merge_of(mode, part) != ADD
-    return found
+        count += _merge_of(mode, part) != ADD
+    return count
 
 
 @Kernel
@@ -150,13 +150,13 @@ def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids:
     """Combine the results of a later part of a row with those of the parts before it."""
     num_rows, out, argmax, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 11)
     row_bytes, id_bytes = width * item, width * (8 if mode // 4 % 2 else 4)
-    chosen = 0
+    selecting = 0
     for part in range(mode // 8 % 32):
         merge = _merge_of(mode, part)
-        ids = argmax + (chosen * num_rows + row) * id_bytes if argmax != 0 else 0
+        ids = argmax + (selecting * num_rows + row) * id_bytes if argmax != 0 else 0
         ours = out + (part * num_rows + row) * row_bytes
-        _merge_row(mode, merge, width, item, ours, late + part * row_bytes, ids, late_ids + chosen * id_bytes)
-        chosen += merge != ADD
+        _merge_row(mode, merge, width, item, ours, late + part * row_bytes, ids, late_ids + selecting * id_bytes)
+        selecting += merge != ADD
 
 
 @Kernel

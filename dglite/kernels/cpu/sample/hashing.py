@@ -172,12 +172,12 @@ def _add_dense(
             prefetch(address_of(values, ids[i + _AHEAD]))
         # Without a branch, which could not be predicted.
         key = ids[i]
-        known = values[key] - base
-        number = known if known >= 0 else total
+        previous = values[key] - base
+        number = previous if previous >= 0 else total
         values[key] = number + base
         listed[total] = key
         numbers[i] = number
-        total += known < 0
+        total += previous < 0
     size[0] = total
 
 

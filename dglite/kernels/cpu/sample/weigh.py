@@ -86,7 +86,7 @@ def weighted_rows(
     longest: int,
     weights: Weights,
     absent: Absent,
-    chosen: Choices,
+    out: Choices,
     counts: np.ndarray,
     bad: np.ndarray,
     first: int,
@@ -125,8 +125,8 @@ def weighted_rows(
         counts[i] = count
         for j in range(count):
             entry = start + positions[j]
-            chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
-            chosen.edges[to + j] = edge_at(rows.edge_ids, entry)
+            out.far[to + j], out.near[to + j] = rows.indices[entry], rows.seeds[i]
+            out.edges[to + j] = edge_at(rows.edge_ids, entry)
 
 
 @Kernel
@@ -199,19 +199,19 @@ def _by_trial(
         return 0
     for slot in range(len(taken)):
         taken[slot] = -1
-    found = 0
+    size = 0
     for trial in range(4 * count + 16):
         bits = draw(random, trial)
         low = below(bits, degree) if len(running) == 0 else _first_above(running, unit(bits) * total)
         if low >= degree:  # the target was rounded up to the total
             continue
         edge = edge_at(rows.edge_ids, start + low)
-        if not _is_absent(edge, i, absent) and is_new(low, found, positions, taken):
-            positions[found] = low
-            found += 1
-            if found == count:
+        if not _is_absent(edge, i, absent) and is_new(low, size, positions, taken):
+            positions[size] = low
+            size += 1
+            if size == count:
                 break
-    return found
+    return size
 
 
 @Kernel
