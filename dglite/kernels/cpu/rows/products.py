@@ -90,7 +90,7 @@ def kernel(args, task, num_tasks):
                         address += begin * word(step, 5 + 2 * j)
                     if where == {sums}:
                         address += sums
-                    if where == {own}:
+                    if where == {task}:
                         address += mine
                     if where == {columns}:
                         address += begin * ITEM
@@ -122,7 +122,7 @@ _NOWHERE: _At = (0, 0, _SAME)
 
 @cache
 def _kernels(dtype: str) -> dict[str, int]:
-    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "own": _TASK, "columns": _COLUMNS}
+    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "task": _TASK, "columns": _COLUMNS}
     sizes = {"words": _WORDS, "step": _STEP, "operands": _OPERANDS, "run": _RUN, "item": ITEM_BYTES[dtype]}
     steps = compile_kernels("products", _SOURCE.format(dtype=dtype, lanes=lanes, **sizes, **places))
     forms = {form: compile_kernel("matrix", matrix_source(form, dtype, lanes)) for form in ("sums", "totals")}
@@ -216,12 +216,12 @@ class _Pass:
         self.task_bytes, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
 
     def take(self, size: int) -> int:
-        """Return where so much of the memory of a task begins, behind the words of its step."""
+        """Return the offset of ``size`` bytes of a task's memory, behind the words of its step."""
         begin, self.task_bytes = self.task_bytes, self.task_bytes + _lines(size)
         return begin
 
     def sums_for(self, address: int, rows: int, stride: int) -> _At:
-        """Return where a task sums up over rows; what all have found is added up at ``address``."""
+        """Return the place of a task's sums over rows; the sums of all tasks are added up at ``address``."""
         begin, self.sums = self.sums, self.sums + rows * stride
         self.targets.extend((address, rows * stride))
         return begin, stride, _SUMS
@@ -247,19 +247,10 @@ class _Pass:
         tasks, threads = tasks_for(rows * inner * outer, threads)
         tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.task_bytes), threads))
         parts = self._num_parts(shape) if self.sums else tasks
-        memory = np.empty(
-            tasks * self.task_bytes + parts * self.sums, np.int8
-        )  # each task's own, then the sums of each part
-        mine, num_steps = memory.ctypes.data, len(self.words) // _STEP
-        words = [
-            rows,
-            self.words.buffer_info()[0],
-            num_steps,
-            mine,
-            mine + tasks * self.task_bytes,
-            self.sums,
-            self.task_bytes,
-        ]
+        size = self.task_bytes
+        memory = np.empty(tasks * size + parts * self.sums, np.int8)  # of each task, then the sums of each part
+        first, num_steps = memory.ctypes.data, len(self.words) // _STEP
+        words = [rows, self.words.buffer_info()[0], num_steps, first, first + tasks * size, self.sums, size]
         words += [self.targets.buffer_info()[0], len(self.targets) // 2, adds, parts]
         launch(self.kernels["kernel"], words, tasks, threads)
 
