@@ -10,10 +10,13 @@ import numpy as np
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from .operands import check_tensor
 from .softmax import edge_softmax
 
 __all__ = ["softmax_across"]
+
+_UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations as one, for a softmax across them")
 
 
 def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> dict[Any, Tensor]:
@@ -56,8 +59,8 @@ def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Seque
 
 def _joined(relations: Sequence[Adjacency]) -> Adjacency:
     """Return the edges of all relations as one, kept with the first. Sources do not matter: all are node 0."""
-    key = ("joined", *(relation.number for relation in relations))
-    union: Adjacency | None = relations[0].cache.get(key)
+    key = variant(_UNION, *(relation.number for relation in relations))
+    union = relations[0].cache.get(key)
     if union is None:
         dst = np.concatenate([relation.endpoints()[1] for relation in relations])
         union = Adjacency.from_coo(1, relations[0].num_dst, np.zeros_like(dst), dst, validate=False)

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 from .biases import scaled_rows
 
-__all__ = ["Scaling", "cache_kernel", "lookup", "run_cached", "store"]
+__all__ = ["CALLS", "Scaling", "cache_kernel", "lookup", "run_cached", "store"]
 
+CALLS: CacheKey[dict[Any, Any]] = cache_key("calls", "kernels and plans of earlier calls, by shapes and dtypes")
 MAX_CALLS = 64
 """Calls that are cached for a relation; layers need a few each."""
 Run = Callable[[Sequence[int], int], None]
@@ -37,13 +39,13 @@ class Scaling(NamedTuple):
 
 def lookup(adj: Adjacency, key: Any) -> Any:
     """Return what :func:`store` has cached for a relation under ``key``, None where there is nothing."""
-    calls = adj.cache.get("calls")
+    calls = adj.cache.get(CALLS)
     return None if calls is None else calls.get(key)
 
 
 def store(adj: Adjacency, key: Any, value: Any) -> None:
     """Cache for a relation what was found about a call; ``key`` tells all that it depends on."""
-    calls = adj.cache.setdefault("calls", {})
+    calls = adj.cache.setdefault(CALLS, {})
     if len(calls) >= MAX_CALLS:
         calls.clear()
     calls[key] = value
@@ -51,7 +53,7 @@ def store(adj: Adjacency, key: Any, value: Any) -> None:
 
 def run_cached(adj: Adjacency, reduction: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
     """Run the cached kernel of ``reduction``; None if there is none, or a gradient is to be recorded."""
-    plain = active.plain(operands) if "calls" in adj.cache else None
+    plain = active.plain(operands) if CALLS in adj.cache else None
     if plain is None:
         return None
     signature, addresses = plain

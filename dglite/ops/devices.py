@@ -18,8 +18,17 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
+from ..structure.derived import CacheKey, cache_key, variant
 
 __all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
+
+_WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
+    "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
+)
+_ON_GPU: CacheKey[Any] = cache_key("structure on a GPU", "the CSC in the memory of a GPU, by stream")
+_ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
+    "arrays on a GPU", "further arrays in the memory of a GPU, by name and stream"
+)
 
 
 class KernelDevice(Protocol):
@@ -53,7 +62,7 @@ class Cpu:
     kernels = staticmethod(kernels.compiled)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        prepared = adj.cache.get("kernel structure")
+        prepared = adj.cache.get(_WORDS)
         if prepared is None or (edges and not prepared[3]):
             prepared = self._prepared(adj, edges)
         return prepared[0], prepared[1]
@@ -65,13 +74,13 @@ class Cpu:
         lives: kernels of other threads read it, and a structure that is restricted to other formats would free it.
         """
         with adj.lock:
-            prepared: tuple[Any, str, Compressed, bool] | None = adj.cache.get("kernel structure")
+            prepared = adj.cache.get(_WORDS)
             if prepared is None or (edges and not prepared[3]):
                 csc = adj.csc() if prepared is None else prepared[2]
                 complete = edges or csc.has_edge_ids
                 addresses = csc.addresses if complete else (*csc.row_addresses, 0)
                 words = array("q", (*addresses, adj.num_dst, adj.num_edges))
-                prepared = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
+                prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
@@ -96,7 +105,7 @@ class Gpu:
         return kernels.compiled(name, "cuda")
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        prepared = adj.cache.get(("structure", self.runner))
+        prepared = adj.cache.get(variant(_ON_GPU, self.runner))
         if prepared is None or (edges and not prepared.ids_known):
             prepared = self._prepared(adj, edges)
         return prepared, prepared.index
@@ -104,9 +113,9 @@ class Gpu:
     def _prepared(self, adj: Adjacency, edges: bool) -> Any:
         """Return the structure on the GPU and keep it, made once: kernels of other threads read it."""
         with adj.lock:
-            prepared = adj.cache.get(("structure", self.runner))
+            prepared = adj.cache.get(variant(_ON_GPU, self.runner))
             if prepared is None:
-                prepared = adj.cache["structure", self.runner] = self._copied(adj)
+                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._copied(adj)
             if edges:
                 prepared.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
         return prepared
@@ -121,7 +130,7 @@ class Gpu:
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
-        key = (name, self.runner)
+        key = variant(_ARRAYS_ON_GPU, name, self.runner)
         upload = adj.cache.get(key)
         if upload is None:
             upload = adj.cache.setdefault(key, self.runner.upload(array))

@@ -13,11 +13,13 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 from .devices import device_of
 from .products import product, weight_gradient
 
 __all__ = ["Attention", "FusedAttention"]
 
+_ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),
     Score.GATV2: ("x", "right", "attn"),
@@ -233,9 +235,9 @@ def _identity(size: int, like: Tensor) -> Tensor:
 
 def _all_rows_used(adj: Adjacency) -> bool:
     """Whether every destination has an in-edge; kept with the structure."""
-    if "no row is empty" not in adj.cache:
-        adj.cache["no row is empty"] = bool(adj.in_degrees().all())
-    return bool(adj.cache["no row is empty"])
+    if _ALL_ROWS_USED not in adj.cache:
+        adj.cache[_ALL_ROWS_USED] = bool(adj.in_degrees().all())
+    return adj.cache[_ALL_ROWS_USED]
 
 
 def _rows(adj: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:

@@ -13,8 +13,9 @@ from typing import Any
 
 from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 
-__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "in_order"]
+__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "ORDERED_WEIGHTS", "in_order"]
 
 LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
@@ -54,6 +55,9 @@ class _Ordered:
         return ordered
 
 
+ORDERED_WEIGHTS: CacheKey[_Ordered] = cache_key("ordered weights", "copies of edge weights in the order of entries")
+
+
 def _sample(address: int, count: int) -> tuple[int, ...]:
     """Return a few of ``count`` numbers of at least 32 bits, as bits."""
     return tuple([ctypes.c_int32.from_address(address + 4 * (count * i // SAMPLES)).value for i in range(SAMPLES)])
@@ -64,9 +68,9 @@ def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, device
     is_permuted = structure[EDGE_IDS] and LEAST <= structure[NUM_ENTRIES] <= MOST
     if not is_permuted or active.dtype(weights) not in ("float32", "float64"):
         return None
-    cache = adj.cache.get("ordered weights")
+    cache = adj.cache.get(ORDERED_WEIGHTS)
     if cache is None:
-        cache = adj.cache.setdefault("ordered weights", _Ordered())
+        cache = adj.cache.setdefault(ORDERED_WEIGHTS, _Ordered())
     if not cache.lock.acquire(blocking=False):
         return None
     try:

@@ -9,13 +9,19 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..expr import Expr, Side, operands_of
-from ..structure.adjacency import Adjacency
+from ..structure.adjacency import Adjacency, EdgeSubset
+from ..structure.derived import CacheKey, cache_key
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
 from .devices import HOST, device_of
 from .operands import broadcast
 
 __all__ = ["run_sddmm", "run_spmm"]
+
+_LONGEST_ROW: CacheKey[int] = cache_key("longest row", "the largest in-degree")
+_WITHOUT_EMPTY_ROWS: CacheKey[EdgeSubset] = cache_key(
+    "without empty rows", "the same edges among the destinations that have any"
+)
 
 
 def run_spmm(
@@ -89,9 +95,9 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
 
 def _longest_row(adj: Adjacency) -> int:
     """Return the largest number of in-edges of a node."""
-    longest: int | None = adj.cache.get("longest_row")
+    longest = adj.cache.get(_LONGEST_ROW)
     if longest is None:
-        longest = adj.cache.setdefault("longest_row", int(np.diff(adj.csc().indptr).max(initial=0)))
+        longest = adj.cache.setdefault(_LONGEST_ROW, int(np.diff(adj.csc().indptr).max(initial=0)))
     return longest
 
 
@@ -100,9 +106,9 @@ def _without_empty_rows(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) 
 
     The kernel goes from row to row: among 10M nodes, most of which have no edge, that is 70 times slower.
     """
-    subset = adj.cache.get("without_empty_rows")
+    subset = adj.cache.get(_WITHOUT_EMPTY_ROWS)
     if subset is None:
-        subset = adj.cache.setdefault("without_empty_rows", adj.subset(np.arange(adj.num_edges)))
+        subset = adj.cache.setdefault(_WITHOUT_EMPTY_ROWS, adj.subset(np.arange(adj.num_edges)))
     slots = {operand.slot for operand in operands_of(expr) if operand.side is Side.V}
     rows = [active.take(x, subset.dst_ids) if slot in slots else x for slot, x in enumerate(operands)]
     return subset.adjacency, rows

@@ -18,6 +18,7 @@ from ..ops import core
 from ..ops.traced import is_read
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
+from ..structure.derived import CacheKey, cache_key
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .relation import Lent, Relation, Table, gather
 
@@ -98,6 +99,11 @@ class Buckets:
         return x if self._nodes_in_place else core.take_rows(x, self._node_ranks, permutation=True)
 
 
+_BUCKETS: CacheKey[Buckets] = cache_key(
+    "buckets", "the nodes of each in-degree, for functions that are called per degree"
+)
+
+
 def buckets_of(adjacency: Adjacency) -> Buckets:
     """Return the buckets of a relation, made once and kept with it.
 
@@ -112,9 +118,9 @@ def buckets_of(adjacency: Adjacency) -> Buckets:
             "mailbox by sum(1), mean(1), max(1) or min(1), or use a built-in reducer other than fn.prod; "
             "dglite.explain says why a function is not recorded"
         )
-    buckets: Buckets | None = adjacency.cache.get("buckets")
+    buckets = adjacency.cache.get(_BUCKETS)
     if buckets is None:
-        buckets = adjacency.cache["buckets"] = Buckets(adjacency)
+        buckets = adjacency.cache[_BUCKETS] = Buckets(adjacency)
     return buckets
 
 

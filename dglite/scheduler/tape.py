@@ -30,6 +30,7 @@ from ..recorder import (
     realised,
 )
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
 from .attention import find_attention
 from .learned import note_builtins
@@ -40,6 +41,11 @@ __all__ = ["MailboxField", "RelationTape", "reduce_once"]
 
 MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
+
+_USED_ROWS: CacheKey[np.ndarray | None] = cache_key("used rows", "the nodes with an edge, by side; None for all nodes")
+_RECEIVING: CacheKey[tuple[Adjacency, np.ndarray | None, np.ndarray | None]] = cache_key(
+    "receiving nodes", "the structure without nodes that receive nothing, those that receive, and each node's row"
+)
 
 
 class _WatchedBatch(EdgeBatch):
@@ -165,13 +171,12 @@ class RelationTape(Mailbox):
     def used_rows(self, side: Side) -> np.ndarray | None:
         if side is Side.E or is_read(self.adjacency):
             return None
-        key = "used rows", side
+        key = variant(_USED_ROWS, side)
         if key not in self.adjacency.cache:
             degrees = self.adjacency.out_degrees() if side is Side.U else self.adjacency.in_degrees()
             used = np.flatnonzero(degrees)
             self.adjacency.cache[key] = None if len(used) == len(degrees) else used
-        cached: np.ndarray | None = self.adjacency.cache[key]
-        return cached
+        return self.adjacency.cache[key]
 
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: EdgeColumn) -> tuple[Expr, list[Tensor]]:
@@ -355,7 +360,7 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     adjacency = relation.adjacency
     if is_read(adjacency):
         return adjacency, None, None
-    cached: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
+    cached = adjacency.cache.get(_RECEIVING)
     if cached is None:
         degrees = adjacency.in_degrees()
         receivers = np.flatnonzero(degrees)
@@ -367,7 +372,7 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
                 adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
             )
             cached = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
-        cached = adjacency.cache.setdefault("receiving", cached)
+        cached = adjacency.cache.setdefault(_RECEIVING, cached)
     return cached
 
 

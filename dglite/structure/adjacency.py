@@ -16,6 +16,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
+from .derived import DerivedCache
 from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
@@ -68,8 +69,9 @@ class Adjacency(Lookups):
         ``(src, dst)``, the ends of every edge as tensors in ``index_dtype``: what programs of torch hold of it. They
         are made when first asked for; do not write to them.
     cache
-        for values derived from the structure alone; it dies with the structure. What another thread may use by its
-        address or its identity is entered once: under ``lock``, or by ``setdefault``.
+        values derived from the structure alone, by the keys that :mod:`.derived` declares; it dies with the structure.
+        What another thread may use by its address or its identity is entered once: under ``lock``, or by
+        ``setdefault``.
     lock
         held while a format is made, so that threads make it once; shared with the reverse.
     """
@@ -102,7 +104,7 @@ class Adjacency(Lookups):
         if self.index_dtype is _INT64 and idtype == _INT32:
             raise DGLError(f"{num_src} x {num_dst} nodes and {num_edges} edges do not fit int32 ids; use idtype int64")
         self.allowed: tuple[str, ...] = FORMATS
-        self.cache: dict[Any, Any] = {}
+        self.cache = DerivedCache()
         self._endpoints: tuple[np.ndarray, np.ndarray] | None = None
         self._coo: tuple[np.ndarray, np.ndarray] | None = None
         self._csr: Compressed | None = None

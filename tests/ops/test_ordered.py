@@ -35,7 +35,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def keeps_copies(g: Any) -> bool:
-    found = g.adjacency().cache.get("ordered weights")
+    found = g.adjacency().cache.get(ordered.ORDERED_WEIGHTS)
     return found is not None and found.copies is not None
 
 
@@ -80,7 +80,7 @@ def test_the_gradients_read_what_is_kept(width, monkeypatch):
     for _ in range(4):
         loss = ops.u_mul_e_sum(g, x, w).square().sum()
         torch.testing.assert_close(torch.autograd.grad(loss, (x, w)), wanted)
-    assert keeps_copies(g) and g.adjacency().reverse().cache["ordered weights"].copies is not None
+    assert keeps_copies(g) and g.adjacency().reverse().cache[ordered.ORDERED_WEIGHTS].copies is not None
 
 
 def test_signs_of_zeros_and_nan_are_told_apart():
@@ -123,7 +123,7 @@ def test_weights_in_the_order_of_entries_need_no_copy():
     (g, src, dst), x, w = relation(in_order=True), numbers(20, 6), numbers(EDGES, 1)
     for _ in range(3):
         check(g, src, dst, x, w)
-    assert "ordered weights" not in g.adjacency().cache
+    assert ordered.ORDERED_WEIGHTS not in g.adjacency().cache
 
 
 def test_threads_with_weights_of_their_own():
