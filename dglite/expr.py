@@ -102,7 +102,7 @@ class Expr:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Operand(Expr):
-    """The ``slot``-th tensor given to the kernel; its rows are those of ``side``."""
+    """The ``slot``-th tensor of the kernel, with a row for each source, edge or destination by ``side``."""
 
     side: Side
     slot: int
@@ -304,7 +304,7 @@ def evaluate(
 
 @cache
 def _code(source: str) -> CodeType:
-    """Compile an operator's source as Python: the table stays the only place where it is written."""
+    """Compile an operator's source as Python: the table of operators remains its only definition."""
     return compile(source.format("x0", "x1", "x2"), source, "eval")
 
 

@@ -66,7 +66,7 @@ class Formula:
         return operands, {name: bound[name] for name in self.options if name in bound}
 
     def bind(self, operands: tuple[str, ...], options: tuple[tuple[str, Any], ...] = ()) -> Expr | None:
-        """Return the expression over those operands, in their order those of an edge; None where there is none."""
+        """Return the expression with the named operands as edge operands, in their order; None without a formula."""
         return _written(self.expression, operands, options)
 
 

@@ -53,7 +53,7 @@ def backend_of(x: Any) -> Backend | None:
 
 
 def admit(x: Any, label: str) -> Tensor | None:
-    """Return ``x`` as a tensor of its own library, None if it is of none: lists, numbers.
+    """Return ``x`` as a tensor of its library, or None for lists, numbers and other objects.
 
     An array is a tensor of NumPy's or CuPy's without gradient. A library that is met for the first time becomes the
     guest of the active backend.
@@ -87,7 +87,7 @@ _pairing = new_lock()
 
 
 def _welcome(name_: str) -> Backend:
-    """Return the guest of the active backend, which is that of library ``name_`` where there was none."""
+    """Return the guest of the active backend; if it has none, library ``name_`` becomes its guest."""
     with _pairing:  # threads that meet a second library at once would wrap each method twice
         guest: Backend | None = active.guest
         if guest is None:
@@ -97,7 +97,7 @@ def _welcome(name_: str) -> Backend:
 
 
 def admitted(x: Any, label: str) -> Any:
-    """Return ``x`` as :func:`admit` does, and as it is where it is of no library."""
+    """Return ``x`` as :func:`admit` does; an object of no library unchanged."""
     if active.is_tensor(x):
         return x
     tensor = admit(x, label)
@@ -105,7 +105,7 @@ def admitted(x: Any, label: str) -> Any:
 
 
 def library_of(tensors: Iterable[Any]) -> Backend:
-    """Return the backend of the first tensor, the active one where there is none."""
+    """Return the backend of the first tensor, or the active one without tensors."""
     return next((library for library in map(backend_of, tensors) if library is not None), active)
 
 

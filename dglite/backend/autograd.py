@@ -70,7 +70,7 @@ class enable_grad(set_grad_enabled):
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
 Gradients = Callable[[Any], Sequence[Any]]
-"""From the gradient of a node's result to those of its operands, None where they need none."""
+"""Maps the gradient of a node's result to the gradients of its operands, None for operands that need none."""
 
 
 class TapeNode:
@@ -97,7 +97,7 @@ def _writes(tensors: list[Tensor]) -> int:
 
 
 class Tensor:
-    """An array that knows how it came about.
+    """An array with the tape node that computed it.
 
     Attributes
     ----------
@@ -265,7 +265,7 @@ _UFUNCS = {
     "equal": "eq",
     "not_equal": "ne",
 }
-"""Names of NumPy's functions, where ours are others."""
+"""NumPy's names of functions, where they differ from ours."""
 _COMPARISONS = {name: getattr(operator, name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 
 
@@ -421,7 +421,7 @@ def backward(root: Tensor, gradient: Any, retain_graph: bool = False) -> None:
 
 
 def _accumulate(leaf: Tensor, part: Any) -> None:
-    """Add to a leaf's gradient, which is memory of its own."""
+    """Add to a leaf's gradient, whose memory is not shared."""
     if leaf.grad is None:
         leaf.grad = Tensor(part.copy() if part.dtype == leaf.data.dtype else part.astype(leaf.data.dtype))
     else:

@@ -30,7 +30,7 @@ from ..config import pool_limit
 __all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "new_array", "pool"]
 
 LARGE = 1 << 18
-"""Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
+"""Minimum number of elements of results from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0
 """Seconds after which an idle block is freed. In longer steps its page faults do not matter."""
 KEPT = 1 << 24
@@ -59,7 +59,7 @@ class Block:
 class _PooledArray(np.ndarray):
     """An array over a block. Tensors, storages and views made from it hold it; when it is freed, so is the block.
 
-    NumPy lets a view of a view refer to the first array, unless that is of another class: so nobody is given this
+    NumPy lets a view of a view refer to the first array, unless that is of another class: so callers never get this
     itself, but arrays and tensors over it. Views that are of this class all the same have no block.
     """
 
@@ -247,7 +247,7 @@ class Pool:
 # -- sizes and maps ----------------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1 << 12)
 def rounded(nbytes: int) -> int:
-    """Return the size of the smallest block that so many bytes fit in: less than an eighth more, or whole pages."""
+    """Return the size of the smallest block for a number of bytes: less than an eighth more, or whole pages."""
     unit = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // unit) * unit
 

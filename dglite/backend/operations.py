@@ -102,7 +102,7 @@ for _name in ("log1p", "sin", "cos"):
 
 
 def attach(name: str, value: Any) -> None:
-    """Give tensors a method or property that is no function of its own."""
+    """Give tensors a method or property that has no function in the table."""
     setattr(Tensor, name, value)
 
 
@@ -114,7 +114,7 @@ attach("__pos__", lambda self: self)
 def promoted(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
     """Return operands such that NumPy computes in the dtype that torch would choose.
 
-    Integers take the width of the floats that they meet, float32 where there are none but floats are asked for; a
+    Integers take the width of the floats that they meet, float32 without any if floats are needed; a
     tensor without axes does not widen one with axes.
     """
     x, y = (v.item() if isinstance(v, np.generic) else v for v in (x, y))
@@ -216,7 +216,7 @@ def masked_fill(x: Tensor, mask: Any, value: float) -> Tensor:
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Return x in another dtype, itself where it is of that already."""
+    """Return x in another dtype, or x itself if it has that dtype."""
     dtype = dtype_of(dtype)
     if x.dtype == dtype:
         return x

@@ -130,7 +130,7 @@ def _by_layer(ours: Method, theirs: Method, guest: Backend) -> Method:
 
 
 def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Method]:
-    """Return the methods that choose in a way of their own."""
+    """Return the methods that choose between the two by rules of their own."""
     theirs, either = guest.tensor_type, (home.tensor_type, guest.tensor_type)
     our_asarray, our_apply, our_defer = home.asarray, home.apply, home.defer
     our_call, our_gradients, our_is_layer = home.call, home.gradients, home.is_layer

@@ -1,7 +1,7 @@
 """The table of the tape's operations: what each computes, and its gradient for each operand.
 
 A rule is ``value(*arrays, **static)`` and, for each operand, ``gradient(g, out, *arrays, **static)``, which makes
-d(loss)/d(operand) of d(loss)/d(result) ``g``; None where there is none. A gradient may have the shape to which its
+d(loss)/d(operand) from d(loss)/d(result) ``g``, or None. A gradient may have the shape to which its
 operand was broadcast: the tape sums it to the operand's. Everything is said in NumPy's functions, which CuPy's arrays
 take over.
 """

@@ -33,7 +33,7 @@ def load(name: str) -> Backend:
     Raises
     ------
     DGLError
-        There is none of this name, or its package is not installed or does not work; the message lists what does.
+        The name is unknown, or its package is not installed or does not work; the message lists those that do.
     """
     entry = _BACKENDS.get(name)
     if entry is None:

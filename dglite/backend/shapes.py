@@ -120,7 +120,7 @@ def split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into at most so many equal runs."""
+    """Cut an axis into at most ``chunks`` equal runs."""
     return split(x, max(-(-x.shape[dim] // chunks), 1), dim)
 
 

@@ -42,7 +42,7 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 _SPLIT = 1 << 14
-"""Half of the number of values from which on torch uses several threads."""
+"""Half of the minimum number of values for which torch uses several threads."""
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
@@ -402,7 +402,7 @@ def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
 
 
 def _rows_of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return x[0], x[1], ... as tensors that are no views: torch refuses to write into those of ``unbind``."""
+    """Return x[0], x[1], ... as tensors that are not views: torch refuses to write into views of ``unbind``."""
     memory, start, step = x.untyped_storage(), x.storage_offset(), x.stride(0)
     return tuple(x.new_empty(0).set_(memory, start + i * step, x.shape[1:], x.stride()[1:]) for i in range(len(x)))
 

@@ -26,12 +26,11 @@ _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_t
 
 @dataclass(slots=True, eq=False)
 class _Deferred:
-    """What a tensor is as long as nothing has read it.
+    """The state of a tensor that has not been read.
 
-    ``hooks`` are those for saved tensors under which it was made. ``taken`` says that something has been made of the
-    recipe, which a gradient of this tensor will not pass. ``computed`` has the values of a tensor that could not
-    become an ordinary one, because autograd holds it or because it was taken before, ``watched`` that the recipe's
-    watch sees their gradient.
+    ``hooks``: the saved-tensor hooks under which it was created. ``taken``: another recipe consumed this one, so no
+    gradient passes this tensor. ``computed``: the values of a tensor that could not become an ordinary one, because
+    autograd holds it or because it was taken before. ``watched``: the recipe's watch sees their gradient.
     """
 
     recipe: Recipe
@@ -42,7 +41,7 @@ class _Deferred:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def usable(self) -> bool:
-        """Whether something may be made of the recipe now.
+        """Whether another recipe may consume this one now.
 
         A region of ``torch.utils.checkpoint`` runs twice and must do the same both times. What was made outside of it
         is read there, so that it does not matter whether it has been read in between.
@@ -51,7 +50,7 @@ class _Deferred:
 
 
 class DeferredTensor(torch.Tensor):
-    """A tensor that knows how it is computed, and what a few functions make of that; to all others it gives its values.
+    """A tensor with a recipe of its values, which a few functions consume; all others get the values.
 
     It has shape, dtype, device and a gradient, but no memory until something reads it. It becomes an ordinary tensor
     then, the same object: changes in place, hooks and gradients are torch's own from there on.
@@ -111,7 +110,7 @@ def can_defer(x: torch.Tensor) -> bool:
 
 
 def deferred_of(x: Any) -> _Deferred | None:
-    """Return what is known of a tensor that has not become an ordinary one: None of most."""
+    """Return the state of a tensor that is still deferred, None of ordinary ones."""
     # None, too, once another thread has read it.
     return x.__dict__.get("deferred") if type(x) is DeferredTensor else None
 
@@ -129,7 +128,7 @@ def values(x: Any) -> Any:
 
 
 def _values_in(x: Any) -> Any:
-    """Return :func:`values` of a collection of a class of its own, such as a named tuple; itself if none is deferred.
+    """Return :func:`values` of a user's kind of collection, such as a named tuple; itself if none is deferred.
 
     torch reads the elements of any subclass of tuple, list and dict. Named tuples, and those that torch's functions
     return, stay what they are; of other classes, whose constructors take what they like, the elements are left.
@@ -200,7 +199,7 @@ def _become(x: DeferredTensor, computed: torch.Tensor) -> bool:
 
 
 def _top() -> Any:
-    """Return the innermost hooks for tensors that autograd saves, None where there are none."""
+    """Return the innermost hooks for tensors that autograd saves, or None."""
     return None if _hooks is None else _hooks(True)
 
 
@@ -277,7 +276,7 @@ class _Link(torch.autograd.Function):
 
 
 class _Through(torch.autograd.Function):
-    """Gives values the history of the deferred tensor that they are those of."""
+    """Gives the values of a deferred tensor that tensor's history."""
 
     @staticmethod
     def forward(ctx: Any, x: DeferredTensor, computed: torch.Tensor) -> torch.Tensor:
@@ -288,7 +287,7 @@ class _Through(torch.autograd.Function):
         return grad, None
 
 
-# -- what is known without values --------------------------------------------------------------------------------------
+# -- shapes and dtypes, without values ---------------------------------------------------------------------------------
 def _leaky_relu(recipe: Recipe, negative_slope: float = 0.01, inplace: bool = False) -> Recipe | None:
     return None if inplace else recipe.leaky_relu(float(negative_slope))
 
@@ -385,7 +384,7 @@ def _grad(
 
 
 def _passed_by(x: Any) -> _Deferred | None:
-    """Return what is known of a tensor of whose recipe something has been made, None of others."""
+    """Return the state of a deferred tensor whose recipe another recipe already consumed, else None."""
     deferred = deferred_of(x)
     return deferred if deferred is not None and deferred.taken else None
 

@@ -27,7 +27,7 @@ _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
 
 
 def is_large(count: int) -> bool:
-    """Whether so many elements take memory of the pool; never in a program, which would be for such sizes only."""
+    """Whether ``count`` elements take memory of the pool; never in a program, which would be for such sizes only."""
     return not is_recorded() and type(count) is int and count >= LARGE
 
 
@@ -59,7 +59,7 @@ def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Return ``grad``, 0 where ``result``, that of a ReLU, is."""
+    """Return ``grad``, 0 where ``result``, a ReLU's, is 0."""
     backward = torch.ops.aten.threshold_backward
     if not is_large(grad.numel()) or not _ordinary(grad, result) or _recorded(grad, result):
         return backward(grad, result, 0)  # type: ignore[no-any-return]

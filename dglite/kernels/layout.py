@@ -130,7 +130,7 @@ def _fits(repeat: int, width: int, lanes: int) -> bool:
 
 
 def _inner_axis(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> int:
-    """Return the first axis from which on every operand is full or scalar."""
+    """Return the first axis such that every operand is full or scalar over it and all later axes."""
     axis = len(shape)
     while axis > 0 and all(_pattern(feat[axis - 1 :], shape[axis - 1 :]) for feat in padded):
         axis -= 1

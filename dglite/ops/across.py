@@ -20,7 +20,7 @@ _UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations
 
 
 def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> dict[Any, Tensor]:
-    """Return weights by edge type: those of all edges that enter (else: leave) a node sum to 1.
+    """Return weights by edge type; the weights of all edges that enter (else: leave) a node sum to 1.
 
     Edge types without scores take no part. Raises ``DGLError`` where an edge type is named twice, or two that share a
     node type have scores of other shapes or dtypes.

@@ -73,7 +73,7 @@ def attention(
     edge_weight
         ``(num_edges,)``, multiplies the weights after the softmax and dropout.
     steps
-        what the attention was written as, whose gradients somebody may ask for.
+        the steps that the attention was written as; their gradients may be asked for, too.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def attention_weights(
 ) -> Tensor:
     """Return the weights that :func:`attention` applies, after dropout and edge weights, (num_edges, *heads, 1).
 
-    ``options`` needs a seed of its own for both to draw the same dropout.
+    Set a seed in ``options`` for both to draw the same dropout.
     """
     options = options if is_traced(adj, (x, *operands)) else options.seeded()
     inputs = _checked(adj, options, x, operands, edge_weight)
@@ -263,6 +263,6 @@ def _multipliers(adj: Adjacency, options: Attention, like: Tensor) -> Tensor:
     out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), where)
     device = device_of(out)
     device.kernels("graph.attention").dropout_multipliers(
-        dtype, adj.num_edges, heads, options.dropout, options.seed, active.address(out), device.worker
+        dtype, adj.num_edges, heads, options.dropout, options.seed, active.address(out), device.queue
     )
     return active.astype(active.to_device(out, active.device(like)), dtype)

@@ -1,7 +1,7 @@
 """A cache of g-SpMM calls: one that differs from an earlier one in nothing but addresses goes straight to its kernel.
 
 Checks and the choice of a kernel take twice as long as the rest of a small call. Both depend on the relation and on the
-operands' shapes and dtypes alone, so what they have found is cached with the relation.
+operands' shapes and dtypes alone, so their results are cached with the relation.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CALLS: CacheKey[dict[Any, Any]] = cache_key("calls", "kernels and plans of earli
 MAX_CALLS = 64
 """Calls that are cached for a relation; layers need a few each."""
 Run = Callable[[Sequence[int], int], None]
-"""What runs a kernel, given the addresses of the operands and of the result."""
+"""Runs a kernel on the addresses of the operands and of the result."""
 
 
 class Scaling(NamedTuple):
-    """What is done before: the operand ``slot``, (rows, width), is replaced by a copy times the operand ``factor``."""
+    """Scaling before a kernel: operand ``slot``, (rows, width), is replaced by a copy times operand ``factor``."""
 
     slot: int
     factor: int
@@ -38,13 +38,13 @@ class Scaling(NamedTuple):
 
 
 def lookup(adj: Adjacency, key: Any) -> Any:
-    """Return what :func:`store` has cached for a relation under ``key``, None where there is nothing."""
+    """Return the value that :func:`store` cached for a relation under ``key``, or None."""
     calls = adj.cache.get(CALLS)
     return None if calls is None else calls.get(key)
 
 
 def store(adj: Adjacency, key: Any, value: Any) -> None:
-    """Cache for a relation what was found about a call; ``key`` tells all that it depends on."""
+    """Cache a value for calls on a relation; ``key`` holds everything that the value depends on."""
     calls = adj.cache.setdefault(CALLS, {})
     if len(calls) >= MAX_CALLS:
         calls.clear()
@@ -78,7 +78,7 @@ def cache_kernel(
 ) -> None:
     """Cache a reduction whose kernel was chosen by the relation, shapes and dtypes alone.
 
-    ``run`` runs it, ``shape`` is that of the result, ``scaling`` what is done before.
+    ``run`` runs it, ``shape`` is the result's, ``scaling`` is applied to an operand before.
     """
     plain = active.plain(operands)
     if plain is not None:

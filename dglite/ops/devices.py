@@ -20,7 +20,7 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
-__all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
+__all__ = ["CPU", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
 
 _WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
     "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
@@ -35,8 +35,8 @@ class KernelDevice(Protocol):
     """What starts kernels."""
 
     @property
-    def worker(self) -> Any:
-        """The argument by which kernels are told where to run: a number of threads, or a stream."""
+    def queue(self) -> Any:
+        """Where kernels run: a number of threads on the CPU, a stream on a GPU; their last argument."""
 
     def kernels(self, name: str) -> ModuleType:
         """Return the module of kernels ``name``."""
@@ -56,7 +56,7 @@ class Cpu:
     """The CPU, which Python runs on."""
 
     @property
-    def worker(self) -> int:
+    def queue(self) -> int:
         return active.num_threads()
 
     kernels = staticmethod(kernels.compiled)
@@ -98,7 +98,7 @@ class Gpu:
         self.runner = runner
 
     @property
-    def worker(self) -> Any:
+    def queue(self) -> Any:
         return self.runner
 
     def kernels(self, name: str) -> ModuleType:
@@ -137,7 +137,7 @@ class Gpu:
         return int(upload.address)
 
 
-HOST = Cpu()
+CPU = Cpu()
 
 
 def can_launch() -> bool:
@@ -154,7 +154,7 @@ def require_gpu(device: Any) -> None:
 def device_of(x: Tensor) -> KernelDevice:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
-        return HOST
+        return CPU
     device = active.device(x)
     require_gpu(device)
     return _gpu(device, active.stream(device))
@@ -166,7 +166,7 @@ def device_on(device: Any) -> KernelDevice:
     That is the host for a GPU on which no kernel can be started: it has the structure in any case.
     """
     on_gpu = str(device).startswith("cuda") and can_launch()
-    return _gpu(device, active.stream(device)) if on_gpu else HOST
+    return _gpu(device, active.stream(device)) if on_gpu else CPU
 
 
 @lru_cache(maxsize=256)

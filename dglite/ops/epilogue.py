@@ -1,7 +1,7 @@
 """A reduction over in-edges fused with what follows at each node: a bias, a residual, ReLU.
 
 The kernel that has a row's sum in registers adds to it before it is written; else each step reads and writes the
-result again. The gradient begins with that of the epilogue, which needs no more than the result.
+result again. Backward starts with the epilogue's gradient, which needs the result alone.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _ONE = Constant(1.0)
 
 
 class After(NamedTuple):
-    """What becomes of a reduction: ``activation(reduced * factor + added)``.
+    """The epilogue of a reduction: ``activation(reduced * factor + added)``.
 
     ``added`` and ``factor`` are expressions of operands behind those of the reduction: rows of destinations, or one
     that all share. Operands of ``factor`` want no gradient, for which the sum would have to be kept. ``activation`` is
@@ -141,7 +141,7 @@ def _planned(
     more: Sequence[Tensor],
     follows: tuple[bool, bool, bool],
 ) -> _Plan | None:
-    """Return how a kernel makes it all, None where it does not. ``follows``: whether bias, residual and ReLU do.
+    """Return the plan of one kernel for all of it, or None. ``follows``: whether there is a bias, a residual, a ReLU.
 
     A product and the kernel after it are recorded as one call where there is no gradient of other operands.
     """
@@ -197,7 +197,7 @@ def _every(expr: Expr, after: After) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _epilogue(after: After) -> Expr:
-    """Return what becomes of what the reduction has found, as an expression."""
+    """Return the epilogue as an expression of the reduced value."""
     total = REDUCED * after.factor
     total = total if after.added is None else total + after.added
     return (

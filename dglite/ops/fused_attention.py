@@ -33,7 +33,7 @@ _SIDES = ("left", "right", "left_grad", "right_grad")
 class Attention:
     """What an attention computes, apart from its tensors.
 
-    ``slope`` is that of the leaky ReLU, ``scale`` multiplies the scores of ``Score.DOT``. ``projected`` additive scores
+    ``slope`` is the leaky ReLU's, ``scale`` multiplies the scores of ``Score.DOT``. ``projected`` additive scores
     are given by a vector for each side, whose product with x is the score. With ``dropout``, weight (e,
     h) is dropped with that probability and otherwise divided by what is left of 1; word h % 4 of Philox4x32-10 with the
     key ``seed`` and the counter (e, h // 4) decides. Without a seed one is drawn from the backend's generator.
@@ -182,7 +182,7 @@ class FusedAttention:
         return {"left": scores[:, :heads], "right": scores[: self.adj.num_dst, heads:]}
 
     def _side_gradients(self, x: Tensor, right: Tensor) -> dict[str, Tensor]:
-        """Return memory for the gradient of ``right``; where it is projected, of both sides: ``sides_grad``."""
+        """Return buffers for the gradient of ``right``; of both sides, ``sides_grad``, if the scores are projected."""
         if not self.options.projected:
             return {"right_grad": _rows(self.adj, active.shape(right), x)}
         rows, heads, _ = active.shape(x)
@@ -192,7 +192,7 @@ class FusedAttention:
         return {"sides_grad": both, "left_grad": both[:, :heads], "right_grad": both[: self.adj.num_dst, heads:]}
 
     def _through_projections(self, named: dict[str, Tensor], results: dict[str, Tensor]) -> None:
-        """Add the gradients of the vectors, and that of x for sources without an out-edge, where no kernel has been."""
+        """Add the gradients of the vectors, and of x for sources without an out-edge, which no kernel has written."""
         both, right = results.pop("sides_grad"), results["right_grad"]
         num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
         x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
@@ -226,7 +226,7 @@ class FusedAttention:
             arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
         if options.seed is not None:
             arguments |= compiled.dropout_words(options.dropout, options.seed)
-        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.worker)
+        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.queue)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:
@@ -241,6 +241,6 @@ def _all_rows_used(adj: Adjacency) -> bool:
 
 
 def _rows(adj: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return memory for what a kernel computes for each destination; 0 where it comes by none."""
+    """Return an output buffer with one row per destination, zero-filled if some destinations have no in-edges."""
     dtype, device = compute_dtype(active.dtype(like)), active.device(like)
     return active.empty(shape, dtype, device) if _all_rows_used(adj) else active.full(shape, 0.0, dtype, device)

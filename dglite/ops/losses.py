@@ -32,12 +32,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     Returns
     -------
     Tensor
-        A number; of no nodes NaN. Gradients of any order; those of other nodes are 0.
+        A number; NaN without nodes. Differentiable any number of times; other nodes' gradients are 0.
 
     Raises
     ------
     DGLError
-        Shapes or dtypes are others.
+        Shapes or dtypes do not match.
     IndexError
         A label is no class, or an id no node.
 
@@ -111,7 +111,7 @@ class _CrossEntropy:
         grad = 0 if self.gradient is None else active.address(self.gradient)
         addresses, scale = (address, self.labels.ctypes.data, grad), 1 / max(self.count, 1)
         kernel = device.kernels("rows.losses").cross_entropy
-        total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.worker)
+        total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.queue)
         if wrong is not None:
             raise IndexError(f"label {wrong} is no class; logits have {shape[1]} columns")
         return active.from_numpy(np.asarray(total / (self.count or np.nan), total.dtype))

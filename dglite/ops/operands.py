@@ -93,7 +93,7 @@ def check_operands(adj: Adjacency | TracedAdjacency, expr: Expr, operands: Seque
 def to_common_dtype(operands: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return operands of one dtype.
 
-    Inside autocast, operands that differ are cast to autocast's dtype, as those of a matrix product are, since kernels
+    Inside autocast, operands that differ are cast to autocast's dtype, as in a matrix product, since kernels
     accumulate in float32 whatever they read; float64 is never narrowed. Operands that agree are computed as they are: a
     cast would cost a pass over memory and win nothing.
 
@@ -124,7 +124,7 @@ def adjacency_of(graph: Any) -> Any:
     Raises
     ------
     DGLError
-        The graph has several edge types, or is none: arguments are swapped, for instance.
+        The graph has several edge types, or is not a graph: arguments are swapped, for instance.
     """
     if type(graph) in (Adjacency, TracedAdjacency):
         return graph
@@ -136,7 +136,7 @@ def adjacency_of(graph: Any) -> Any:
 
 
 def tensor_operand(x: Any) -> Any:
-    """Return an operand as a tensor; what is none is left to the checks."""
+    """Return an operand as a tensor; anything else is left to the checks."""
     return admitted(x, "the operand")
 
 

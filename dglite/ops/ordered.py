@@ -21,11 +21,11 @@ LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
 SAMPLES = 8
 EDGE_IDS, NUM_ENTRIES = 2, 4
-"""Places of words of a structure."""
+"""Indices of words of a structure."""
 
 
 class _Ordered:
-    """What is known of the weights that were read with a structure."""
+    """The edge weights that were last read with a structure, as a copy in the order of entries."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -35,7 +35,7 @@ class _Ordered:
         """Their dtype, a copy of them, and the copy in the order of entries."""
 
     def find(self, structure: Any, index: str, weights: Tensor, threads: int, kernels: Any) -> Tensor | None:
-        """Return ``weights`` in the order of entries, None where they are new."""
+        """Return ``weights`` in the order of entries, or None if they have not been seen often enough."""
         dtype, count, address = active.dtype(weights), structure[NUM_ENTRIES], active.address(weights)
         if self.copies is not None:
             copy_dtype, copy, ordered = self.copies
@@ -74,6 +74,6 @@ def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, device
     if not cache.lock.acquire(blocking=False):
         return None
     try:
-        return cache.find(structure, index, weights, device.worker, device.kernels("rows.order"))
+        return cache.find(structure, index, weights, device.queue, device.kernels("rows.order"))
     finally:
         cache.lock.release()

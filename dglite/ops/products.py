@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..backend import RESULT, Tensor, active
 from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
-from .devices import HOST, device_of
+from .devices import CPU, device_of
 
 __all__ = ["product", "product_forward", "product_gradients", "sum_of_products", "weight_gradient"]
 
@@ -42,7 +42,7 @@ def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, o
 def product_gradients(
     x: Tensor | None, weight: Tensor | None, grad: Tensor, needs: Sequence[bool], result: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Return the gradients of a product's operands by ``needs``, that of its result being ``grad``.
+    """Return the gradients of a product's operands by ``needs``; ``grad`` is the gradient of its result.
 
     ``result`` is that of the ReLU, where there was one. ``x`` is read for the weight's gradient, ``weight`` for that of
     x. Where our kernels do it, it is a pass over the rows, unless gradients of gradients may follow.
@@ -69,19 +69,19 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
 
 
 def _multiply(x: Tensor, weight: Tensor, start: Tensor | None, out: Tensor, relu: bool = False) -> None:
-    """Write by our kernels ``x @ weight + start``: a bias or rows, such as those of ``out`` itself."""
+    """Write ``x @ weight + start`` by our kernels; ``start`` is a bias or rows, such as ``out`` itself."""
     dense, addresses = active.dense((x, weight, start))
     (rows, inner), outer, dtype, device = active.shape(x), active.shape(out)[1], active.dtype(x), device_of(x)
     of_start = 0 if start is None or len(active.shape(start)) == 1 else outer
     places = _places(dtype, (*addresses, active.address(out)), (inner, outer, of_start, outer))
-    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.worker)
+    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.queue)
     del dense  # the kernel has read it
 
 
 def _gradients(
     shape: tuple[int, int, int], operands: Sequence[Tensor | None], needs: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Return by our kernels what is needed of the gradients of x, weight and bias.
+    """Return the needed gradients of x, weight and bias, computed by our kernels.
 
     ``operands`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
     """
@@ -90,7 +90,7 @@ def _gradients(
     out = [active.new_empty(dense[0], shape) if needed else None for shape, needed in zip(shapes, needs, strict=True)]
     device, written = device_of(dense[0]), [0 if y is None else active.address(y) for y in out]
     places = _places(dtype, addresses, (outer, outer, inner, inner)), _places(dtype, written, (inner, outer, outer))
-    device.kernels("rows.products").gradients(dtype, shape, *places, device.worker)
+    device.kernels("rows.products").gradients(dtype, shape, *places, device.queue)
     return out
 
 
@@ -101,7 +101,7 @@ def _places(dtype: str, addresses: Sequence[int], widths: Sequence[int]) -> list
 
 def _is_ours(sizes: Sequence[int], dtype: str) -> bool:
     """Whether our kernels take the product of pooled rows with a matrix of ``sizes``."""
-    return bool(HOST.kernels("rows.products").is_faster(dtype, *sizes))
+    return bool(CPU.kernels("rows.products").is_faster(dtype, *sizes))
 
 
 class _Product:

@@ -208,7 +208,7 @@ def gat_attention(
     seed
         Fixes what is dropped: a function of seed, edge id and head alone. Drawn from the framework's generator if None.
     ee
-        Scores of edges, ``(num_edges, *heads)``, added to those of the ends before the leaky ReLU.
+        Scores of edges, ``(num_edges, *heads)``, added to the scores of the two ends before the leaky ReLU.
 
     Returns
     -------

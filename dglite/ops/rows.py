@@ -25,7 +25,7 @@ class RowIndex:
         self._relations: dict[int, Adjacency] = {}
 
     def taken_from(self, num_rows: int) -> Adjacency:
-        """Return the relation of every row that is taken to the one of ``num_rows`` that it comes from."""
+        """Return the relation from each row of the result to the row, of ``num_rows``, that it is taken from."""
         cached = self._relations.get(num_rows)
         if cached is None:
             count = len(self.rows)

@@ -13,7 +13,7 @@ from ..structure.adjacency import Adjacency, EdgeSubset
 from ..structure.derived import CacheKey, cache_key
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
-from .devices import HOST, device_of
+from .devices import CPU, device_of
 from .operands import broadcast
 
 __all__ = ["run_sddmm", "run_spmm"]
@@ -60,24 +60,24 @@ def run_spmm(
     panels, room = kernel.panels, 0
     if panels is not None:
         if adj.num_src > panels.most_sources:
-            room = panels.scratch(adj.num_src, structure, device.worker)
+            room = panels.scratch(adj.num_src, structure, device.queue)
         elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
             kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
-        memory = device.worker, argmax_address, active.address(scratch)
+        memory = device.queue, argmax_address, active.address(scratch)
         kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
     else:
-        kernel(structure, addresses, active.address(out), device.worker, argmax_address)
-        if device is HOST and argmax is None and not comes_again:
-            run = kernel.bound_to(structure, lambda: HOST.worker, _longest_row(adj))
+        kernel(structure, addresses, active.address(out), device.queue, argmax_address)
+        if device is CPU and argmax is None and not comes_again:
+            run = kernel.bound_to(structure, lambda: CPU.queue, _longest_row(adj))
             cache_kernel(adj, reduction, operands, run, shape, scaling)
     return out
 
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
-    if adj.few_edges and device_of(operands[0]) is HOST:
+    if adj.few_edges and device_of(operands[0]) is CPU:
         adj, operands = _without_empty_rows(adj, expr, operands)
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
@@ -89,7 +89,7 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
-    kernel(structure, addresses, active.address(out), device.worker)
+    kernel(structure, addresses, active.address(out), device.queue)
     return out
 
 

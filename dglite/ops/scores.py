@@ -25,7 +25,7 @@ from .traced import is_traced
 __all__ = ["can_defer_scores", "edge_scores", "edge_softmax", "is_fused_attention"]
 
 WORTH_DEFERRING = 1 << 14
-"""Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
+"""Minimum number of score elements at which saving a kernel outweighs the cost of a deferred tensor, some 50 us."""
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _THREE: Expr = _ADD + Operand(Side.E, 2)
@@ -53,13 +53,13 @@ class EdgeAttention:
         return (self.adj.num_edges, *active.shape(self.sources[0])[1:])
 
     def leaky_relu(self, slope: float) -> EdgeAttention | None:
-        """Return the scores with this slope below 0; None where they have one or are weights."""
+        """Return the scores with this slope below 0, or None if they have a slope already or are weights."""
         if self.normalised or self.options.slope != 1.0:
             return None
         return self._next(options=replace(self.options, slope=slope))
 
     def plus(self, term: Tensor) -> EdgeAttention | None:
-        """Return the scores with a term of the edge added; None where they have had one, a slope or a softmax."""
+        """Return the scores with a term of the edge added, or None after another term, a slope or a softmax."""
         if self.normalised or self.options.slope != 1.0 or self.options.edges:
             return None
         if not _is_term(self.adj, self.sources[0], term):
@@ -67,7 +67,7 @@ class EdgeAttention:
         return self._next(sources=(*self.sources, active.copy(term)), options=replace(self.options, edges=True))
 
     def softmax(self) -> EdgeAttention | None:
-        """Return the weights; None where these are weights already."""
+        """Return the weights, or None if these are weights already."""
         return None if self.normalised else self._next(normalised=True)
 
     def dropout(self, p: float) -> EdgeAttention | None:
@@ -80,11 +80,11 @@ class EdgeAttention:
         return replace(self, before=self, watch=Watch(), **changes)
 
     def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
-        """Return the same for other sources."""
+        """Return the same steps on other sources."""
         return replace(self, sources=tuple(sources))
 
     def weighted_sum(self, adj: Adjacency, expr: Expr, slot: int, operands: Sequence[Tensor]) -> Tensor | None:
-        """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None where that takes values."""
+        """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None if that needs values."""
         x = operands[1 - slot]
         wide = self.takes(adj, expr, slot, x)
         if wide is None:
@@ -127,7 +127,7 @@ class EdgeAttention:
         return sparse.spmm(adj, _WEIGHTED, Reducer.SUM, (x, weights))
 
     def wants_step_gradients(self) -> bool:
-        """Whether anything asks for the gradient of this or of a step before."""
+        """Whether the gradient of this or of an earlier step is asked for."""
         return bool(self.watch) or (self.before is not None and self.before.wants_step_gradients())
 
 
@@ -227,7 +227,7 @@ def _is_weighted(expr: Expr, slot: int) -> bool:
 def _wide(score: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Return ``x``, (rows, *feat), as (rows, heads, d) where each of its heads has one score, else None."""
     rows, feat = x[0], x[1:]
-    if feat == score:  # every element is a head of its own
+    if feat == score:  # each element is a head
         return rows, math.prod(feat), 1
     if score and score[-1] == 1 and feat[:-1] == score[:-1] and feat:
         return rows, math.prod(score), feat[-1]

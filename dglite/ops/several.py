@@ -46,7 +46,7 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
     -------
     list of Tensor
         For each part ``(num_dst, *broadcast feat)``, feat being broadcast over all operands. A destination without
-        in-edges gets 0. Gradients are those of :func:`~.sparse.spmm`, of any order.
+        in-edges gets 0. Gradients of any order, as of :func:`~.sparse.spmm`.
 
     Raises
     ------

@@ -97,7 +97,7 @@ def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence
 
 
 def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the sum by an attention among the operands that has not been read, None where there is none that can."""
+    """Return the sum computed by an unread attention among the operands, or None."""
     for slot, x in enumerate(operands):
         recipe: Any = active.recipe_of(x)
         fused: Tensor = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)
@@ -269,7 +269,7 @@ class _Sddmm(GraphOp):
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 def mean_gradient(adj: Any, grad: Tensor) -> Tensor:
-    """Return the gradient of sums for that of means, (num_dst, *feat)."""
+    """Return the gradient of the sums from the gradient of the means, (num_dst, *feat)."""
     return active.times(grad, mean_scale(adj, grad))
 
 
@@ -320,7 +320,7 @@ def gradient(
 ) -> Tensor:
     """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations.
 
-    ``operands`` are those of ``exprs``, then the gradients of the results of each, sums over edges or values of edges.
+    ``operands``: of ``exprs``, then the gradient of each result, whether sums over edges or values of edges.
     For a dot product ``dotted`` holds the shapes of its operands: where the derivative does not depend on an operand
     with the summed axis, the gradient is stretched along it.
     """

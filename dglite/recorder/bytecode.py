@@ -68,7 +68,7 @@ class Code:
     reads_first: bool
 
     def paths_of(self, name: str) -> list[tuple[str, ...]]:
-        """Return the chains of attributes that are read of what ``name`` stands for; an empty one where it is used."""
+        """Return the chains of attributes that are read from global ``name``; an empty one if it is used itself."""
         return [path[1:] for path in self.paths if path[0] == name]
 
 
@@ -76,7 +76,7 @@ _codes: WeakKeyDictionary[types.CodeType, Code] = WeakKeyDictionary()
 
 
 def call_target(function: Any) -> CallTarget | None:
-    """Return what a call of ``function`` runs; None where it is not written in Python.
+    """Return the Python function that a call of ``function`` runs, its object and bound arguments, or None.
 
     A function may be one, a method, a ``partial`` of such, a layer, or an object of a class that has ``__call__``. The
     object of a method that does not read ``self`` is left out.
@@ -105,7 +105,7 @@ def _of_class(kind: type, name: str) -> Any:
 
 
 def code_of(function: Any) -> types.CodeType | None:
-    """Return the code that a call of ``function`` runs; None where it is not written in Python."""
+    """Return the code that a call of ``function`` runs, or None if it is not written in Python."""
     target = call_target(function)
     return None if target is None else target[0].__code__
 

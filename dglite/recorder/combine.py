@@ -50,7 +50,7 @@ class OperationTable:
         return frozenset(self._entries).union(aliases)
 
     def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Return the operation if it takes so many arguments and such keywords."""
+        """Return the operation if it accepts these arguments, else None."""
         name = name.strip("_") if name.startswith("__") else name
         entry = self._entries.get(ALIASES.get(name, name))
         if entry is None or len(args) > entry[1] or not kwargs.keys() <= entry[2]:
@@ -66,7 +66,7 @@ def is_boolean(column: EdgeColumn) -> bool:
 def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """Return the column with nothing left to do but element-wise work.
 
-    One that is summed over its last axis is computed, and one that somebody has computed is the tensor from then on.
+    A column that is summed over its last axis is computed; a computed column is replaced by its tensor.
     """
     if column._value is not None:
         return column if is_boolean(column) else tape.capture(Side.E, column._value)

@@ -1,7 +1,7 @@
 """Deferred columns: they behave like tensors, and record element-wise operations as one expression.
 
 A user's function that is given such columns is called once, as it would be with tensors. What it does element by
-element makes a larger expression; at anything else the column is computed, and the function goes on with a tensor. So
+element makes a larger expression; at anything else the column is computed, and the function continues with a tensor. So
 the function is never run twice, and never sees anything but the right values.
 
 In a mailbox there is no tensor to fall back on, since nodes differ in how many messages they have. What cannot be
@@ -195,8 +195,8 @@ class Operations(Protocol):
 class EdgeColumn(Deferred):
     """An expression over the operands of a tape, with a value for every edge.
 
-    ``feat`` and ``dtype`` are those of a row; ``dtype`` is None for truths. With ``summed`` the last feature axis is
-    still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
+    ``feat`` and ``dtype`` describe a row; ``dtype`` is None for a boolean column. With ``summed`` the last feature axis
+    is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
     """
 
     __slots__ = ("_dtype", "_expr", "_feat", "_summed", "_tape")

@@ -45,7 +45,7 @@ for _name in COMPARISONS:
 
 
 class Mailbox(Tape):
-    """The tape of a mailbox. Reductions wait until one of them is needed: those of the same messages run with it."""
+    """The tape of a mailbox. Reductions wait until one is needed; others of the same messages then run with it."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -89,7 +89,7 @@ class Mailbox(Tape):
 class Reduced(NodeColumn):
     """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer.
 
-    ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
+    ``of_any_shape``: the axis was counted from the front, so it is the axis of messages whatever the feature shape.
     """
 
     __slots__ = ("__weakref__", "column", "of_any_shape", "reducer", "tape")
@@ -181,10 +181,10 @@ def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> 
 
 
 def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim: bool) -> Any:
-    """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
+    """Return an extremum whose gradient is shared by all messages that attain it, as ``torch.amax`` does.
 
-    Its gradient is that of the mean of the messages that equal the extremum. Where one is asked for, messages are
-    computed once, and compared as they lie in memory.
+    Its gradient is the gradient of the mean of the messages that equal the extremum. If a gradient is needed, the
+    messages are stored once and compared.
     """
     column = settled(tape, input)
     differentiable = any(backend.requires_grad(tape.tensor(operand.slot)) for operand in operands_of(column._expr))

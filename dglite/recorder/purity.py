@@ -214,7 +214,7 @@ class _PurityCheck:
         return None
 
     def _attribute(self, owner: Any, kind: type, name: str) -> Any:
-        """Return the value of an attribute, a user's method bound to its object; ``MISSING`` if there is none."""
+        """Return the value of an attribute, a user's method bound to its object; ``MISSING`` without one."""
         attribute = self.dependencies.of_class(kind, name)
         if not isinstance(attribute, property) and not isinstance(owner, type):
             for table in (*(_TABLES if backend.is_layer(owner) else ()), None):
@@ -231,7 +231,7 @@ class _PurityCheck:
 
 
 def _of_library(method: Any) -> bool:
-    """Whether a method of a layer is that of the tensor library or of this package's own layers."""
+    """Whether a layer's method is defined by the tensor library or by dglite's own layers."""
     module = getattr(method, "__module__", None) or ""
     return is_known(module) or module.startswith(_OWN_LAYERS)
 

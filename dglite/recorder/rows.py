@@ -22,8 +22,7 @@ __all__ = ["NodeColumn", "is_rows"]
 class NodeColumn(Deferred):
     """A tensor (num_nodes, *feat) of which row i belongs to node i.
 
-    ``stored`` tells whether its memory may be that of a column of the graph, or of a reduction that shall be known as
-    such, which must not be written.
+    ``stored``: its memory may be a column of the graph, or a reduction to be recognised as such: do not write to it.
     """
 
     __slots__ = ("stored",)
@@ -74,7 +73,7 @@ class NodeColumn(Deferred):
 
 
 class _Shape:
-    """A shape of which the number of rows is not to be asked: it is another in each bucket."""
+    """A shape whose number of rows must not be read: it differs from bucket to bucket."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self._shape = tuple(shape)
@@ -133,7 +132,7 @@ _NEW = f"""
     ceil floor round trunc frac nan_to_num isnan isinf isfinite logit softshrink hardshrink hardsigmoid hardswish
     threshold fmax fmin where addcdiv masked_fill zeros_like ones_like full_like empty_like clone
 """
-"""Element-wise operations whose result has memory of its own, unless they are told to work in place."""
+"""Element-wise operations whose result is new memory, unless they are told to work in place."""
 _PERHAPS_NEW = "pos positive dropout detach contiguous to type type_as float double half bfloat16 int long short bool"
 _FRESH = frozenset((*FORMULAS, *ALIASES, *(_NEW + "linear matmul mm bmm cat concat concatenate stack").split()))
 

@@ -1,7 +1,7 @@
 """Fuses an apply function after a sum or mean into the reduction's kernel.
 
 The function is called once, on columns of which the reduced one has no values yet. What it makes of it remembers a
-formula; where it wants values, the reduction is run, and the function goes on with a tensor. If what it returns is an
+formula; where it wants values, the reduction is run, and the function continues with a tensor. If what it returns is an
 activation of the reduced column times factors plus terms, of the nodes or shared by all, the kernel writes that.
 """
 
@@ -26,7 +26,7 @@ from .relation import Relation, Table, has_kernels
 __all__ = ["apply_after", "apply_as_written"]
 
 _REDUCED = Operand(Side.E, 0)
-"""The reduced column. To this tape a node is what an edge is to that of a message: a row."""
+"""The reduced column. Its rows are nodes, where the rows of a message's tape are edges."""
 _ONE = Constant(1.0)
 
 
@@ -90,7 +90,7 @@ class _RowsTape(Tape):
         slots = sorted({x.slot for part in (parts.factor, parts.added) for x in operands_of(part or _ONE)})
         more, adjacency = [self.tensor(slot) for slot in slots], self.relation.adjacency
         if backend.requires_grad(*(self.tensor(x.slot) for x in operands_of(parts.factor))):
-            return None  # that would need the sum, which nobody keeps
+            return None  # its gradient needs the sum, which is not stored
         if not core.is_one_kernel(adjacency, step.reducer, self.operands, more):
             return None
         if self.log is not None:
@@ -122,7 +122,7 @@ class _Affine:
 
 @lru_cache(maxsize=1024)
 def _split(expr: Expr) -> _Affine | None:
-    """Return the parts of an expression of the reduced column; None where it is none such, or is the column itself."""
+    """Return the parts of an expression of the reduced column; None for other expressions and the column itself."""
     activation, inner = _activation_of(expr)
     if _REDUCED not in operands_of(inner) or expr == _REDUCED:
         return None
@@ -213,7 +213,7 @@ def _reduced(relation: Relation, step: FusedReduce, operands: Sequence[Tensor]) 
 
 
 def _value(tape: _RowsTape, value: Any, count: int) -> Any:
-    """Return what a function gave as a tensor. Of several results, each would need a reduction of its own."""
+    """Return a result of the function as a tensor. If there are several, each would need its own reduction."""
     if type(value) is not EdgeColumn or value._tape is not tape or value._value is not None or is_boolean(value):
         return realised(value)
     result = tape.in_kernel(value) if count == 1 else None

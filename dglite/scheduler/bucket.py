@@ -20,7 +20,7 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
 from ..structure.derived import CacheKey, cache_key
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
-from .relation import Lent, Relation, Table, gather
+from .relation import CopyOnWriteGuard, Relation, Table, gather
 
 __all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce_in_buckets"]
 
@@ -28,7 +28,7 @@ __all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce
 class Buckets:
     """The order in which a relation's destination nodes and edges fall into buckets of one in-degree.
 
-    Nodes are ordered by degree, then id; their edges follow in that order, those of a node by edge id. Bucket i is a
+    Nodes are ordered by degree, then id; their edges follow in that order, a node's edges by edge id. Bucket i is a
     run of ``node_sizes[i]`` nodes of degree ``degrees[i]``, with a run of ``edge_sizes[i]`` edges. Nodes without edges
     come first and are in no bucket. Either order is one permutation: moving a column, or its gradient, is one kernel.
     """
@@ -86,9 +86,9 @@ class Buckets:
     def _node_ranks(self) -> np.ndarray:
         return _inverse(self.nodes)
 
-    def edges_in(self, x: Tensor, lend: Lent) -> Tensor:
+    def edges_in(self, x: Tensor, guard: CopyOnWriteGuard) -> Tensor:
         """Bring (num_edges, *feat) from edge order to bucket order; where these are one, ``x`` is lent as it is."""
-        return lend(x) if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
+        return guard(x) if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
 
     def edges_out(self, x: Tensor) -> Tensor:
         """Bring (num_edges, *feat) from bucket order to edge order."""
@@ -175,12 +175,12 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     buckets = buckets_of(adjacency.reverse() if by is Side.U else adjacency)
     edges = buckets.edges
     ordered = buckets.adjacency.reverse() if by is Side.U else buckets.adjacency
-    lend = Lent(function)
+    guard = CopyOnWriteGuard(function)
     parts = zip(
         _cut(
             "source nodes", relation.src.keys(), lambda k: gather(ordered, Side.U, relation.column(Side.U, k)), buckets
         ),
-        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k), lend), buckets),
+        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k), guard), buckets),
         _cut(
             "destination nodes",
             relation.dst.keys(),

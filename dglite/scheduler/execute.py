@@ -41,7 +41,7 @@ from .plan import (
     UserFunction,
     Write,
 )
-from .relation import Lent, Relation, Table, gather
+from .relation import CopyOnWriteGuard, Relation, Table, gather
 from .tape import reduce_once
 
 __all__ = ["HANDLERS", "execute"]
@@ -164,7 +164,7 @@ def _take_column(step: TakeColumn, relation: Relation, run: Run) -> Table:
 
 def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     function = step.function
-    lend = Lent(run.functions[function.slot] if isinstance(function, UserFunction) else None)
+    guard = CopyOnWriteGuard(run.functions[function.slot] if isinstance(function, UserFunction) else None)
     buckets = buckets_of(relation.adjacency)
     direct = dict(step.columns)
     tables = run.merged(step.messages) if step.messages else {}
@@ -172,9 +172,9 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     def column(name: str) -> Tensor:
         source = direct.get(name)
         if source is None:
-            return buckets.edges_in(tables[name], lend)
+            return buckets.edges_in(tables[name], guard)
         rows = relation.column(source.side, source.name)
-        return buckets.edges_in(rows, lend) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
+        return buckets.edges_in(rows, guard) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
 
     names = [*tables, *direct]
     if isinstance(function, UserFunction):

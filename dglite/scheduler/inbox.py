@@ -26,7 +26,7 @@ class Sent:
     """What one ``send`` has left: built-in messages and the columns that they read, or a user's messages, computed.
 
     ``edge_ids`` are the edges, None when all. A user's function is run at once, since what it would give later may
-    differ; a built-in's columns are kept as they are now, and its values are computed when and if somebody needs them.
+    differ; a built-in's columns are kept as they are now, and its values are computed if they are needed.
     """
 
     __slots__ = ("dst", "edge_ids", "edges", "functions", "src", "table")
@@ -63,7 +63,7 @@ class Sent:
 
     @classmethod
     def computed(cls, table: Table, edge_ids: np.ndarray | None) -> Sent:
-        """Leave messages that are computed: row i of ``table`` is that of edge ``edge_ids[i]``."""
+        """Leave computed messages: row i of ``table`` is the message of edge ``edge_ids[i]``."""
         sent = cls(edge_ids)
         sent.table = Snapshot(table)
         return sent

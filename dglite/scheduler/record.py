@@ -1,4 +1,4 @@
-"""Recording user-defined functions: rule 2 of the scheduler.
+"""Recording user-defined functions: as built-in messages, or for the rule "record the reducer".
 
 A message function is called on deferred columns, once for all active edges, and what it returns are expressions: the
 plan sees built-in messages. A reduce function is called on a deferred mailbox, once for all nodes that receive; its
@@ -37,7 +37,7 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
     """Return the signature of a message argument: a user's function as built-in messages, if it can be.
 
     Tensors of the function's own that take part become ``relation.captured``. On few chosen edges a function whose
-    messages are not ``reduced``, that of ``apply_edges``, is executed as written: it may be another one at each call.
+    messages are not ``reduced``, as in ``apply_edges``, is executed as written: it may differ at each call.
     """
     if type(function) is MessageFunction:
         return (function,)
@@ -75,7 +75,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
 def reducer_of(
     function: Any, slot: int, relation: Relation, messages: MessageSignature, refused: Refused = frozenset()
 ) -> ReduceSignature:
-    """Return the signature of a reduce argument: a user's function is marked where it shall be recorded.
+    """Return the signature of a reduce argument: a user's function is marked if it is to be traced.
 
     One that is known to do no more than built-in reducers do is replaced by them. Functions in ``refused`` are
     executed as written, without fusion.
@@ -106,11 +106,11 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
 
 
 WORTH_RECORDING = 1 << 16
-"""Receiving nodes from which on a kernel that does an apply function's work saves more than recording it takes."""
+"""Minimum number of receiving nodes at which fusing an apply function saves more time than recording it takes."""
 
 
 def applier_of(function: Any, slot: int, relation: Relation) -> UserFunction | None:
-    """Return the signature of an apply argument, marked where it shall be recorded; None where there is none."""
+    """Return the signature of an apply argument, marked if it is to be traced, or None without one."""
     if function is None:
         return None
     few = relation.adjacency.num_dst < WORTH_RECORDING
@@ -122,7 +122,7 @@ Refused = Collection[int]
 
 
 def run(make_plan: Callable[[Refused], Plan], relations: Sequence[Relation], functions: Sequence[Any]) -> Table:
-    """Execute a plan. Where a reduce function turns out not to be recordable, go on with a plan that buckets it.
+    """Execute a plan. If a reduce function turns out not to be recordable, continue with a plan that buckets it.
 
     ``make_plan`` is asked again then. What the first plan has computed serves the second: their registers agree.
     """

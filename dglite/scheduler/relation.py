@@ -21,7 +21,7 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
 
-__all__ = ["ColumnStore", "Lent", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
+__all__ = ["ColumnStore", "CopyOnWriteGuard", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
 
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
@@ -130,7 +130,7 @@ class Relation:
         return name in store.keys()  # noqa: SIM118
 
     def peek(self, side: Side, name: str) -> Tensor | None:
-        """Return a whole column of a side's frame, None where there is none."""
+        """Return a whole column of a side's frame, or None."""
         return (self.src if side is Side.U else self.edges if side is Side.E else self.dst).peek(name)
 
     def column(self, side: Side, name: FieldName) -> Tensor:
@@ -158,7 +158,7 @@ class Relation:
         return is_read(self.adjacency) or self.adjacency.num_edges > 0
 
     def initial(self, name: str, num_rows: int, like: Tensor) -> Tensor:
-        """Return what the initializer gives for so many rows of a receiving column, in the manner of ``like``."""
+        """Return ``num_rows`` initial rows of a receiving column, with the dtype and device of ``like``."""
         return self.nodes.initial(name, num_rows, backend.shape(like)[1:], like.dtype, backend.device(like))
 
     def write(self, side: Side, table: Table) -> None:
@@ -178,11 +178,11 @@ class Relation:
 
         Without ``function`` it is for one that does not write into what it is given.
         """
-        adjacency, lend = self.adjacency, Lent(function)
+        adjacency, guard = self.adjacency, CopyOnWriteGuard(function)
 
         def of_edge(name: str) -> Tensor:
             column = self.column(Side.E, name)
-            return column if self.edge_rows is not None else lend(column)
+            return column if self.edge_rows is not None else guard(column)
 
         def of_source(name: str) -> Tensor:
             return gather(adjacency, Side.U, self.column(Side.U, name))
@@ -295,7 +295,7 @@ def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
     return core.take_rows(column, ends) if floats else backend.take(column, ends)
 
 
-class Lent:
+class CopyOnWriteGuard:
     """Gives columns that may be the graph's own memory to a user's function; None is one that does not write.
 
     A function that may write into them gets copies: what it does not return leaves no trace in the graph.
@@ -327,13 +327,13 @@ def node_batch(
     The columns of ``table`` are over the frame's own.
     """
 
-    lend = Lent(function)
+    guard = CopyOnWriteGuard(function)
 
     def read(name: str) -> Tensor:
         column = table.get(name)
         if column is None and rows is not None:
             return core.take_rows(frame[name], rows)
-        return lend(frame[name] if column is None else column)
+        return guard(frame[name] if column is None else column)
 
     names = {*frame.keys(), *table} if table else frame.keys()
     return NodeBatch(

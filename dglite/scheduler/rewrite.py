@@ -276,7 +276,7 @@ def _is_one_sum(step: Instruction) -> bool:
 
 
 def _apply_in_kernels(plan: Plan) -> Plan:
-    """Put a function that shall be recorded, and reads one sum or mean that nothing else reads, behind it."""
+    """Fuse an apply function that is to be traced with the sum or mean that it alone reads."""
     steps, reasons = list(plan.steps), list(plan.reasons)
     makers = {step.out: step for step in steps}
     read = [register for step in steps for register in step.inputs]

@@ -103,7 +103,7 @@ class _WatchedColumns(Columns):
 
 
 class _AllNodes(NodeBatch):
-    """The nodes of all degrees, where a function is to see those of one: it must not ask how many they are."""
+    """The nodes of all degrees, given to a function written for one degree: it must not ask for their number."""
 
     __slots__ = ()
 
@@ -206,7 +206,7 @@ class RelationTape(Mailbox):
         return core.spmm(self.adjacency, expr, reducer, operands)
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
-        """Columns of the same shape that read some of the same operands; an attention has a kernel of its own."""
+        """Whether both columns have the same shape and share operands; an attention has its own kernel."""
         if self._softmaxes or is_boolean(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
             return False
         slots = {operand.slot for operand in operands_of(column._expr)}
@@ -227,7 +227,7 @@ class RelationTape(Mailbox):
         return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
 
     def _attention(self, column: EdgeColumn) -> Tensor | None:
-        """Return the reduction if it is that of an attention in one kernel, else None."""
+        """Return the reduction by the fused attention kernel if the column is an attention, else None."""
         pattern = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
         if pattern is None:
             return None

@@ -15,7 +15,7 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 
 
 class Optimizer(ABC):
-    """Holds parameters in groups, each with settings of its own: ``param_groups``, as in torch."""
+    """Holds parameters in groups, each with its settings: ``param_groups``, as in torch."""
 
     def __init__(self, params: Iterable[Any], **settings: Any) -> None:
         listed = list(params)

@@ -46,7 +46,7 @@ def gpu_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: 
             f"persistent processors on {device} need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, by the driver's "
             "CUDA version"
         )
-    if not isinstance(devices.HOST if device.type == "cpu" else devices.device_of(parameters[0]), devices.Gpu):
+    if not isinstance(devices.CPU if device.type == "cpu" else devices.device_of(parameters[0]), devices.Gpu):
         if rows_per_warp is not None:
             raise DGLError("rows_per_warp is for processors on a GPU; the parameters are on the CPU: leave it out")
         return None
@@ -109,8 +109,8 @@ class GpuBlocks:
     @property
     def runner(self) -> Runner:
         """What starts kernels on torch's current stream."""
-        device: Any = devices.HOST if self.device.type == "cpu" else devices.device_of(self._like)
-        return cast(Runner, device.worker)
+        device: Any = devices.CPU if self.device.type == "cpu" else devices.device_of(self._like)
+        return cast(Runner, device.queue)
 
     @property
     def processors(self) -> int:

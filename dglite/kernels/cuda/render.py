@@ -251,7 +251,7 @@ def expression_text(expressions: Sequence[Expr]) -> tuple[list[str], list[str]]:
 
 
 def _fused(node: Call, name: Callable[[Expr], str]) -> str:
-    """Return a sum with a product as one operation, "" for what is none.
+    """Return a sum with a product as one operation, "" for other expressions.
 
     Left to the compiler it would depend on the code around which products are rounded, and kernels of one expression
     would differ in the last bit.

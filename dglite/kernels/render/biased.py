@@ -20,7 +20,7 @@ SHARED = 2
 """The slot of the operand that all rows share."""
 
 RUN = 256
-"""Rows that are summed before their sums are added to those of their part, which has whole runs where it can."""
+"""Rows of a run: they are summed before their sum is added to their part's; parts have whole runs if possible."""
 _HEAD = '''"""{title} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 

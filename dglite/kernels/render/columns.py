@@ -152,7 +152,7 @@ def accumulate(
     addresses; ``ahead`` is the address of a later entry's row, which is prefetched. ``stores`` tells what goes where;
     there ``again`` multiplies what earlier tiles left. ``products`` (target, value) adds the sums over each head's
     columns of a value. See :func:`fill` for the templates. Where a kernel adds up twice by columns of different widths,
-    sums and ``result`` have names of their own: a variable keeps its type.
+    sums and ``result`` have separate names: a variable keeps its type.
     """
     text = []
     for sweep in sweeps_of(spec, lanes):

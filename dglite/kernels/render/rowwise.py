@@ -174,7 +174,7 @@ _OF_LABEL = "if known:\n    store1(d + label * ITEM, load1(d + label * ITEM) - l
 
 
 def _gradient(form: str) -> str:
-    """Return the lines that write d, the gradient of x, from g, that of y."""
+    """Return the lines that write d, the gradient of x, from g, the gradient of y."""
     if form == "nll_loss":
         return f"if word(args, 13) == 0:\n{indent(_COLUMNS, 4)}\n        store(d + at, splat(0.0), left)\n{_OF_LABEL}"
     if form == "cross_entropy":

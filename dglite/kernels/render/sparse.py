@@ -31,8 +31,8 @@ from .common import (
 __all__ = ["sddmm_source", "spmm_source"]
 
 ROLLED_LINES = {Prefetch.ALL: (1, 0), Prefetch.ROWS: (1, 2), Prefetch.NOTHING: (2, 2)}
-"""Rows of so many cache lines wait for a cache: LLVM is told not to write several entries out, which takes a second
-loop for those that are left. Longer rows compute more, and those of one line that lie near are a single instruction."""
+"""Lengths of rows, in cache lines, whose loop over entries LLVM must not unroll: such rows wait for memory, and
+unrolling needs a second loop for the rest. Longer rows compute more; a row of one line in L2 is one instruction."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -83,9 +83,9 @@ def _finished(spec: SpmmSpec) -> str:
 
 
 def _apart(spec: SpmmSpec) -> str:
-    """Return what finds how many elements the rows of one result lie before those of the next.
+    """Return the lines that set ``apart``: the number of elements from the rows of one result to those of the next.
 
-    In ``out`` that is all rows; in the carry, where the row of an earlier task is gone on with, it is one.
+    In ``out`` it is all rows; in the carry buffer, which continues a row of the previous task, it is one.
     """
     if not spec.more:
         return ""

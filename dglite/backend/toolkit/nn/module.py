@@ -178,7 +178,7 @@ class Module:
         Raises
         ------
         DGLError
-            A shape is another one; with ``strict``, a name is missing or unknown.
+            A shape differs; with ``strict``, a name is missing or unknown.
         """
         state = self.state_dict()
         missing, unknown = state.keys() - state_dict.keys(), state_dict.keys() - state.keys()

@@ -157,7 +157,7 @@ class BatchNorm1d(Module):
         return mean, variance
 
     def _move(self, mean: Any, variance: Any) -> None:
-        """Move the running statistics towards those of a batch."""
+        """Move the running statistics towards a batch's statistics."""
         share = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
         for running, current in ((self.running_mean, mean), (self.running_var, variance)):
             running.copy_(running + share * (current - running))

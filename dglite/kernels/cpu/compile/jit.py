@@ -53,7 +53,7 @@ def compile_kernel(kind: str, source: str) -> int:
 
 
 def compile_kernels(kind: str, source: str) -> dict[str, int]:
-    """Return the address of every function in ``source`` but those of names with an underscore, compiling them when
+    """Return the address of every function in ``source`` whose name has no leading underscore, compiling them when
     they are not in the cache."""
     name = _name(kind, source)
     with compile_lock:
@@ -65,7 +65,7 @@ def compile_kernels(kind: str, source: str) -> dict[str, int]:
 
 
 def _name(kind: str, source: str) -> str:
-    """Return a name unlike that of any other source."""
+    """Return a name that no other source has."""
     return f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 

@@ -34,7 +34,7 @@ _LIBRARY = {
 
 class ArrayExpressions(Expressions):
     """The translation of expressions with arrays in them. ``leave`` is the block in which a function ends that asks for
-    memory, which it gives back there, ``failed`` points to a word that it sets to 1 where there is none."""
+    memory, which it frees there, ``failed`` points to a word that it sets to 1 if an allocation fails."""
 
     leave: ir.Block | None = None
     failed: ir.Value = None

@@ -40,7 +40,7 @@ def match(
 ) -> np.ndarray:
     """Return the lowest node of each node's pair, or itself.
 
-    ``weights`` are by entry. Where there are none, ``draws`` (nodes,), from 0 to 1, say which free neighbour is taken.
+    ``weights`` are by entry. If empty, ``draws`` (nodes,), from 0 to 1, choose among free neighbours.
     """
     labels = np.full(len(order), -1, np.int64)
     for u in order:

@@ -34,7 +34,7 @@ _OUT, _ARGMAX, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 
 
 class _Bound:
-    """A kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
+    """A kernel with the arguments that shapes determine. ``layout`` owns the group tables it points to."""
 
     def __init__(
         self, driver: int, compiled: Callable[[], int], spec: KernelSpec, layout: BroadcastLayout, mode: int
@@ -65,7 +65,7 @@ class _Bound:
 class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width).
 
-    ``panels`` is another way for wide rows of few sources, None where the expression has none. ``weights`` is the slot
+    ``panels`` computes wide rows of few sources, None if the expression does not allow it. ``weights`` is the slot
     of the only operand of edges where that is a number for each, else -1.
     """
 
@@ -102,10 +102,9 @@ class SpmmKernel(_Bound):
     def bound_to(
         self, structure: Structure, threads: Callable[[], int], longest: int
     ) -> Callable[[Sequence[int], int], None]:
-        """Return what runs this on ``structure``, whose longest row has ``longest`` entries, given the addresses of the
-        operands and of the result.
+        """Return a function of the addresses of the operands and of the result that runs this on ``structure``.
 
-        A small call then takes a copy of words that are laid down here, once.
+        ``longest`` is the number of entries of its longest row. A small call copies words that are prepared here, once.
         """
         if (structure[4] + structure[3]) * self.width >= PARALLEL_FROM:
             cuts = part_memory(1, longest, self.width, self.part_bytes, self.half) is not None

@@ -30,7 +30,7 @@ _AS_ROUNDED = 4
 
 
 class _Lanes:
-    """Writes instructions on values of one kind: float32 or float64, in so many lanes."""
+    """Writes instructions on values of one kind: float32 or float64, and a number of lanes."""
 
     def __init__(self, builder: ir.IRBuilder, dtype: str, lanes: int) -> None:
         self.builder, self.dtype, self.lanes = builder, dtype, lanes

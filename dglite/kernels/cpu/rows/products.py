@@ -34,7 +34,7 @@ as rows go through the steps in memory of the task, or in the columns of a tenso
 _WORDS, _OPERANDS = 12, 4
 """Words of a matrix kernel: among them, from the fifth on, address and row stride of its operands."""
 _STEP = _WORDS + _OPERANDS + 1
-"""Words of a step: those of its kernel, then where the operands lie, and which word is the number of rows."""
+"""Words of a step: the kernel's words, then the base of each operand, and which word is the number of rows."""
 _SOURCE = '''"""Steps that some rows go through, one after the other; among them ReLU and transposition ({dtype})."""
 from dglite.kernels.cpu.lanes import simd, tiles
 from dglite.kernels.cpu.lanes.atomic import put_word
@@ -136,7 +136,7 @@ def is_faster(dtype: str, inner: int, outer: int) -> bool:
 
 @cache
 def _outruns_libraries() -> bool:
-    """Whether vectors are twice as long as those of the usual GEMM.
+    """Whether vectors are twice as long as the usual GEMM's.
 
     MKL, which torch comes with for x86, takes AVX2 where a CPU is not Intel's. AMD's multiply 512 bits at once from
     Zen 5 on; before, the longer instructions take twice the time.
@@ -150,8 +150,8 @@ def product(
 ) -> None:
     """Write ``x @ weight + start``, with ``relu`` its ReLU; ``shape`` is (rows, columns of x, of the result).
 
-    ``places`` are those of x, weight, start and the result, whose rows may be further apart than they are long. A start
-    whose rows are 0 bytes apart is a bias; its address is 0 where there is none. A ``turned`` weight lies transposed.
+    ``places``: x, weight, start and the result, whose rows may be further apart than they are long. A start whose rows
+    are 0 bytes apart is a bias; without one its address is 0. A ``turned`` weight is stored transposed.
     With ReLU the result's rows follow each other.
     """
     (_, inner, outer), item = shape, ITEM_BYTES[dtype]

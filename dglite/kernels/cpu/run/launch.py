@@ -54,7 +54,7 @@ PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
 TASKS_PER_THREAD = 6
 NEXT = 7
-"""The word of a team from which on the next tasks lie."""
+"""The first of a team's words that hold each thread's next task."""
 _NO_TASK = array("q", (0,))
 WORK_PER_CALL = 1 << 25
 """Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""

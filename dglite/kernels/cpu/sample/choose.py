@@ -21,7 +21,7 @@ from .counter import below, draw, unit
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 
 _SCAN = 24
-"""Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
+"""Maximum number of positions that are compared one by one, which is cheaper than a hash set."""
 _INSERTION = 64
 """Up to this count the greatest are kept in order as they come; above, the row is sorted."""
 

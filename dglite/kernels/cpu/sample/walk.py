@@ -1,6 +1,6 @@
 """Random walks along the rows of compressed matrices, uniform or by weight, of first and second order.
 
-Walks go forward together, some dozens at a time, so that the memory accesses of one do not wait for those of another.
+Some dozens of walks advance together, so that one walk's memory accesses do not wait for another's.
 Walker i at step t takes its random numbers from stream i: a walk does not depend on how walkers are shared out.
 """
 

@@ -13,7 +13,7 @@ from .convert import compress
 __all__ = ["Structure", "row_limit"]
 
 LEAST_LIMIT, TIMES_MEAN = 256, 8
-"""Rows longer than this, and than so many times the mean, are cut: below it a warp that finishes late is no loss."""
+"""Rows longer than the first, and than the mean times the second, are cut: shorter ones do not delay their warp."""
 
 
 def row_limit(num_rows: int, num_entries: int) -> int:
