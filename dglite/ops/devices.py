@@ -20,7 +20,7 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
-__all__ = ["CPU", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
+__all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
 
 _WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
     "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
@@ -137,7 +137,7 @@ class Gpu:
         return int(upload.address)
 
 
-CPU = Cpu()
+HOST = Cpu()
 
 
 def can_launch() -> bool:
@@ -154,7 +154,7 @@ def require_gpu(device: Any) -> None:
 def device_of(x: Tensor) -> KernelDevice:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
-        return CPU
+        return HOST
     device = active.device(x)
     require_gpu(device)
     return _gpu(device, active.stream(device))
@@ -166,7 +166,7 @@ def device_on(device: Any) -> KernelDevice:
     That is the host for a GPU on which no kernel can be started: it has the structure in any case.
     """
     on_gpu = str(device).startswith("cuda") and can_launch()
-    return _gpu(device, active.stream(device)) if on_gpu else CPU
+    return _gpu(device, active.stream(device)) if on_gpu else HOST
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..backend import RESULT, Tensor, active
 from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
-from .devices import CPU, device_of
+from .devices import HOST, device_of
 
 __all__ = ["product", "product_forward", "product_gradients", "sum_of_products", "weight_gradient"]
 
@@ -101,7 +101,7 @@ def _places(dtype: str, addresses: Sequence[int], widths: Sequence[int]) -> list
 
 def _is_ours(sizes: Sequence[int], dtype: str) -> bool:
     """Whether our kernels take the product of pooled rows with a matrix of ``sizes``."""
-    return bool(CPU.kernels("rows.products").is_faster(dtype, *sizes))
+    return bool(HOST.kernels("rows.products").is_faster(dtype, *sizes))
 
 
 class _Product:

@@ -13,7 +13,7 @@ from ..structure.adjacency import Adjacency, EdgeSubset
 from ..structure.derived import CacheKey, cache_key
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
-from .devices import CPU, device_of
+from .devices import HOST, device_of
 from .operands import broadcast
 
 __all__ = ["run_sddmm", "run_spmm"]
@@ -69,15 +69,15 @@ def run_spmm(
         kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
     else:
         kernel(structure, addresses, active.address(out), device.queue, argmax_address)
-        if device is CPU and argmax is None and not comes_again:
-            run = kernel.bound_to(structure, lambda: CPU.queue, _longest_row(adj))
+        if device is HOST and argmax is None and not comes_again:
+            run = kernel.bound_to(structure, lambda: HOST.queue, _longest_row(adj))
             cache_kernel(adj, reduction, operands, run, shape, scaling)
     return out
 
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
-    if adj.few_edges and device_of(operands[0]) is CPU:
+    if adj.few_edges and device_of(operands[0]) is HOST:
         adj, operands = _without_empty_rows(adj, expr, operands)
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
