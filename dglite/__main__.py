@@ -62,10 +62,10 @@ def _facts() -> list[tuple[str, str]]:
 
 
 def _memory() -> str:
-    limit, kept = config.pool_limit(), "MALLOC_TRIM_THRESHOLD_" in os.environ
+    limit, keeps_pages = config.pool_limit(), "MALLOC_TRIM_THRESHOLD_" in os.environ
     pool = f"pool of {limit / 2**30:.1f} GB at most" if limit else "no pool (DGLITE_POOL)"
     more = "; MALLOC_ settings of docs/memory.md speed up large tensors of torch's own"
-    return pool + ("" if kept or sys.platform != "linux" or active.name != "torch" else more)
+    return pool + ("" if keeps_pages or sys.platform != "linux" or active.name != "torch" else more)
 
 
 def _version(*names: str) -> str:
@@ -105,15 +105,15 @@ class _Sample:
         self.w = random.standard_normal((_EDGES, 1)).astype(np.float32)
 
     def graph(self) -> DGLGraph:
-        made = graph((self.src, self.dst), num_nodes=_NODES)
-        made.ndata["x"], made.edata["w"] = active.from_numpy(self.x), active.from_numpy(self.w)
-        return made
+        g = graph((self.src, self.dst), num_nodes=_NODES)
+        g.ndata["x"], g.edata["w"] = active.from_numpy(self.x), active.from_numpy(self.w)
+        return g
 
     def reduced(self, messages: np.ndarray, ufunc: np.ufunc, start: float) -> np.ndarray:
         """Return messages reduced by destination; ``start`` where there are none."""
-        found = np.full((_NODES, *messages.shape[1:]), start, np.float64)
-        ufunc.at(found, self.dst, messages)
-        return found
+        result = np.full((_NODES, *messages.shape[1:]), start, np.float64)
+        ufunc.at(result, self.dst, messages)
+        return result
 
 
 def _same(got: object, expected: np.ndarray) -> None:

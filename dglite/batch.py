@@ -55,7 +55,7 @@ def batch(
     if not is_all(node_attrs) or not is_all(edge_attrs):
         warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=")
         ndata, edata = (
-            [given] if isinstance(given, str) and not is_all(given) else given for given in (node_attrs, edge_attrs)
+            [names] if isinstance(names, str) and not is_all(names) else names for names in (node_attrs, edge_attrs)
         )
     graphs = _listed(graphs, "batch")
     _check_alike(graphs, "batch")
@@ -64,26 +64,26 @@ def batch(
         raise DGLError("batch: blocks cannot be batched: their destination nodes must come first; batch their graphs")
     if len(graphs) == 1 and (first._batch_num_nodes is None) == (first._batch_num_edges is None):
         return _alone(first, ndata, edata)
-    names = first._metagraph.ntypes
-    counts = np.array(list(map(_COUNTS, graphs)), np.int64).reshape(len(graphs), len(names))
-    offsets = np.concatenate([np.zeros((1, len(names)), np.int64), np.cumsum(counts, axis=0)])
+    ntypes = first._metagraph.ntypes
+    counts = np.array(list(map(_COUNTS, graphs)), np.int64).reshape(len(graphs), len(ntypes))
+    offsets = np.concatenate([np.zeros((1, len(ntypes)), np.int64), np.cumsum(counts, axis=0)])
     total = offsets[-1].tolist()
     relations = list(zip(*map(_ADJACENCIES, graphs), strict=True))
     adjacencies = tuple(
         _joined(relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
         for relation, (src, dst) in zip(relations, first._metagraph.ends, strict=True)
     )
-    made = make_graph(first._metagraph, adjacencies, total, first._device)
-    made._idtype = first._idtype
-    _set_batch_numbers(made, graphs, counts, relations)
+    batched = make_graph(first._metagraph, adjacencies, total, first._device)
+    batched._idtype = first._idtype
+    _set_batch_numbers(batched, graphs, counts, relations)
     num_edges = [[adjacency.num_edges for adjacency in relation] for relation in relations]
     node_frames, edge_frames = (
         zip(*map(_NODE_FRAMES, graphs), strict=True),
         zip(*map(_EDGE_FRAMES, graphs), strict=True),
     )
-    _join_frames(made._node_frame, list(node_frames), counts.T.tolist(), ndata, "ndata")
-    _join_frames(made._edge_frame, list(edge_frames), num_edges, edata, "edata")
-    return made
+    _join_frames(batched._node_frame, list(node_frames), counts.T.tolist(), ndata, "ndata")
+    _join_frames(batched._edge_frame, list(edge_frames), num_edges, edata, "edata")
+    return batched
 
 
 def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
@@ -91,25 +91,27 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
 
     So what is made of a structure once, its CSC or the order of its levels, is there in the next epoch, too.
     """
-    adjacencies = [known if known.allowed == FORMATS else _unrestricted(known) for known in g.adjacencies]
-    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    made._idtype = g._idtype
-    num_edges = [adjacency.num_edges for adjacency in adjacencies]
+    adjacencies = [x if x.allowed == FORMATS else _unrestricted(x) for x in g.adjacencies]
+    batched = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    batched._idtype = g._idtype
+    num_edges = [x.num_edges for x in adjacencies]
     if g._batch_num_nodes is None or g._batch_num_edges is None:
-        made._batch_num_nodes = tuple([np.array([count]) for count in g._num_nodes])
-        made._batch_num_edges = tuple([np.array([count]) for count in num_edges])
+        batched._batch_num_nodes = tuple([np.array([count]) for count in g._num_nodes])
+        batched._batch_num_edges = tuple([np.array([count]) for count in num_edges])
     else:
-        made._batch_num_nodes = tuple([count.copy() for count in g._batch_num_nodes])
-        made._batch_num_edges = tuple([count.copy() for count in g._batch_num_edges])
-    _join_frames(made._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata")
-    _join_frames(made._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
-    return made
+        batched._batch_num_nodes = tuple([count.copy() for count in g._batch_num_nodes])
+        batched._batch_num_edges = tuple([count.copy() for count in g._batch_num_edges])
+    _join_frames(
+        batched._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata"
+    )
+    _join_frames(batched._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
+    return batched
 
 
-def _unrestricted(known: Adjacency) -> Adjacency:
+def _unrestricted(restricted: Adjacency) -> Adjacency:
     """Return a structure of the same edges that may have any format, as that of a batch may."""
-    adjacency = Adjacency(known.num_src, known.num_dst, known.num_edges, known.idtype)
-    adjacency._endpoints = known.endpoints()
+    adjacency = Adjacency(restricted.num_src, restricted.num_dst, restricted.num_edges, restricted.idtype)
+    adjacency._endpoints = restricted.endpoints()
     return adjacency
 
 
@@ -145,25 +147,25 @@ def _joined(
     """Return the relations side by side."""
     ends = [adjacency.endpoints() for adjacency in relation]
     sizes = np.array([len(src) for src, _ in ends])
-    made = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
-    dtype = made.index_dtype
+    union = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
+    dtype = union.index_dtype
     src = np.concatenate([src for src, _ in ends], dtype=dtype, casting="unsafe")
     dst = np.concatenate([dst for _, dst in ends], dtype=dtype, casting="unsafe")
     src += np.repeat(src_offsets.astype(dtype), sizes)
     dst += np.repeat(dst_offsets.astype(dtype), sizes)
-    made._endpoints = src, dst
-    return made
+    union._endpoints = src, dst
+    return union
 
 
 def _set_batch_numbers(
-    made: DGLGraph, graphs: list[DGLGraph], counts: np.ndarray, relations: list[tuple[Adjacency, ...]]
+    batched: DGLGraph, graphs: list[DGLGraph], counts: np.ndarray, relations: list[tuple[Adjacency, ...]]
 ) -> None:
     edges = [np.array([adjacency.num_edges for adjacency in relation], np.int64) for relation in relations]
     nested_nodes = [i for i, g in enumerate(graphs) if g._batch_num_nodes is not None]
     nested_edges = [i for i, g in enumerate(graphs) if g._batch_num_edges is not None]
     if not nested_nodes and not nested_edges:
-        made._batch_num_nodes = tuple(np.ascontiguousarray(counts.T))
-        made._batch_num_edges = tuple(edges)
+        batched._batch_num_nodes = tuple(np.ascontiguousarray(counts.T))
+        batched._batch_num_edges = tuple(edges)
         return
     for i, g in enumerate(graphs):
         nodes_given, edges_given = g._batch_num_nodes, g._batch_num_edges
@@ -172,25 +174,29 @@ def _set_batch_numbers(
                 f"batch: graph {i} knows its numbers of nodes or of edges per graph, but not both; "
                 "call set_batch_num_nodes and set_batch_num_edges"
             )
-    made._batch_num_nodes = _flattened([g._batch_num_nodes for g in graphs], list(counts.T))
-    made._batch_num_edges = _flattened([g._batch_num_edges for g in graphs], edges)
+    batched._batch_num_nodes = _flattened([g._batch_num_nodes for g in graphs], list(counts.T))
+    batched._batch_num_edges = _flattened([g._batch_num_edges for g in graphs], edges)
 
 
 def _flattened(inner: list[tuple[np.ndarray, ...] | None], counts: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return the batch numbers by type: those of the graphs that are batches, ``counts[type][i]`` for the others."""
     return tuple(
-        np.concatenate([own[i : i + 1] if known is None else known[t] for i, known in enumerate(inner)])
-        for t, own in enumerate(counts)
+        np.concatenate([single[i : i + 1] if nested is None else nested[t] for i, nested in enumerate(inner)])
+        for t, single in enumerate(counts)
     )
 
 
 def _size(nodes: tuple[np.ndarray, ...] | None, edges: tuple[np.ndarray, ...] | None) -> int:
-    known = nodes if nodes is not None else edges
-    return len(known[0]) if known else 1
+    numbers = nodes if nodes is not None else edges
+    return len(numbers[0]) if numbers else 1
 
 
 def _join_frames(
-    made: Callable[[int], Frame], frames: list[tuple[Frame | None, ...]], counts: list[list[int]], names: Any, role: str
+    frame_of: Callable[[int], Frame],
+    frames: list[tuple[Frame | None, ...]],
+    counts: list[list[int]],
+    names: Any,
+    role: str,
 ) -> None:
     """Fill the frames of a batch; ``frames`` and their numbers of rows are listed by type, then by graph."""
     if names is None:
@@ -199,9 +205,9 @@ def _join_frames(
         raise DGLError(f"batch: {role} must be a list of feature names, None or ALL; got {names!r}")
     for index, parts in enumerate(frames):
         if not is_all(names):
-            made(index).join(parts, counts[index], list(names))
+            frame_of(index).join(parts, counts[index], list(names))
         elif any(parts):
-            made(index).join(parts, counts[index])
+            frame_of(index).join(parts, counts[index])
 
 
 # -- apart -------------------------------------------------------------------------------------------------------
@@ -223,16 +229,16 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
     require_graph(g)
     if g._metagraph.is_block:
         raise DGLError("unbatch: a block is not a batch of graphs")
-    known = g
+    batched = g
     if node_split is not None or edge_split is not None:
-        known = g.clone()
-        known._batch_num_nodes = known._batch_num_nodes if node_split is None else None
-        known._batch_num_edges = known._batch_num_edges if edge_split is None else None
+        batched = g.clone()
+        batched._batch_num_nodes = batched._batch_num_nodes if node_split is None else None
+        batched._batch_num_edges = batched._batch_num_edges if edge_split is None else None
         if node_split is not None:
-            known.set_batch_num_nodes(node_split)
+            batched.set_batch_num_nodes(node_split)
         if edge_split is not None:
-            known.set_batch_num_edges(edge_split)
-    nodes, edges = _numbers(known)
+            batched.set_batch_num_edges(edge_split)
+    nodes, edges = _numbers(batched)
     sizes = {len(numbers) for numbers in (*nodes, *edges)}
     if len(sizes) > 1:
         raise DGLError(
@@ -240,14 +246,15 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
             "give node_split and edge_split of the same length"
         )
     parts = [
-        _parted(g.adjacencies[i], nodes[src], nodes[dst], edges[i]) for i, (src, dst) in enumerate(g._metagraph.ends)
+        _component_adjacencies(g.adjacencies[i], nodes[src], nodes[dst], edges[i])
+        for i, (src, dst) in enumerate(g._metagraph.ends)
     ]
-    made = _made_parts(g, parts, np.stack(nodes, axis=1).tolist() if nodes else [])
+    graphs = _component_graphs(g, parts, np.stack(nodes, axis=1).tolist() if nodes else [])
     for index, numbers in enumerate(nodes):
-        _deal(g._node_frames[index], [x._node_frames for x in made], index, numbers)
+        _deal(g._node_frames[index], [x._node_frames for x in graphs], index, numbers)
     for index, numbers in enumerate(edges):
-        _deal(g._edge_frames[index], [x._edge_frames for x in made], index, numbers)
-    return made
+        _deal(g._edge_frames[index], [x._edge_frames for x in graphs], index, numbers)
+    return graphs
 
 
 def _numbers(g: DGLGraph) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -259,40 +266,42 @@ def _numbers(g: DGLGraph) -> tuple[list[np.ndarray], list[np.ndarray]]:
     )
 
 
-def _parted(adjacency: Adjacency, num_src: np.ndarray, num_dst: np.ndarray, num_edges: np.ndarray) -> list[Adjacency]:
+def _component_adjacencies(
+    adjacency: Adjacency, num_src: np.ndarray, num_dst: np.ndarray, num_edges: np.ndarray
+) -> list[Adjacency]:
     """Return the relations of the components."""
     src, dst = adjacency.endpoints()
     local = []
     for ids, counts in ((src, num_src), (dst, num_dst)):
-        own = ids - np.repeat((np.cumsum(counts) - counts).astype(ids.dtype), num_edges)
-        outside = (own < 0) | (own >= np.repeat(counts, num_edges))
+        ids_inside = ids - np.repeat((np.cumsum(counts) - counts).astype(ids.dtype), num_edges)
+        outside = (ids_inside < 0) | (ids_inside >= np.repeat(counts, num_edges))
         if outside.any():
             edge = int(outside.argmax())
             raise DGLError(
                 f"unbatch: edge {edge}, {src[edge]} -> {dst[edge]}, joins nodes of different graphs or is counted to "
                 "another graph; node_split and edge_split must cut between components"
             )
-        local.append(own)
+        local.append(ids_inside)
     ends = np.cumsum(num_edges).tolist()
     starts = [0, *ends[:-1]]
-    made, idtype = [], adjacency.idtype
+    pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
         part = Adjacency(count_src, count_dst, end - start, idtype)
         part._endpoints = local[0][start:end], local[1][start:end]
         if part.index_dtype is not adjacency.index_dtype:
             part._endpoints = part._endpoints[0].astype(part.index_dtype), part._endpoints[1].astype(part.index_dtype)
-        made.append(part)
-    return made
+        pieces.append(part)
+    return pieces
 
 
-def _made_parts(g: DGLGraph, parts: list[list[Adjacency]], counts: list[list[int]]) -> list[DGLGraph]:
+def _component_graphs(g: DGLGraph, parts: list[list[Adjacency]], counts: list[list[int]]) -> list[DGLGraph]:
     metagraph, device = g._metagraph, g._device
-    made = []
+    graphs = []
     for i, num_nodes in enumerate(counts):
         graph = make_graph(metagraph, tuple([relation[i] for relation in parts]), num_nodes, device)
         graph._idtype = g._idtype
-        made.append(graph)
-    return made
+        graphs.append(graph)
+    return graphs
 
 
 def _deal(frame: Frame | None, targets: list[list[Frame | None]], index: int, numbers: np.ndarray) -> None:
@@ -328,16 +337,16 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
         ends = src[start:end] - src_start, dst[start:end] - dst_start
         adjacencies.append(Adjacency.from_coo(src_end - src_start, dst_end - dst_start, *ends, adjacency.idtype))
     counts = [end - start for start, end in node_ranges]
-    made = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
-    made._idtype = g._idtype
-    made._node_frames = [_rows(x, *ends) for x, ends in zip(g._node_frames, node_ranges, strict=True)]
-    made._edge_frames = [_rows(x, *ends) for x, ends in zip(g._edge_frames, edge_ranges, strict=True)]
+    part = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
+    part._idtype = g._idtype
+    part._node_frames = [_rows(x, *ends) for x, ends in zip(g._node_frames, node_ranges, strict=True)]
+    part._edge_frames = [_rows(x, *ends) for x, ends in zip(g._edge_frames, edge_ranges, strict=True)]
     if store_ids:
         for index, (start, end) in enumerate(node_ranges):
-            made._node_frame(index)[NID] = g._ids_tensor(np.arange(start, end))
+            part._node_frame(index)[NID] = g._ids_tensor(np.arange(start, end))
         for index, (start, end) in enumerate(edge_ranges):
-            made._edge_frame(index)[EID] = g._ids_tensor(np.arange(start, end))
-    return made
+            part._edge_frame(index)[EID] = g._ids_tensor(np.arange(start, end))
+    return part
 
 
 def _rows(frame: Frame | None, start: int, end: int) -> Frame | None:
@@ -372,17 +381,17 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
         none = np.zeros(len(graphs), np.int64)
         relation = [g.adjacencies[index] for g in graphs]
         adjacencies.append(_joined(relation, none, none, counts[src_set], counts[dst_set]))
-    made = make_graph(first._metagraph, tuple(adjacencies), counts, first._device)
-    made._idtype = first._idtype
+    merged = make_graph(first._metagraph, tuple(adjacencies), counts, first._device)
+    merged._idtype = first._idtype
     for index in range(len(counts)):
         for g in graphs:
-            given = g._node_frames[index]
-            if given:
-                made._node_frame(index).set_rows(np.arange(given.num_rows), given)
+            frame = g._node_frames[index]
+            if frame:
+                merged._node_frame(index).set_rows(np.arange(frame.num_rows), frame)
     for index in range(len(adjacencies)):
         if any(g._edge_frames[index] for g in graphs):
-            frame = first._edge_frame(index).copy()
+            joined = first._edge_frame(index).copy()
             for g in graphs[1:]:
-                frame.append(g.adjacencies[index].num_edges, g._edge_frame(index))
-            made._edge_frames[index] = frame
-    return made
+                joined.append(g.adjacencies[index].num_edges, g._edge_frame(index))
+            merged._edge_frames[index] = joined
+    return merged

@@ -97,8 +97,8 @@ def bipartite(
     if utype == vtype:
         raise DGLError(f"bipartite: both node types are {utype!r}; use dglite.graph for nodes of one type")
     counts = num_nodes if num_nodes is not None else card
-    given = None if counts is None else {utype: counts[0], vtype: counts[1]}
-    return heterograph({(utype, etype, vtype): data}, given, idtype, device)
+    node_counts = None if counts is None else {utype: counts[0], vtype: counts[1]}
+    return heterograph({(utype, etype, vtype): data}, node_counts, idtype, device)
 
 
 def hetero_from_relations(
@@ -118,14 +118,14 @@ def hetero_from_relations(
     relations = {g.canonical_etypes[g.etype_id()]: g for g in rel_graphs}
     if len(relations) != len(rel_graphs):
         raise DGLError(f"hetero_from_relations: some of the {len(rel_graphs)} graphs have the same edge type")
-    made = heterograph(relations, num_nodes_per_type)
+    joined = heterograph(relations, num_nodes_per_type)
     for etype, g in relations.items():
-        made.edges[etype].data.update(g.edata)
+        joined.edges[etype].data.update(g.edata)
         for ntype in (etype[0], etype[2]):
             frame: Frame = g.node_frame(ntype)
-            if frame.num_rows == made.num_nodes(ntype):
-                made.nodes[ntype].data.update(frame)
-    return made
+            if frame.num_rows == joined.num_nodes(ntype):
+                joined.nodes[ntype].data.update(frame)
+    return joined
 
 
 def as_heterograph(g: DGLGraph, ntype: str | None = None, etype: str | None = None) -> DGLGraph:
@@ -133,10 +133,10 @@ def as_heterograph(g: DGLGraph, ntype: str | None = None, etype: str | None = No
     warn_deprecated("as_heterograph", "drop it: every graph is one")
     if ntype is None and etype is None:
         return g
-    made = g.clone()
+    renamed = g.clone()
     node_name, edge_name = ntype or g.ntypes[0], etype or g.etypes[0]
-    made._metagraph = Metagraph([node_name], [(node_name, edge_name, node_name)])
-    return made
+    renamed._metagraph = Metagraph([node_name], [(node_name, edge_name, node_name)])
+    return renamed
 
 
 def as_immutable_graph(hg: DGLGraph) -> DGLGraph:
@@ -160,12 +160,12 @@ def _from_scipy_sparse_matrix(g: DGLGraph, spmat: Any, multigraph: bool | None =
     _become(g, from_scipy(spmat))
 
 
-def _become(g: DGLGraph, made: DGLGraph) -> None:
-    kept = vars(g).get("_registered")
+def _become(g: DGLGraph, result: DGLGraph) -> None:
+    registered = vars(g).get("_registered")
     vars(g).clear()
-    vars(g).update(vars(made))
-    if kept is not None:
-        vars(g)["_registered"] = kept
+    vars(g).update(vars(result))
+    if registered is not None:
+        vars(g)["_registered"] = registered
 
 
 # -- transforms --------------------------------------------------------------------------------------------------

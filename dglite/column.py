@@ -67,6 +67,6 @@ class LazyColumn:
 
 def _gathered(value: Tensor) -> LazyColumn:
     """Return a column whose rows have been gathered."""
-    made = LazyColumn(None, np.empty(0, np.int64))
-    made.value = value
-    return made
+    column = LazyColumn(None, np.empty(0, np.int64))
+    column.value = value
+    return column

@@ -68,8 +68,8 @@ def _config_file() -> dict[str, str]:
 
 def cache_dir() -> Path:
     """Return the folder that holds rendered kernels and their compiled code."""
-    chosen = os.environ.get("DGLITE_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("dglite", appauthor=False))
+    setting = os.environ.get("DGLITE_CACHE_DIR")
+    return Path(setting) if setting else Path(platformdirs.user_cache_dir("dglite", appauthor=False))
 
 
 def cache_limit() -> int:
@@ -90,8 +90,8 @@ def compiler() -> str:
 
 def data_dir() -> Path:
     """Return the folder in which datasets are looked for, and into which they are downloaded."""
-    chosen = os.environ.get("DGLITE_DATA_DIR") or os.environ.get("DGL_DOWNLOAD_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_data_dir("dglite", appauthor=False))
+    setting = os.environ.get("DGLITE_DATA_DIR") or os.environ.get("DGL_DOWNLOAD_DIR")
+    return Path(setting) if setting else Path(platformdirs.user_data_dir("dglite", appauthor=False))
 
 
 def debug_level() -> int:
@@ -117,35 +117,35 @@ def pool_limit() -> int:
     value = os.environ.get("DGLITE_POOL", "")
     if not value:
         return _memory() // 2 if _memory() else _MOST_UNKNOWN
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", value.strip(), re.ASCII | re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", value.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
         raise DGLError(
             f"DGLITE_POOL={value!r} is not understood; expected bytes, such as 4G, 500M or 2000000, or 0 for no pool"
         )
-    return int(float(found[1]) * (1 << _SHIFTS[found[2].upper()]))
+    return int(float(match[1]) * (1 << _SHIFTS[match[2].upper()]))
 
 
 def _memory() -> int:
     """Return the bytes of memory that this process can have, 0 where that is not known."""
-    known = []
+    limits = []
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):  # not on Windows
-        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of the container
         try:
             text = Path("/sys/fs/cgroup", name).read_text(encoding="ascii").strip()
         except OSError:
             continue
-        known += [int(text)] if text.isdigit() else []
-    return min(known, default=0)
+        limits += [int(text)] if text.isdigit() else []
+    return min(limits, default=0)
 
 
 def available_memory() -> int | None:
     """Return how many bytes of memory this process can still have, None where the system does not say."""
-    known = [_memory()] if _memory() else []
+    limits = [_memory()] if _memory() else []
     with suppress(OSError):  # as Linux tells them
         words = Path("/proc/meminfo").read_text(encoding="ascii").split()
-        known.append(int(words[words.index("MemAvailable:") + 1]) * 1024)
+        limits.append(int(words[words.index("MemAvailable:") + 1]) * 1024)
         used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        known += [] if limit == resource.RLIM_INFINITY else [max(limit - used, 0)]
-    return min(known, default=None)
+        limits += [] if limit == resource.RLIM_INFINITY else [max(limit - used, 0)]
+    return min(limits, default=None)

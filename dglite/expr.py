@@ -102,7 +102,7 @@ class Expr:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Operand(Expr):
-    """The ``slot``-th tensor given to the kernel; its rows are those of ``side``."""
+    """The ``slot``-th tensor of the kernel, with a row for each source, edge or destination by ``side``."""
 
     side: Side
     slot: int
@@ -187,15 +187,15 @@ def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
 
 def operands_of(expr: Expr) -> tuple[Operand, ...]:
     """Return the distinct operands of ``expr`` by slot."""
-    found: set[Operand] = set()
+    operands: set[Operand] = set()
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Operand):
-            found.add(node)
+            operands.add(node)
         elif isinstance(node, Call):
             pending.extend(node.args)
-    return tuple(sorted(found, key=lambda operand: operand.slot))
+    return tuple(sorted(operands, key=lambda operand: operand.slot))
 
 
 @lru_cache(maxsize=4096)
@@ -279,32 +279,32 @@ def evaluate(
     expr: Expr,
     values: Sequence[Any],
     functions: Mapping[str, Callable[..., Any]] | None = None,
-    known: Mapping[Expr, Any] | None = None,
+    results: Mapping[Expr, Any] | None = None,
 ) -> Any:
     """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand.
 
-    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``; ``known``
+    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``; ``results``
     the values of parts that need not be computed again.
     """
-    known = dict(known or {})
+    results = dict(results or {})
 
     def value(node: Expr) -> Any:
         if isinstance(node, Operand):
             return values[node.slot]
         if isinstance(node, Constant):
             return node.value
-        if node not in known:
+        if node not in results:
             assert isinstance(node, Call)
             names = {f"x{i}": value(arg) for i, arg in enumerate(node.args)}
-            known[node] = eval(_code(node.op.source), dict(functions or {}), names)
-        return known[node]
+            results[node] = eval(_code(node.op.source), dict(functions or {}), names)
+        return results[node]
 
     return value(expr)
 
 
 @cache
 def _code(source: str) -> CodeType:
-    """Compile an operator's source as Python: the table stays the only place where it is written."""
+    """Compile an operator's source as Python: the table of operators remains its only definition."""
     return compile(source.format("x0", "x1", "x2"), source, "eval")
 
 

@@ -65,8 +65,8 @@ class Formula:
         operands = {name: bound[name] for name in self.operands if bound.get(name) is not None}
         return operands, {name: bound[name] for name in self.options if name in bound}
 
-    def of(self, operands: tuple[str, ...], options: tuple[tuple[str, Any], ...] = ()) -> Expr | None:
-        """Return the expression over those operands, in their order those of an edge; None where there is none."""
+    def bind(self, operands: tuple[str, ...], options: tuple[tuple[str, Any], ...] = ()) -> Expr | None:
+        """Return the expression with the named operands as edge operands, in their order; None without a formula."""
         return _written(self.expression, operands, options)
 
 
@@ -75,8 +75,8 @@ def _written(
     expression: Callable[..., Any], operands: tuple[str, ...], options: tuple[tuple[str, Any], ...]
 ) -> Expr | None:
     edges = {name: Operand(Side.E, slot) for slot, name in enumerate(operands)}
-    made: Expr | None = expression(**edges, **dict(options))
-    return made
+    formula: Expr | None = expression(**edges, **dict(options))
+    return formula
 
 
 FORMULAS: dict[str, Formula] = {}

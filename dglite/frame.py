@@ -65,12 +65,12 @@ class Frame(MutableMapping[str, Tensor]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         """Copy the columns, too. Raises ``DGLError`` for one that has a history of operations, as torch's copy does."""
-        made = Frame(self.num_rows, label=self.label, device=self.device)
-        memo[id(self)] = made
-        made._initializers = copy.deepcopy(self._initializers, memo)
+        frame = Frame(self.num_rows, label=self.label, device=self.device)
+        memo[id(self)] = frame
+        frame._initializers = copy.deepcopy(self._initializers, memo)
         for name, column in self._columns.items():
             try:
-                made._columns[name] = copy.deepcopy(column, memo)
+                frame._columns[name] = copy.deepcopy(column, memo)
             except (RuntimeError, DGLError) as error:
                 if getattr(self[name], "is_leaf", True):
                     raise
@@ -78,7 +78,7 @@ class Frame(MutableMapping[str, Tensor]):
                     f"feature {name!r} on the {self.label}s has a history of operations, since it requires a gradient, "
                     "that copy.deepcopy does not copy: use g.clone(), which shares features, or store x.detach()"
                 ) from error
-        return made
+        return frame
 
     # -- mapping ------------------------------------------------------------------------------------------------
     def __getitem__(self, name: str) -> Tensor:
@@ -128,7 +128,7 @@ class Frame(MutableMapping[str, Tensor]):
     def __repr__(self) -> str:
         return repr(dict(self.items()))
 
-    def known(self, name: str) -> str:
+    def require(self, name: str) -> str:
         """Return ``name`` if there is such a column, else raise KeyError."""
         if name not in self._columns:
             raise self._missing(name)
@@ -321,14 +321,14 @@ class Frame(MutableMapping[str, Tensor]):
         columns = [{} if part is None else part._columns for part in filled]
         if names is None:
             names = list(columns[0])
-            other = next((own for own in columns if own.keys() != columns[0].keys()), None)
+            other = next((frame for frame in columns if frame.keys() != columns[0].keys()), None)
             if other is not None:
                 raise DGLError(
                     f"the {self.label}s of one graph have features {sorted(columns[0])}, those of another "
                     f"{sorted(other)}; give them the same, or name those that all have"
                 )
         for name in names:
-            if any(name not in own for own in columns):
+            if any(name not in frame for frame in columns):
                 raise DGLError(f"feature {name!r} is not on all of the {self.label}s")
             self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
 
@@ -340,11 +340,11 @@ class Frame(MutableMapping[str, Tensor]):
 
     def split(self, counts: Sequence[int]) -> list[Frame]:
         """Return the frames of the first ``counts[0]`` rows, of the next ``counts[1]``, ...; columns are views."""
-        made = [self._empty_like(count) for count in counts]
+        parts = [self._empty_like(count) for count in counts]
         for name in self._columns:
-            for part, column in zip(made, active.split(self[name], counts), strict=True):
+            for part, column in zip(parts, active.split(self[name], counts), strict=True):
                 part._columns[name] = column
-        return made
+        return parts
 
     def keep(self, rows: np.ndarray) -> None:
         """Keep only the given rows, in the given order."""
@@ -360,10 +360,10 @@ class Frame(MutableMapping[str, Tensor]):
     # -- initializers -------------------------------------------------------------------------------------------
     def initializer(self, name: str) -> Initializer:
         """Return what fills rows of column ``name`` that were not set: its own, the frame's, or zeros."""
-        chosen = self._initializers
-        if chosen is None:
+        initializers = self._initializers
+        if initializers is None:
             return zeros
-        return chosen.get(name) or chosen.get(None) or zeros
+        return initializers.get(name) or initializers.get(None) or zeros
 
     @property
     def has_initializers(self) -> bool:
@@ -380,9 +380,9 @@ class Frame(MutableMapping[str, Tensor]):
         """
         if initializer is not None and not callable(initializer):
             raise DGLError(f"an initializer is called as init(shape, dtype, device, id_range); got {initializer!r}")
-        chosen = dict(self._initializers or {})
-        chosen[field] = initializer or zeros
-        self._initializers = chosen
+        initializers = dict(self._initializers or {})
+        initializers[field] = initializer or zeros
+        self._initializers = initializers
 
     def initial(self, name: str, num_rows: int, like_shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
         """Return the initial values (num_rows, *like_shape) of column ``name``."""
@@ -393,8 +393,8 @@ class Frame(MutableMapping[str, Tensor]):
 
     def _initialized(self, name: str, id_range: slice, feat: Sequence[int], dtype: Any, device: Any) -> Tensor:
         shape = (id_range.stop - id_range.start, *feat)
-        made = self.initializer(name)(shape, dtype, device, id_range)
-        if not active.is_tensor(made) or tuple(active.shape(made)) != shape or made.dtype != dtype:
-            got = f"{tuple(active.shape(made))} {made.dtype}" if active.is_tensor(made) else type(made).__name__
+        rows = self.initializer(name)(shape, dtype, device, id_range)
+        if not active.is_tensor(rows) or tuple(active.shape(rows)) != shape or rows.dtype != dtype:
+            got = f"{tuple(active.shape(rows))} {rows.dtype}" if active.is_tensor(rows) else type(rows).__name__
             raise DGLError(f"the initializer of feature {name!r} returned {got}; expected a tensor {shape} {dtype}")
-        return made
+        return rows

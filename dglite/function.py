@@ -42,10 +42,10 @@ __all__ = [
 
 
 class Reshaped(NamedTuple):
-    """A feature column, rows of shape ``own``, read as rows of shape ``feat``."""
+    """A feature column, rows of shape ``stored``, read as rows of shape ``feat``."""
 
     name: str
-    own: tuple[int, ...]
+    stored: tuple[int, ...]
     feat: tuple[int, ...]
 
     def __str__(self) -> str:

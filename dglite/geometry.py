@@ -51,11 +51,11 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
         raise DGLError(f"farthest_point_sampler: start_idx={start_idx}; expected a number from 0 to {num_points - 1}")
     points = active.to_numpy(active.detach(pos)) if active.is_tensor(pos) else np.asarray(pos)
     points = np.ascontiguousarray(points, np.float64 if points.dtype == np.float64 else np.float32)
-    chosen = np.zeros((batch_size, npoints), np.int64)
+    samples = np.zeros((batch_size, npoints), np.int64)
     if npoints and batch_size:
-        chosen[:, 0] = generator().integers(num_points, size=batch_size) if start_idx is None else start_idx
-        compiled("graph.geometry").farthest_points(points, chosen)
-    return active.from_numpy(chosen, active.device(pos) if active.is_tensor(pos) else None)
+        samples[:, 0] = generator().integers(num_points, size=batch_size) if start_idx is None else start_idx
+        compiled("graph.geometry").farthest_points(points, samples)
+    return active.from_numpy(samples, active.device(pos) if active.is_tensor(pos) else None)
 
 
 def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_idx: bool = True) -> Tensor:

@@ -137,15 +137,15 @@ def _undirected(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.
     return *np.divmod(distinct(np.concatenate([src * count + dst, dst * count + src])), count), labels
 
 
-def _shares(chosen: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _shares(nodes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return each class's share of the chosen labels."""
-    return np.bincount(chosen, minlength=int(labels.max(initial=-1)) + 1) / max(len(chosen), 1)
+    return np.bincount(nodes, minlength=int(labels.max(initial=-1)) + 1) / max(len(nodes), 1)
 
 
 def _varied(nodes: np.ndarray, labels: np.ndarray) -> bool:
     """Whether some of the nodes have another label than others."""
-    found = labels[nodes]
-    return bool(len(found)) and bool((found != found[0]).any())
+    node_labels = labels[nodes]
+    return bool(len(node_labels)) and bool((node_labels != node_labels[0]).any())
 
 
 def _joint(first: np.ndarray, second: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -156,7 +156,7 @@ def _joint(first: np.ndarray, second: np.ndarray, labels: np.ndarray, weights: n
     return joint / max(float(weights.sum()), np.finfo(float).tiny)
 
 
-def _informativeness(joint: np.ndarray, own: np.ndarray, neighbour: np.ndarray) -> float:
+def _informativeness(joint: np.ndarray, label: np.ndarray, neighbour_label: np.ndarray) -> float:
     """Return the mutual information of a joint distribution over the entropy of its first label."""
-    information = (joint * np.log(joint / np.outer(own, neighbour))).sum()
-    return _rounded(information / -(own * np.log(own)).sum())
+    information = (joint * np.log(joint / np.outer(label, neighbour_label))).sum()
+    return _rounded(information / -(label * np.log(label)).sum())

@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["new_lock"]
 
-_known: weakref.WeakSet[Any] = weakref.WeakSet()
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
 """All of them, for a child to open."""
 
 
@@ -23,12 +23,12 @@ def new_lock() -> Any:
     It is Python's own: one whose ``__enter__`` is written in Python would stay taken after an interrupt inside of that.
     """
     lock = threading.RLock()
-    _known.add(lock)
+    _locks.add(lock)
     return lock
 
 
 def _open_all() -> None:
-    for lock in list(_known):
+    for lock in list(_locks):
         if not lock._is_owned():
             lock._at_fork_reinit()
 

@@ -74,9 +74,9 @@ def hits_at_k(positive: Any, negative: Any, k: int) -> float:
         As :func:`mrr`; or ``k`` is no integer above 0.
     """
     k = count_of(k, "k", 1)
-    own = _scores(negative, "negative", 2)
-    above, equal = _beaten_by(_scores(positive, "positive", 1), own)
-    return float((above + equal < k if own.ndim == 1 else 1 + above + equal / 2 <= k).mean())
+    negatives = _scores(negative, "negative", 2)
+    above, equal = _beaten_by(_scores(positive, "positive", 1), negatives)
+    return float((above + equal < k if negatives.ndim == 1 else 1 + above + equal / 2 <= k).mean())
 
 
 def roc_auc(positive: Any, negative: Any) -> float:
@@ -122,33 +122,33 @@ def _beaten_by(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, 
                 f"negative has shape {negative.shape}, but there are {len(positive)} positive pairs; expected a row "
                 "for each, or one dimension for negatives that they share"
             )
-        own = positive[:, None]
-        return (negative > own).sum(1), (negative == own).sum(1)
+        column = positive[:, None]
+        return (negative > column).sum(1), (negative == column).sum(1)
     ordered = np.sort(negative)
     below, not_above = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
     return len(ordered) - not_above, not_above - below
 
 
 def _flat(positive: Any, negative: Any) -> tuple[np.ndarray, np.ndarray]:
-    pos, neg = (_array(x, what).reshape(-1) for x, what in ((positive, "positive"), (negative, "negative")))
+    pos, neg = (_array(x, label).reshape(-1) for x, label in ((positive, "positive"), (negative, "negative")))
     return pos, neg
 
 
-def _scores(given: Any, what: str, most: int) -> np.ndarray:
+def _scores(values: Any, label: str, most: int) -> np.ndarray:
     """Return scores of one dimension, or of up to ``most``."""
-    scores = _array(given, what)
-    if what == "positive" and scores.ndim == 2 and scores.shape[1] == 1:
+    scores = _array(values, label)
+    if label == "positive" and scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if not 1 <= scores.ndim <= most:
-        raise DGLError(f"{what} has shape {scores.shape}; expected {' or '.join('12'[:most])} dimensions")
+        raise DGLError(f"{label} has shape {scores.shape}; expected {' or '.join('12'[:most])} dimensions")
     return scores
 
 
-def _array(given: Any, what: str) -> np.ndarray:
-    of = backend_of(given)
-    scores = np.asarray(given) if of is None else of.to_numpy(given)
+def _array(values: Any, label: str) -> np.ndarray:
+    owner = backend_of(values)
+    scores = np.asarray(values) if owner is None else owner.to_numpy(values)
     if scores.dtype.kind not in "biuf":
-        raise DGLError(f"{what} must be numbers, got {scores.dtype}")
+        raise DGLError(f"{label} must be numbers, got {scores.dtype}")
     if np.isnan(scores).any():
-        raise DGLError(f"{what} has {int(np.isnan(scores).sum())} scores that are NaN, which have no rank")
+        raise DGLError(f"{label} has {int(np.isnan(scores).sum())} scores that are NaN, which have no rank")
     return scores

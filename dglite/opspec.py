@@ -132,7 +132,7 @@ MESSAGES = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "dot": "mul"
 """The operator of each built-in binary message, such as ``u_add_v``; ``dot`` sums the last axis, too."""
 
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
-"""Operators whose value is a truth, fit to be the first argument of ``where`` and for nothing else."""
+"""Comparison operators; their boolean result may only be used as the condition of ``where``."""
 
 
 def operator(name: str) -> Operator:

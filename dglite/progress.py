@@ -15,7 +15,11 @@ DELAY = 2.0
 
 
 def progress(
-    steps: Iterable[Any] | None = None, what: str = "", unit: str = "it", total: int | None = None, hide: bool = False
+    steps: Iterable[Any] | None = None,
+    description: str = "",
+    unit: str = "it",
+    total: int | None = None,
+    hide: bool = False,
 ) -> Any:
     """Return tqdm's bar over ``steps``, or one that is moved on by ``update`` where there are none.
 
@@ -23,7 +27,7 @@ def progress(
     """
     return tqdm(
         steps,
-        desc=what,
+        desc=description,
         unit=unit,
         total=total,
         delay=DELAY,

@@ -61,10 +61,10 @@ class Propagation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        how = "runs as one vertex program"
+        summary = "runs as one vertex program"
         if not self.is_program:
-            how = f"runs frontier by frontier, {self.num_frontiers} of them, as no vertex program: {self.reason}"
-        return html_card(self.title, [how], "" if self.frontier is None else self.frontier._repr_html_())
+            summary = f"runs frontier by frontier, {self.num_frontiers} of them, as no vertex program: {self.reason}"
+        return html_card(self.title, [summary], "" if self.frontier is None else self.frontier._repr_html_())
 
 
 def explain(
@@ -152,7 +152,7 @@ def prop_nodes(
     tensor([1., 1., 1.])
     """
     require_graph(graph)
-    graph.prop_nodes(nodes_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
+    graph.prop_nodes(nodes_generator, *map(_unless_default, (message_func, reduce_func, apply_node_func)))
 
 
 def prop_edges(
@@ -189,7 +189,7 @@ def prop_edges(
     tensor([1., 1., 0.])
     """
     require_graph(graph)
-    graph.prop_edges(edges_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
+    graph.prop_edges(edges_generator, *map(_unless_default, (message_func, reduce_func, apply_node_func)))
 
 
 def prop_nodes_bfs(
@@ -249,5 +249,5 @@ def _checked(reverse: Any) -> bool:
     return bool(reverse)
 
 
-def _given(function: Any) -> Any:
-    return None if isinstance(function, str) and function == "default" else function
+def _unless_default(function_or_default: Any) -> Any:
+    return None if isinstance(function_or_default, str) and function_or_default == "default" else function_or_default

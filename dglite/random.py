@@ -43,8 +43,8 @@ def seed(val: int) -> None:
 
 def generator() -> np.random.Generator:
     """Return the generator in use, in this thread."""
-    own = _here.generator
-    return _generator if own is None else own
+    local = _here.generator
+    return _generator if local is None else local
 
 
 def draw_key() -> int:

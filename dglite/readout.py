@@ -269,9 +269,9 @@ def _topk(
     else:
         cells, flat = rows, active.reshape(values, (num_rows, width))
     zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
-    found = active.take(active.concat([flat, zeros]), cells.reshape(-1))
+    best = active.take(active.concat([flat, zeros]), cells.reshape(-1))
     numbers_tensor = active.from_numpy(numbers.reshape(numbers_shape), device)
-    return active.reshape(found, (len(sizes), k, *shape)), numbers_tensor
+    return active.reshape(best, (len(sizes), k, *shape)), numbers_tensor
 
 
 def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: bool) -> np.ndarray:
@@ -299,12 +299,12 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
     classes = np.frexp(sizes)[1]
     last = np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max  # among equals, what fills up comes last
     for number in distinct(classes[sizes > 0]):
-        chosen = (classes == number).nonzero()[0]
-        places = np.arange(sizes[chosen].max())
-        absent = places >= sizes[chosen, None]
-        values = keys[np.where(absent, 0, starts[chosen, None] + places)]
+        segments = (classes == number).nonzero()[0]
+        places = np.arange(sizes[segments].max())
+        absent = places >= sizes[segments, None]
+        values = keys[np.where(absent, 0, starts[segments, None] + places)]
         values[absent] = last
         order = np.argsort(np.ascontiguousarray(values.transpose(0, 2, 1)), axis=2, kind="stable")[..., :k]
-        numbers[chosen, : order.shape[2]] = order.transpose(0, 2, 1)
+        numbers[segments, : order.shape[2]] = order.transpose(0, 2, 1)
     rows = np.where(numbers < sizes[:, None, None], starts[:, None, None] + numbers, num_rows)
     return numbers, rows

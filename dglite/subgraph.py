@@ -65,12 +65,12 @@ def node_subgraph(
     ([[0, 2], [1, 0]], [0, 4])
     """
     _refuse_block(graph, "node_subgraph")
-    chosen = _nodes_by_set(graph, nodes)
+    node_ids = _nodes_by_set(graph, nodes)
     positions = []
-    for node_set, ids in enumerate(chosen):
+    for node_set, ids in enumerate(node_ids):
         count = graph._num_nodes[node_set]
         places = Positions(ids, count, index_dtype_for(count, count, 0))
-        if not np.array_equal(places.of(ids), np.arange(len(ids))):
+        if not np.array_equal(places.find(ids), np.arange(len(ids))):
             ascending = np.sort(ids)
             twice = int(ascending[1:][ascending[1:] == ascending[:-1]][0])
             raise DGLError(f"node_subgraph: node {twice} of type {graph.ntypes[node_set]!r} is given more than once")
@@ -78,13 +78,13 @@ def node_subgraph(
     edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
         src, dst, edge_ids = adjacency.edges_inside(
-            chosen[src_set], chosen[dst_set], positions[src_set], positions[dst_set]
+            node_ids[src_set], node_ids[dst_set], positions[src_set], positions[dst_set]
         )
         edges.append(edge_ids)
         ends.append((src, dst))
     if not relabel_nodes:
         return _extracted(graph, edges, _ends(graph, edges), None, store_ids, output_device)
-    return _extracted(graph, edges, ends, chosen, store_ids, output_device)
+    return _extracted(graph, edges, ends, node_ids, store_ids, output_device)
 
 
 # -- by edges ----------------------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ def edge_subgraph(
         by_type = {graph.etype_id(etype): ids for etype, ids in edges.items()}
     else:
         by_type = {graph.etype_id(): edges}
-    given = {index: graph.edge_ids_of(ids, index, pairs=False).copy() for index, ids in by_type.items()}
-    chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
-    return _of_edges(graph, chosen, _ends(graph, chosen), relabel_nodes, store_ids, output_device)
+    ids_by_type = {index: graph.edge_ids_of(ids, index, pairs=False).copy() for index, ids in by_type.items()}
+    edge_ids = [ids_by_type.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
+    return _of_edges(graph, edge_ids, _ends(graph, edge_ids), relabel_nodes, store_ids, output_device)
 
 
 def in_subgraph(
@@ -157,12 +157,12 @@ def out_subgraph(
 def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool, Any]) -> DGLGraph:
     """Return the subgraph of the edges that enter nodes, side ``"in"``, or that leave them, ``"out"``."""
     _refuse_block(graph, f"{side}_subgraph")
-    chosen = _nodes_by_set(graph, nodes)
-    found = [
-        adjacency.in_edges(chosen[dst_set]) if side == "in" else adjacency.out_edges(chosen[src_set])
+    node_ids = _nodes_by_set(graph, nodes)
+    edges = [
+        adjacency.in_edges(node_ids[dst_set]) if side == "in" else adjacency.out_edges(node_ids[src_set])
         for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True)
     ]
-    return _of_edges(graph, [ids for _, _, ids in found], [(src, dst) for src, dst, _ in found], *options)
+    return _of_edges(graph, [ids for _, _, ids in edges], [(src, dst) for src, dst, _ in edges], *options)
 
 
 # -- by distance -------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
     relabel_nodes, store_ids, output_device = options
     seeds = _nodes_by_set(graph, nodes)
     reached = _reached(graph, seeds, k, forward)
-    made = node_subgraph(
+    part = node_subgraph(
         graph,
         dict(zip(graph.ntypes, reached, strict=True)),
         relabel_nodes=relabel_nodes,
@@ -227,11 +227,11 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
         output_device=output_device,
     )
     if not relabel_nodes:
-        return made
-    new_ids = [made._tensor(np.searchsorted(ids, of_type)) for ids, of_type in zip(reached, seeds, strict=True)]
+        return part
+    new_ids = [part._tensor(np.searchsorted(ids, of_type)) for ids, of_type in zip(reached, seeds, strict=True)]
     if isinstance(nodes, Mapping):
-        return made, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
-    return made, new_ids[0]
+        return part, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
+    return part, new_ids[0]
 
 
 def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) -> list[np.ndarray]:
@@ -239,13 +239,13 @@ def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) ->
     reached = [distinct(ids) for ids in seeds]
     frontier = list(reached)
     for _ in range(k):
-        found: list[list[np.ndarray]] = [[] for _ in reached]
+        neighbours: list[list[np.ndarray]] = [[] for _ in reached]
         for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
             if forward:
-                found[dst_set].append(adjacency.out_edges(frontier[src_set])[1])
+                neighbours[dst_set].append(adjacency.out_edges(frontier[src_set])[1])
             else:
-                found[src_set].append(adjacency.in_edges(frontier[dst_set])[0])
-        for index, parts in enumerate(found):
+                neighbours[src_set].append(adjacency.in_edges(frontier[dst_set])[0])
+        for index, parts in enumerate(neighbours):
             ids = distinct(np.concatenate([_NO_IDS, *parts]))
             frontier[index] = ids[~contains(reached[index], ids)]
             reached[index] = distinct(np.concatenate([reached[index], frontier[index]]))
@@ -264,11 +264,11 @@ def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: An
         A type does not exist, no edge type joins the given types, or the graph is a block.
     """
     _refuse_block(graph, "node_type_subgraph")
-    chosen = {graph._metagraph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
-    kept = [i for i, (src, dst) in enumerate(graph._metagraph.ends) if src in chosen and dst in chosen]
-    if not kept:
+    node_sets = {graph._metagraph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
+    etype_ids = [i for i, (src, dst) in enumerate(graph._metagraph.ends) if src in node_sets and dst in node_sets]
+    if not etype_ids:
         raise DGLError(f"node_type_subgraph: no edge type joins node types {list(ntypes)}; add the types of its ends")
-    return _of_types(graph, kept, output_device)
+    return _of_types(graph, etype_ids, output_device)
 
 
 def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: Any = None) -> DGLGraph:
@@ -282,28 +282,30 @@ def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: An
         A type does not exist, or its bare name is shared by several relations.
     """
     require_graph(graph)
-    kept = list(dict.fromkeys(graph.etype_id(etype) for etype in ((etypes,) if isinstance(etypes, str) else etypes)))
-    if not kept:
+    etype_ids = list(
+        dict.fromkeys(graph.etype_id(etype) for etype in ((etypes,) if isinstance(etypes, str) else etypes))
+    )
+    if not etype_ids:
         raise DGLError("edge_type_subgraph: the list of edge types is empty; give at least one")
-    return _of_types(graph, kept, output_device)
+    return _of_types(graph, etype_ids, output_device)
 
 
-def _of_types(graph: DGLGraph, kept: list[int], output_device: Any) -> DGLGraph:
-    metagraph, _ = graph._metagraph.slice(kept)
+def _of_types(graph: DGLGraph, etype_ids: list[int], output_device: Any) -> DGLGraph:
+    metagraph, _ = graph._metagraph.slice(etype_ids)
     if not metagraph.is_block:
         # In the order of the graph, so that type numbers ascend as they did.
         names = [name for name in graph.ntypes if name in metagraph.ntypes]
         metagraph = type(metagraph)(names, metagraph.canonical_etypes)
         sets = [graph._metagraph.node_set(name) for name in names]
     else:
-        sets = graph._metagraph.slice(kept)[1]
-    made = make_graph(
-        metagraph, tuple(graph.adjacencies[i] for i in kept), [graph._num_nodes[i] for i in sets], graph._device
+        sets = graph._metagraph.slice(etype_ids)[1]
+    part = make_graph(
+        metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph._num_nodes[i] for i in sets], graph._device
     )
-    made._idtype = graph._idtype
-    made._node_frames = [None if (x := graph._node_frames[i]) is None else x.copy() for i in sets]
-    made._edge_frames = [None if (x := graph._edge_frames[i]) is None else x.copy() for i in kept]
-    return made if output_device is None else made.to(output_device)
+    part._idtype = graph._idtype
+    part._node_frames = [None if (x := graph._node_frames[i]) is None else x.copy() for i in sets]
+    part._edge_frames = [None if (x := graph._edge_frames[i]) is None else x.copy() for i in etype_ids]
+    return part if output_device is None else part.to(output_device)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------
@@ -325,10 +327,10 @@ def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
                 f"got {type(nodes).__name__}"
             )
         return [graph._set_ids(nodes, 0).copy()]
-    chosen = [_NO_IDS] * len(graph._num_nodes)
+    node_ids = [_NO_IDS] * len(graph._num_nodes)
     for ntype, ids in nodes.items():
-        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype).copy()
-    return chosen
+        node_ids[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype).copy()
+    return node_ids
 
 
 def _ends(graph: DGLGraph, edges: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -365,9 +367,9 @@ def _extracted(
     adjacencies = []
     for old, pair, (src_set, dst_set) in zip(graph.adjacencies, ends, graph._metagraph.ends, strict=True):
         sizes = counts[src_set], counts[dst_set]
-        made = Adjacency.from_coo(*sizes, *pair, graph._idtype, validate=False, copy=False)
-        made.allowed = old.allowed
-        adjacencies.append(made)
+        adjacency = Adjacency.from_coo(*sizes, *pair, graph._idtype, validate=False, copy=False)
+        adjacency.allowed = old.allowed
+        adjacencies.append(adjacency)
     part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)
     part._idtype = graph._idtype
     part._node_frames = [

@@ -155,8 +155,8 @@ def dfs_labeled_edges_generator(
     if not return_labels:
         return edges
     sizes = np.diff(frontier_ends, prepend=0).tolist()
-    found = tuple(active.split(graph._tensor(labels[:count][order]), sizes)) if sizes else ()
-    return edges, found
+    edge_labels = tuple(active.split(graph._tensor(labels[:count][order]), sizes)) if sizes else ()
+    return edges, edge_labels
 
 
 def _ntype(graph: DGLGraph) -> str:
@@ -185,9 +185,9 @@ def _bfs(graph: DGLGraph, source: Any, reverse: bool) -> tuple[np.ndarray, np.nd
     nodes, entries, ends = np.empty((3, room), np.int64)
     count, levels = compiled("graph.traverse").bfs(csr.indptr, csr.indices, sources, nodes, entries, ends)
     num_sources = ends[0] if levels else 0
-    found = entries[:count]
-    found[num_sources:] = csr.edge_ids_of(found[num_sources:])
-    return nodes[:count], found, ends[:levels]
+    tree_edges = entries[:count]
+    tree_edges[num_sources:] = csr.edge_ids_of(tree_edges[num_sources:])
+    return nodes[:count], tree_edges, ends[:levels]
 
 
 def _frontiers(graph: DGLGraph, ids: np.ndarray, ends: np.ndarray) -> tuple[Tensor, ...]:

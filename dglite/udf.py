@@ -23,35 +23,35 @@ class Columns(MutableMapping[str, Tensor]):
     ``update_all`` and ``apply_nodes`` without ids, these then become the graph's.
     """
 
-    __slots__ = ("_kept", "_names", "_read", "_what", "changes")
+    __slots__ = ("_columns", "_label", "_names", "_read", "changes")
 
-    def __init__(self, what: str, names: Collection[str], read: Callable[[str], Any]) -> None:
-        """``what`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
-        self._what = what
+    def __init__(self, label: str, names: Collection[str], read: Callable[[str], Any]) -> None:
+        """``label`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
+        self._label = label
         self._names = names
         self._read = read
-        self._kept: dict[str, Tensor] = {}
+        self._columns: dict[str, Tensor] = {}
         self.changes: Mapping[str, Tensor | None] = _NO_CHANGES
 
     def __getitem__(self, name: str) -> Tensor:
-        kept = self._kept.get(name)
-        if kept is None:
+        column = self._columns.get(name)
+        if column is None:
             if name not in self._names:
-                raise KeyError(f"no {name!r} on the {self._what}; there are: {_listed(self._names)}")
-            kept = self._kept[name] = self._read(name)
-        return kept
+                raise KeyError(f"no {name!r} on the {self._label}; there are: {_listed(self._names)}")
+            column = self._columns[name] = self._read(name)
+        return column
 
     def __setitem__(self, name: str, value: Tensor) -> None:
         if name not in self._names:
             self._names = (*self._names, name)
-        self._kept[name] = value
+        self._columns[name] = value
         self.changes = {**self.changes, name: value}
 
     def __delitem__(self, name: str) -> None:
         if name not in self._names:
-            raise KeyError(f"no {name!r} on the {self._what}; there are: {_listed(self._names)}")
+            raise KeyError(f"no {name!r} on the {self._label}; there are: {_listed(self._names)}")
         self._names = [other for other in self._names if other != name]
-        self._kept.pop(name, None)
+        self._columns.pop(name, None)
         self.changes = {**self.changes, name: None}
 
     def __contains__(self, name: object) -> bool:
@@ -64,7 +64,7 @@ class Columns(MutableMapping[str, Tensor]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return f"Columns({self._what}: {_listed(self._names)})"
+        return f"Columns({self._label}: {_listed(self._names)})"
 
 
 def _not_subscriptable(batch: Any, name: Any) -> NoReturn:

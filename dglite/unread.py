@@ -45,7 +45,7 @@ def leave_to_python() -> None:
 def _functions() -> Iterator[Any]:
     for name in _MODULES:
         module, read = import_module(f".{name}", __package__), _READ.get(name, "").split()
-        yield from filter(isfunction, (getattr(module, own) for own in module.__all__ if own not in read))
+        yield from filter(isfunction, (getattr(module, member) for member in module.__all__ if member not in read))
     for name in _METHODS:
         yield getattr(DGLGraph, name)
     yield copy_as

@@ -115,7 +115,7 @@ def test_formulas(name: str, options: dict[str, Any]) -> None:
     xs = numbers(name, formula.required)
     operands, given = formula.arguments(*xs, **options)
     bounds = [torch.tensor(x, dtype=torch.float64) for x in list(operands.values())[len(xs) :]]
-    expr = formula.of(tuple(operands), tuple(given.items()))
+    expr = formula.bind(tuple(operands), tuple(given.items()))
     assert expr is not None
     if bounds:  # of clamp
         expr = with_numbers(expr, len(xs), bounds)

@@ -241,7 +241,7 @@ def test_layers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("its inputs are those of one small graph")
 
     def compute(threads: int) -> list[torch.Tensor | None]:
-        monkeypatch.setattr(devices.Cpu, "worker", threads)
+        monkeypatch.setattr(devices.Cpu, "queue", threads)
         torch.manual_seed(1)
         result = run(layer, g, inputs)
         return [*flat(result), *gradients(result, layer, inputs)]

@@ -421,7 +421,7 @@ def fork_while_locks_are_held() -> None:
 
     def hold() -> None:
         with contextlib.ExitStack() as stack, convert._turn:
-            for lock in list(locks._known):
+            for lock in list(locks._locks):
                 stack.enter_context(lock)
             held.set()
             done.wait()

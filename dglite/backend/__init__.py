@@ -57,8 +57,8 @@ def backend_of(x: Any) -> Backend | None:
     return active if active.is_tensor(x) else None
 
 
-def admit(x: Any, what: str) -> Tensor | None:
-    """Return ``x`` as a tensor of its own library, None if it is of none: lists, numbers.
+def admit(x: Any, label: str) -> Tensor | None:
+    """Return ``x`` as a tensor of its library, or None for lists, numbers and other objects.
 
     An array is a tensor of NumPy's or CuPy's without gradient. A library that is met for the first time becomes the
     guest of the active backend.
@@ -78,12 +78,12 @@ def admit(x: Any, what: str) -> Tensor | None:
         try:
             guest = _welcome(name_)
         except DGLError as error:
-            raise DGLError(f"{what} is a {_spelt(x)}, for which there is no backend here: {error}") from error
+            raise DGLError(f"{label} is a {_spelt(x)}, for which there is no backend here: {error}") from error
     if guest is None or guest.name != name_:
         computes = active.name if guest is None else f"{active.name} and {guest.name}"
         raise DGLError(
-            f"{what} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend by "
-            "DGLITE_BACKEND before dglite is imported"
+            f"{label} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend "
+            "by DGLITE_BACKEND before dglite is imported"
         )
     return guest.asarray(x)
 
@@ -92,7 +92,7 @@ _pairing = new_lock()
 
 
 def _welcome(name_: str) -> Backend:
-    """Return the guest of the active backend, which is that of library ``name_`` where there was none."""
+    """Return the guest of the active backend; if it has none, library ``name_`` becomes its guest."""
     with _pairing:  # threads that meet a second library at once would wrap each method twice
         guest: Backend | None = active.guest
         if guest is None:
@@ -101,24 +101,24 @@ def _welcome(name_: str) -> Backend:
     return guest
 
 
-def admitted(x: Any, what: str) -> Any:
-    """Return ``x`` as :func:`admit` does, and as it is where it is of no library."""
+def admitted(x: Any, label: str) -> Any:
+    """Return ``x`` as :func:`admit` does; an object of no library unchanged."""
     if active.is_tensor(x):
         return x
-    tensor = admit(x, what)
+    tensor = admit(x, label)
     return x if tensor is None else tensor
 
 
 def library_of(tensors: Iterable[Any]) -> Backend:
-    """Return the backend of the first tensor, the active one where there is none."""
-    return next((of for of in map(backend_of, tensors) if of is not None), active)
+    """Return the backend of the first tensor, or the active one without tensors."""
+    return next((library for library in map(backend_of, tensors) if library is not None), active)
 
 
 def require_one_library(tensors: Iterable[Any]) -> None:
     """Raise :class:`DGLError` unless all are tensors of one library."""
-    found = {of.name for of in map(backend_of, tensors) if of is not None}
-    if len(found) > 1:
-        raise DGLError(mixture(*sorted(found)))
+    names = {library.name for library in map(backend_of, tensors) if library is not None}
+    if len(names) > 1:
+        raise DGLError(mixture(*sorted(names)))
 
 
 def _spelt(x: Any) -> str:

@@ -45,10 +45,10 @@ class ArrayBackend(Backend):
         return isinstance(x, Tensor)
 
     def asarray(self, x: object, dtype: str | None = None, device: object = None) -> Tensor:
-        made = x if isinstance(x, Tensor) else Tensor(as_array(x))
-        if made.dtype.kind not in "biufc":
-            raise TypeError(f"got {type(x).__name__}, of which NumPy makes {made.dtype}; expected numbers")
-        return made if dtype is None else self.astype(made, dtype)
+        tensor = x if isinstance(x, Tensor) else Tensor(as_array(x))
+        if tensor.dtype.kind not in "biufc":
+            raise TypeError(f"got {type(x).__name__}, of which NumPy makes {tensor.dtype}; expected numbers")
+        return tensor if dtype is None else self.astype(tensor, dtype)
 
     def to_numpy(self, x: Tensor) -> np.ndarray:
         return x.data if isinstance(x.data, np.ndarray) else x.data.get()
@@ -105,9 +105,9 @@ class ArrayBackend(Backend):
         return Tensor(_memory(tuple(shape), x.dtype))
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
-        made = _memory(tuple(shape), dtype_of(dtype))
-        made[...] = value
-        return Tensor(made)
+        array = _memory(tuple(shape), dtype_of(dtype))
+        array[...] = value
+        return Tensor(array)
 
     def sparse_coo(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Any:
         return scipy.sparse.coo_array((self.to_numpy(values), tuple(indices)), shape)
@@ -137,8 +137,8 @@ class ArrayBackend(Backend):
         return functions["reshape"](x, tuple(shape))  # type: ignore[no-any-return]
 
     def broadcast_to(self, x: Tensor, feat: Sequence[int]) -> Tensor:
-        rows, *own = x.shape
-        padded = self.reshape(x, (rows, *(1,) * (len(feat) - len(own)), *own))
+        rows, *x_feat = x.shape
+        padded = self.reshape(x, (rows, *(1,) * (len(feat) - len(x_feat)), *x_feat))
         return apply("broadcast_to", padded, shape=(rows, *feat))
 
     def concat(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:

@@ -70,7 +70,7 @@ class enable_grad(set_grad_enabled):
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
 Gradients = Callable[[Any], Sequence[Any]]
-"""From the gradient of a node's result to those of its operands, None where they need none."""
+"""Maps the gradient of a node's result to the gradients of its operands, None for operands that need none."""
 
 
 class TapeNode:
@@ -97,7 +97,7 @@ def _writes(tensors: list[Tensor]) -> int:
 
 
 class Tensor:
-    """An array that knows how it came about.
+    """An array with the tape node that computed it.
 
     Attributes
     ----------
@@ -228,8 +228,8 @@ class Tensor:
             raise DGLError(f"backward() of a tensor of shape {self.shape} needs a gradient of that shape")
         if not self.requires_grad:
             raise DGLError("backward() of a tensor that depends on nothing that requires a gradient")
-        given = np.ones_like(self.data) if gradient is None else as_array(gradient)
-        backward(self, np.broadcast_to(given, self.shape), bool(retain_graph))
+        seed = np.ones_like(self.data) if gradient is None else as_array(gradient)
+        backward(self, np.broadcast_to(seed, self.shape), bool(retain_graph))
 
     def detach(self) -> Tensor:
         """Return the same values without gradient."""
@@ -244,10 +244,10 @@ class Tensor:
         self.requires_grad = requires_grad
         return self
 
-    def _viewing(self, made: Tensor) -> Tensor:
-        """Return ``made``, which may share memory with this tensor, so that writing to one is noticed at both."""
-        made._writes = self._writes
-        return made
+    def _viewing(self, view: Tensor) -> Tensor:
+        """Return ``view``, which may share memory with this tensor, so that writing to one is noticed at both."""
+        view._writes = self._writes
+        return view
 
 
 _USUAL = (np.dtype(np.float32), np.dtype(np.int64), np.dtype(bool))
@@ -265,14 +265,14 @@ _UFUNCS = {
     "equal": "eq",
     "not_equal": "ne",
 }
-"""Names of NumPy's functions, where ours are others."""
+"""NumPy's names of functions, where they differ from ours."""
 _COMPARISONS = {name: getattr(operator, name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 
 
 def _restored(kind: type[Tensor], data: Any, requires_grad: bool) -> Tensor:
-    made = kind(data)
-    made.requires_grad = requires_grad
-    return made
+    tensor = kind(data)
+    tensor.requires_grad = requires_grad
+    return tensor
 
 
 def _host(array: Any) -> np.ndarray:
@@ -315,16 +315,16 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     rule = RULES[name]
     arrays = [x.data if isinstance(x, Tensor) else not_torchs(x) for x in operands]
     out = rule.value(*arrays, **static)
-    made = Tensor(out)
+    result = Tensor(out)
     if not _mode.enabled:
-        return made
+        return result
     read = [x for x in operands if isinstance(x, Tensor)]
     if not _any_needs_gradient(read):
-        return made
+        return result
     wanted = tuple([x if isinstance(x, Tensor) and x.requires_grad else None for x in operands])
 
     def gradients(g: Any) -> list[Any]:
-        found: list[Any] = []
+        grads: list[Any] = []
         for place, x in enumerate(wanted):
             part = None
             if x is not None and rule.each is not None:
@@ -332,13 +332,13 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
             elif x is not None:
                 gradient = rule.gradients[place]
                 part = None if gradient is None else gradient(g, out, *arrays, **static)
-            found.append(
+            grads.append(
                 part if part is None or part.shape == arrays[place].shape else sum_to(part, arrays[place].shape)
             )
-        return found
+        return grads
 
-    made.requires_grad, made._node = True, TapeNode(name, wanted, read, gradients)
-    return made
+    result.requires_grad, result._node = True, TapeNode(name, wanted, read, gradients)
+    return result
 
 
 def _any_needs_gradient(tensors: Sequence[Tensor]) -> bool:
@@ -350,24 +350,24 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
     """Run one of dglite's own operations, and record its gradient where one is wanted."""
     enabled, _mode.enabled = _mode.enabled, False
     try:
-        made: Tensor = op.forward(*inputs)
+        value: Tensor = op.forward(*inputs)
     finally:
         _mode.enabled = enabled
     if not enabled or not _any_needs_gradient(inputs):
-        return made
+        return value
     needs = tuple([x.requires_grad for x in inputs])
     saved: list[Tensor | None] = [None] * (len(inputs) + 1)
     for i in op.saved:
-        saved[i] = made if i == RESULT else inputs[i]
+        saved[i] = value if i == RESULT else inputs[i]
 
     def gradients(g: Any) -> list[Any]:
         # Arithmetic with arrays may have widened it, and kernels take one dtype.
-        grad = Tensor(g if g.dtype == made.dtype else g.astype(made.dtype))
-        found = op.backward(saved, grad, needs)
-        return [None if part is None else part.data for part in found]
+        grad = Tensor(g if g.dtype == value.dtype else g.astype(value.dtype))
+        grads = op.backward(saved, grad, needs)
+        return [None if part is None else part.data for part in grads]
 
     wanted = tuple([x if x.requires_grad else None for x in inputs])
-    result = Tensor(made.data, requires_grad=True)
+    result = Tensor(value.data, requires_grad=True)
     result._node = TapeNode(type(op).__name__, wanted, [x for x in saved if x is not None], gradients)
     return result
 
@@ -414,14 +414,14 @@ def backward(root: Tensor, gradient: Any, retain_graph: bool = False) -> None:
                 if x._node is None:
                     _accumulate(x, part)
                     continue
-                known = pending.get(x._node.number)
-                if known is None:
+                partial = pending.get(x._node.number)
+                if partial is None:
                     heapq.heappush(queue, -x._node.number)
-                pending[x._node.number] = x._node, part if known is None else known[1] + part
+                pending[x._node.number] = x._node, part if partial is None else partial[1] + part
 
 
 def _accumulate(leaf: Tensor, part: Any) -> None:
-    """Add to a leaf's gradient, which is memory of its own."""
+    """Add to a leaf's gradient, whose memory is not shared."""
     if leaf.grad is None:
         leaf.grad = Tensor(part.copy() if part.dtype == leaf.data.dtype else part.astype(leaf.data.dtype))
     else:

@@ -24,7 +24,7 @@ Unread = TypeVar("Unread", bound=Callable[..., Any])
 
 
 def native(array: np.ndarray) -> np.ndarray:
-    """Return ``array`` as kernels and tensor libraries take it, itself where it is so already.
+    """Return ``array`` in the form that kernels and tensor libraries take, itself if it has that form.
 
     That is in this machine's byte order, at an address that its dtype divides, with whole steps forward along each
     axis. A complex128 needs 16 bytes: compilers load it at once, though NumPy is content with 8.
@@ -160,7 +160,7 @@ class Backend(ABC):
 
     @abstractmethod
     def copy(self, x: Tensor) -> Tensor:
-        """Return ``x`` in memory of its own."""
+        """Return ``x`` in new memory."""
 
     @abstractmethod
     def is_sparse(self, x: Tensor) -> bool:
@@ -264,7 +264,7 @@ class Backend(ABC):
         return False
 
     def relu_gradient(self, grad: Tensor, result: Tensor) -> Tensor:
-        """Return ``grad``, 0 where ``result``, that of a ReLU, is; large ones in memory of the pool."""
+        """Return ``grad``, 0 where ``result``, a ReLU's, is 0; large ones in memory of the pool."""
         return self.functions["where"](result <= 0, 0.0, grad)
 
     def add_product(self, total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
@@ -291,7 +291,7 @@ class Backend(ABC):
 
     @abstractmethod
     def segment_outer(self, x: Tensor, y: Tensor, offsets: np.ndarray) -> Tensor:
-        """Return rows ``offsets[r]`` to ``offsets[r + 1]`` of x, turned, times those of y, for every r; not recorded.
+        """Return, for every r, rows ``offsets[r]`` to ``offsets[r + 1]`` of x, transposed, times these rows of y.
 
         ``x`` (rows, *batch, in) and ``y`` (rows, *batch, out) give (count, *batch, in, out).
         """
@@ -353,7 +353,7 @@ class Backend(ABC):
 
     @abstractmethod
     def pass_by(self, x: Tensor) -> None:
-        """Note that something has been made of the recipe of ``x``: its gradient is asked for by the recipe's watch."""
+        """Note that another recipe consumed the recipe of ``x``: the recipe's watch then sees its gradient."""
 
     @abstractmethod
     def watched(self, x: Tensor, watch: Watch) -> Tensor:
@@ -379,7 +379,7 @@ class Backend(ABC):
     def needs_operator(self, xs: Sequence[Tensor]) -> bool:
         """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.
 
-        Kernels read memory by its address, which it would not notice, or which is none.
+        Kernels read memory by its address, which a compiler does not notice, or which a fake tensor does not have.
         """
         return False
 

@@ -17,7 +17,7 @@ import numpy as np
 __all__ = ["product"]
 
 WORTH_THREADS = 1 << 28
-"""Multiplications from which on threads win more than their waiting costs: a core takes 10 ms for these."""
+"""Minimum number of multiplications at which threads are faster in spite of waiting: 10 ms on one core."""
 _NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
 
 
@@ -45,7 +45,7 @@ def product(x: Any, y: Any) -> Any:
 
 @cache
 def _threads() -> _Threads | None:
-    """Return the functions of the OpenBLAS in this process; None where there is none, or somebody has set its threads.
+    """Return the functions of the OpenBLAS in this process; None without one, or if its threads are set already.
 
     Looked for on Linux alone: elsewhere NumPy comes with other libraries, or no list of what is loaded.
     """
@@ -54,10 +54,10 @@ def _threads() -> _Threads | None:
         return None
     files = {line.split(maxsplit=5)[-1] for line in maps.read_text(encoding="utf-8").splitlines() if "openblas" in line}
     numpys = Path(np.__file__).parents[1] / "numpy.libs"
-    for path in sorted(files, key=lambda file: not file.startswith(str(numpys))):  # SciPy may have one of its own
+    for path in sorted(files, key=lambda file: not file.startswith(str(numpys))):  # SciPy may bring another one
         library = ctypes.CDLL(path)
         for name in _NAMES:
-            found = [getattr(library, name.format(what), None) for what in ("get", "set")]
-            if None not in found:
-                return _Threads(*found)
+            functions = [getattr(library, name.format(verb), None) for verb in ("get", "set")]
+            if None not in functions:
+                return _Threads(*functions)
     return None

@@ -61,11 +61,11 @@ class Device(str):
 HOST = Device("cpu")
 
 
-def mixture(one: str, other: str) -> str:
+def mixture(first: str, second: str) -> str:
     """Return what is wrong with an operation on tensors of two libraries."""
     return (
-        f"tensors of {one} and of {other} meet; the features of a graph are of one framework: convert one of them, by "
-        "torch.from_numpy(array) or tensor.numpy()"
+        f"tensors of {first} and of {second} meet; the features of a graph are of one framework: convert one of them, "
+        "by torch.from_numpy(array) or tensor.numpy()"
     )
 
 

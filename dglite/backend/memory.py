@@ -30,7 +30,7 @@ from ..config import pool_limit
 __all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "new_array", "pool"]
 
 LARGE = 1 << 18
-"""Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
+"""Minimum number of elements of results from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0
 """Seconds after which an idle block is freed. In longer steps its page faults do not matter."""
 KEPT = 1 << 24
@@ -59,7 +59,7 @@ class Block:
 class _PooledArray(np.ndarray):
     """An array over a block. Tensors, storages and views made from it hold it; when it is freed, so is the block.
 
-    NumPy lets a view of a view refer to the first array, unless that is of another class: so nobody is given this
+    NumPy lets a view of a view refer to the first array, unless that is of another class: so callers never get this
     itself, but arrays and tensors over it. Views that are of this class all the same have no block.
     """
 
@@ -84,8 +84,8 @@ class Pool:
         self._read_limit, self._new = limit, new or _mapped
         self._limit: int | None = None
         self._free: dict[int, deque[Block]] = {}
-        self._known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self.allocations = self.made = self.peak = 0
+        self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self.allocations = self.new_blocks = self.peak = 0
         self._recent_peak, self._next_look = (0, 0), 0.0
 
     # -- allocation ---------------------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ class Pool:
         memory, start = with_room(lambda: self._new(size), size)
         block = Block(memory, start, size)
         self._free.setdefault(size, deque())
-        self._known[id(block)] = block
-        self.made += 1
+        self._blocks[id(block)] = block
+        self.new_blocks += 1
         return block
 
     # -- freeing ---------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Pool:
 
     def blocks(self) -> list[Block]:
         """Return all blocks, in use and free."""
-        return [block for known in self._known.valuerefs() if (block := known()) is not None]
+        return [block for reference in self._blocks.valuerefs() if (block := reference()) is not None]
 
     def summary(self) -> str:
         """Return a table of what it holds, by size of blocks."""
@@ -230,7 +230,7 @@ class Pool:
         unused = {id(block) for size in waiting for block in tuple(self._free[size])}
         lent = [block for block in held if id(block) not in unused]
         taken, asked = sum(block.size for block in lent), sum(block.asked for block in lent)
-        again = 100 * (1 - self.made / self.allocations) if self.allocations else 0.0
+        again = 100 * (1 - self.new_blocks / self.allocations) if self.allocations else 0.0
         lines = [
             f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than requested",
             f"free        {_spelt(free):>12}",
@@ -247,7 +247,7 @@ class Pool:
 # -- sizes and maps ----------------------------------------------------------------------------------------------------
 @lru_cache(maxsize=1 << 12)
 def rounded(nbytes: int) -> int:
-    """Return the size of the smallest block that so many bytes fit in: less than an eighth more, or whole pages."""
+    """Return the size of the smallest block for a number of bytes: less than an eighth more, or whole pages."""
     unit = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // unit) * unit
 

@@ -102,7 +102,7 @@ for _name in ("log1p", "sin", "cos"):
 
 
 def attach(name: str, value: Any) -> None:
-    """Give tensors a method or property that is no function of its own."""
+    """Give tensors a method or property that has no function in the table."""
     setattr(Tensor, name, value)
 
 
@@ -114,23 +114,23 @@ attach("__pos__", lambda self: self)
 def promoted(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
     """Return operands such that NumPy computes in the dtype that torch would choose.
 
-    Integers take the width of the floats that they meet, float32 where there are none but floats are asked for; a
+    Integers take the width of the floats that they meet, float32 without any if floats are needed; a
     tensor without axes does not widen one with axes.
     """
     x, y = (v.item() if isinstance(v, np.generic) else v for v in (x, y))
-    own, other = getattr(x, "dtype", None), getattr(y, "dtype", None)
-    if own is None or other is None:
-        given, number = (y, x) if own is None else (x, y)
-        if given.dtype.kind in "iub" and (division or isinstance(number, float)):
-            given = astype(given, _F32)
-        return (number, given) if own is None else (given, number)
-    floats = own.kind == "f", other.kind == "f"
+    dtype_x, dtype_y = getattr(x, "dtype", None), getattr(y, "dtype", None)
+    if dtype_x is None or dtype_y is None:
+        array, number = (y, x) if dtype_x is None else (x, y)
+        if array.dtype.kind in "iub" and (division or isinstance(number, float)):
+            array = astype(array, _F32)
+        return (number, array) if dtype_x is None else (array, number)
+    floats = dtype_x.kind == "f", dtype_y.kind == "f"
     if floats == (False, False):
         return (astype(x, _F32), astype(y, _F32)) if division else (x, y)
     if not floats[1] or (floats[0] and y.ndim == 0 < x.ndim):
-        return x, astype(y, own)
+        return x, astype(y, dtype_x)
     if not floats[0] or x.ndim == 0 < y.ndim:
-        return astype(x, other), y
+        return astype(x, dtype_y), y
     return x, y
 
 
@@ -216,7 +216,7 @@ def masked_fill(x: Tensor, mask: Any, value: float) -> Tensor:
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Return x in another dtype, itself where it is of that already."""
+    """Return x in another dtype, or x itself if it has that dtype."""
     dtype = dtype_of(dtype)
     if x.dtype == dtype:
         return x

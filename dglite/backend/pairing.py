@@ -64,32 +64,32 @@ DISPATCH = frozenset([*_BY_TENSOR, *_BY_TENSORS, *_BY_SEQUENCE, *_BY_DEVICE, *_B
 def pair(home: Backend, guest: Backend) -> None:
     """Make ``home`` answer for the tensors of ``guest`` too."""
     guests = _chooser(home, guest)
-    made: dict[str, Any] = _own_methods(home, guest, guests)
+    methods: dict[str, Any] = _own_methods(home, guest, guests)
     for name in _BY_TENSOR:
-        made[name] = _by_tensor(getattr(home, name), getattr(guest, name), guest.tensor_type)
+        methods[name] = _by_tensor(getattr(home, name), getattr(guest, name), guest.tensor_type)
     for name in _BY_TENSORS:
-        made[name] = _by_tensors(getattr(home, name), getattr(guest, name), guests)
+        methods[name] = _by_tensors(getattr(home, name), getattr(guest, name), guests)
     for name in _BY_SEQUENCE:
-        made[name] = _by_sequence(getattr(home, name), getattr(guest, name), guests)
+        methods[name] = _by_sequence(getattr(home, name), getattr(guest, name), guests)
     for name, place in _BY_DEVICE.items():
-        made[name] = _by_device(getattr(home, name), getattr(guest, name), place, guest.device_type)
+        methods[name] = _by_device(getattr(home, name), getattr(guest, name), place, guest.device_type)
     for name in _BY_LAYER:
-        made[name] = _by_layer(getattr(home, name), getattr(guest, name), guest)
-    made["functions"] = {
+        methods[name] = _by_layer(getattr(home, name), getattr(guest, name), guest)
+    methods["functions"] = {
         name: _by_tensors(function, guest.functions[name], guests) for name, function in home.functions.items()
     }
     # Of the instance: `active` has been imported by name everywhere, and its class is final.
-    home.__dict__.update(made, guest=guest)
+    home.__dict__.update(methods, guest=guest)
 
 
 def _chooser(home: Backend, guest: Backend) -> Chooser:
     theirs, either = guest.tensor_type, (home.tensor_type, guest.tensor_type)
 
     def guests(values: Iterable[Any]) -> bool:
-        found = {isinstance(x, theirs) for x in values if isinstance(x, either)}
-        if len(found) == 2:
+        are_guests = {isinstance(x, theirs) for x in values if isinstance(x, either)}
+        if len(are_guests) == 2:
             raise DGLError(mixture(home.name, guest.name))
-        return True in found
+        return True in are_guests
 
     return guests
 
@@ -130,7 +130,7 @@ def _by_layer(ours: Method, theirs: Method, guest: Backend) -> Method:
 
 
 def _own_methods(home: Backend, guest: Backend, guests: Chooser) -> dict[str, Method]:
-    """Return the methods that choose in a way of their own."""
+    """Return the methods that choose between the two by rules of their own."""
     theirs, either = guest.tensor_type, (home.tensor_type, guest.tensor_type)
     our_asarray, our_apply, our_defer = home.asarray, home.apply, home.defer
     our_call, our_gradients, our_is_layer = home.call, home.gradients, home.is_layer

@@ -1,4 +1,4 @@
-"""What a backend runs and puts off: operations with gradients of their own, and recipes of tensors not read yet."""
+"""What a backend runs and defers: operations with hand-written gradients, and recipes of tensors not read yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Description = tuple[Sequence[int], str]
 
 
 class DifferentiableOp(Protocol):
-    """One call of an operation with a gradient of its own.
+    """One call of an operation with a hand-written gradient.
 
     ``backward`` is written with differentiable operations, so that second derivatives exist.
     """
@@ -52,7 +52,7 @@ class RegisteredOp(DifferentiableOp, Protocol):
     batch_axis: int
     """The axis of results and of what is kept that a batch becomes, if it is the first feature axis of the inputs.
 
-    0 if there is none."""
+    0 without one."""
     alike: bool
     """Whether inputs have one shape of features, instead of shapes that broadcast."""
 
@@ -75,10 +75,10 @@ class TransformedOp(RegisteredOp, Protocol):
 
     @property
     def is_real(self) -> bool:
-        """Whether the structure is at hand, instead of tensors that may have no values yet."""
+        """Whether the structure has values, instead of tensors that may have none yet."""
 
     def recipe(self) -> str:
-        """Return all that makes this operation, but for inputs and structure, as text."""
+        """Return the parameters of this operation, without inputs and structure, as text."""
 
     def again(self) -> TransformedOp:
         """Return the same operation for another call."""
@@ -90,9 +90,9 @@ inputs need a gradient, and whether it is going to compute (``forward``) or only
 
 
 class Watch:
-    """Who asks for the gradient of a tensor that has been passed by, called where the tensor is computed after all.
+    """Gradient hooks of a deferred tensor that was optimised away, called where it is computed after all.
 
-    ``hooks`` may change the gradient, as hooks of torch do; ``keep`` sees what they have made of it.
+    ``hooks`` may change the gradient, as torch's hooks do; ``keep`` sees the result.
     """
 
     __slots__ = ("hooks", "keep")

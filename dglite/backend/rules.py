@@ -1,7 +1,7 @@
 """The table of the tape's operations: what each computes, and its gradient for each operand.
 
 A rule is ``value(*arrays, **static)`` and, for each operand, ``gradient(g, out, *arrays, **static)``, which makes
-d(loss)/d(operand) of d(loss)/d(result) ``g``; None where there is none. A gradient may have the shape to which its
+d(loss)/d(operand) from d(loss)/d(result) ``g``, or None. A gradient may have the shape to which its
 operand was broadcast: the tape sums it to the operand's. Everything is said in NumPy's functions, which CuPy's arrays
 take over.
 """
@@ -56,7 +56,7 @@ def _by_formula(formula: Formula) -> ArrayRule:
 
     @_silent
     def value(*arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any) -> Array:
-        expr = formula.of(names, tuple(options.items()))
+        expr = formula.bind(names, tuple(options.items()))
         if expr is None:
             raise DGLError(f"{formula.name} has no formula for {options}; use torch, or write it out")
         return evaluate(expr, arrays, FUNCTIONS)
@@ -64,7 +64,7 @@ def _by_formula(formula: Formula) -> ArrayRule:
     def each(
         place: int, g: Array, out: Array, *arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any
     ) -> Array:
-        return _slope(formula.of(names, tuple(options.items())), place, g, out, arrays)
+        return _slope(formula.bind(names, tuple(options.items())), place, g, out, arrays)
 
     return ArrayRule(value, each=each)
 
@@ -83,8 +83,8 @@ def _relu(x: Array) -> Array:
 
 def _clamp(x: Array, *bounds: Any, names: tuple[str, ...]) -> Array:
     """Return integers as integers, which the formula, for the sake of NaN, does not."""
-    given = dict(zip(names[1:], bounds, strict=True))
-    return np.clip(x, given.get("min"), given.get("max"))
+    limits = dict(zip(names[1:], bounds, strict=True))
+    return np.clip(x, limits.get("min"), limits.get("max"))
 
 
 _POWER = Formula("power", lambda input, exponent: input.call("power", exponent), ("input", "exponent"), 2, {})

@@ -13,11 +13,11 @@ __all__ = ["load", "owner"]
 
 
 class _Entry(NamedTuple):
-    """Where a backend is defined, the package that it needs and how to get that."""
+    """Where a backend is defined, the package that it needs, and how to install that."""
 
     final_class: str
     package: str
-    how: str
+    install: str
 
 
 _BACKENDS = {
@@ -33,7 +33,7 @@ def load(name: str) -> Backend:
     Raises
     ------
     DGLError
-        There is none of this name, or its package is not installed or does not work; the message lists what does.
+        The name is unknown, or its package is not installed or does not work; the message lists those that do.
     """
     entry = _BACKENDS.get(name)
     if entry is None:
@@ -48,8 +48,8 @@ def load(name: str) -> Backend:
 
 def _choices() -> str:
     installed = {name: importlib.util.find_spec(entry.package) is not None for name, entry in _BACKENDS.items()}
-    here = ", ".join(name for name, found in installed.items() if found)
-    others = "; ".join(f"{name} by {_BACKENDS[name].how}" for name, found in installed.items() if not found)
+    here = ", ".join(name for name, is_there in installed.items() if is_there)
+    others = "; ".join(f"{name} by {_BACKENDS[name].install}" for name, is_there in installed.items() if not is_there)
     return (
         f"expected one of {', '.join(_BACKENDS)}. Installed: {here}{f'. To get {others}' if others else ''}. Choose by "
         "DGLITE_BACKEND, DGLBACKEND or ~/.dglite/config.json"

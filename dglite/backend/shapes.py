@@ -33,8 +33,8 @@ attach("__rmatmul__", lambda self, other: matmul(Tensor(other), self))
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
-def _sizes(given: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else tuple(given)
+def _sizes(args: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], list | tuple) else tuple(args)
 
 
 @method("reshape", "view")
@@ -92,8 +92,8 @@ attach("mT", property(lambda self: transpose(self, -1, -2)))
 def expand(x: Tensor, *shape: Any) -> Tensor:
     """Return x stretched to ``shape``, in which -1 keeps an axis as it is."""
     sizes = _sizes(shape)
-    own = (1,) * (len(sizes) - x.ndim) + x.shape
-    return apply("broadcast_to", x, shape=tuple(a if b == -1 else b for a, b in zip(own, sizes, strict=True)))
+    padded = (1,) * (len(sizes) - x.ndim) + x.shape
+    return apply("broadcast_to", x, shape=tuple(a if b == -1 else b for a, b in zip(padded, sizes, strict=True)))
 
 
 @method()
@@ -120,7 +120,7 @@ def split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 
 @method()
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into at most so many equal runs."""
+    """Cut an axis into at most ``chunks`` equal runs."""
     return split(x, max(-(-x.shape[dim] // chunks), 1), dim)
 
 

@@ -42,7 +42,7 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 _SPLIT = 1 << 14
-"""Half of the number of values from which on torch uses several threads."""
+"""Half of the minimum number of values for which torch uses several threads."""
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
@@ -128,15 +128,15 @@ class TorchBackend(Backend):
         return tuple([recorded and x.requires_grad for x in xs])
 
     def signature(self, xs: Sequence[torch.Tensor | None]) -> tuple[Any, ...] | None:
-        recorded, found = torch.is_grad_enabled(), list[Any]()
+        recorded, parts = torch.is_grad_enabled(), list[Any]()
         for x in xs:
             if x is None:
-                found += (None,)
+                parts += (None,)
                 continue
             if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE:
                 return None
-            found += (x.shape, x.dtype, recorded and x.requires_grad)
-        return None if torch.is_autocast_enabled("cpu") or is_watched() else tuple(found)
+            parts += (x.shape, x.dtype, recorded and x.requires_grad)
+        return None if torch.is_autocast_enabled("cpu") or is_watched() else tuple(parts)
 
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
@@ -247,8 +247,8 @@ class TorchBackend(Backend):
         return x.reshape(tuple(shape))
 
     def broadcast_to(self, x: torch.Tensor, feat: Sequence[int]) -> torch.Tensor:
-        rows, *own = x.shape
-        return x.reshape(rows, *(1,) * (len(feat) - len(own)), *own).expand(rows, *feat)
+        rows, *x_feat = x.shape
+        return x.reshape(rows, *(1,) * (len(feat) - len(x_feat)), *x_feat).expand(rows, *feat)
 
     def concat(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
         return torch.cat(tuple(xs), dim=axis)
@@ -349,8 +349,8 @@ class TorchBackend(Backend):
         with torch.enable_grad():
             inputs = [x.view_as(x) for x in inputs]  # one tensor given twice has a gradient for each place
             wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=again))
-        return [next(found) if needed else None for needed in needs]
+            grads = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=again))
+        return [next(grads) if needed else None for needed in needs]
 
     def draw_seed(self) -> int:
         return int(torch.randint(2**63 - 1, ()))
@@ -402,7 +402,7 @@ def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
 
 
 def _rows_of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return x[0], x[1], ... as tensors that are no views: torch refuses to write into those of ``unbind``."""
+    """Return x[0], x[1], ... as tensors that are not views: torch refuses to write into views of ``unbind``."""
     memory, start, step = x.untyped_storage(), x.storage_offset(), x.stride(0)
     return tuple(x.new_empty(0).set_(memory, start + i * step, x.shape[1:], x.stride()[1:]) for i in range(len(x)))
 

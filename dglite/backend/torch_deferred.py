@@ -26,12 +26,11 @@ _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_t
 
 @dataclass(slots=True, eq=False)
 class _Deferred:
-    """What a tensor is as long as nothing has read it.
+    """The state of a tensor that has not been read.
 
-    ``hooks`` are those for saved tensors under which it was made. ``taken`` says that something has been made of the
-    recipe, which a gradient of this tensor will not pass. ``computed`` has the values of a tensor that could not
-    become an ordinary one, because autograd holds it or because it was taken before, ``watched`` that the recipe's
-    watch sees their gradient.
+    ``hooks``: the saved-tensor hooks under which it was created. ``taken``: another recipe consumed this one, so no
+    gradient passes this tensor. ``computed``: the values of a tensor that could not become an ordinary one, because
+    autograd holds it or because it was taken before. ``watched``: the recipe's watch sees their gradient.
     """
 
     recipe: Recipe
@@ -42,7 +41,7 @@ class _Deferred:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def usable(self) -> bool:
-        """Whether something may be made of the recipe now.
+        """Whether another recipe may consume this one now.
 
         A region of ``torch.utils.checkpoint`` runs twice and must do the same both times. What was made outside of it
         is read there, so that it does not matter whether it has been read in between.
@@ -51,7 +50,7 @@ class _Deferred:
 
 
 class DeferredTensor(torch.Tensor):
-    """A tensor that knows how it is computed, and what a few functions make of that; to all others it gives its values.
+    """A tensor with a recipe of its values, which a few functions consume; all others get the values.
 
     It has shape, dtype, device and a gradient, but no memory until something reads it. It becomes an ordinary tensor
     then, the same object: changes in place, hooks and gradients are torch's own from there on.
@@ -111,7 +110,7 @@ def can_defer(x: torch.Tensor) -> bool:
 
 
 def deferred_of(x: Any) -> _Deferred | None:
-    """Return what is known of a tensor that has not become an ordinary one: None of most."""
+    """Return the state of a tensor that is still deferred, None of ordinary ones."""
     # None, too, once another thread has read it.
     return x.__dict__.get("deferred") if type(x) is DeferredTensor else None
 
@@ -129,7 +128,7 @@ def values(x: Any) -> Any:
 
 
 def _values_in(x: Any) -> Any:
-    """Return :func:`values` of a collection of a class of its own, such as a named tuple; itself if none is deferred.
+    """Return :func:`values` of a user's kind of collection, such as a named tuple; itself if none is deferred.
 
     torch reads the elements of any subclass of tuple, list and dict. Named tuples, and those that torch's functions
     return, stay what they are; of other classes, whose constructors take what they like, the elements are left.
@@ -158,7 +157,7 @@ def _read(x: DeferredTensor) -> torch.Tensor:
             return x
         computed = deferred.computed
         if computed is None:
-            with _as_when_made(deferred.hooks):
+            with _original_recording(deferred.hooks):
                 computed = deferred.recipe.compute(*deferred.recipe.sources)
         elif _changed(x):
             with torch.enable_grad():
@@ -200,12 +199,12 @@ def _become(x: DeferredTensor, computed: torch.Tensor) -> bool:
 
 
 def _top() -> Any:
-    """Return the innermost hooks for tensors that autograd saves, None where there are none."""
+    """Return the innermost hooks for tensors that autograd saves, or None."""
     return None if _hooks is None else _hooks(True)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other is None or (one is not None and other is not None and one[0] is other[0])
+def _same(a: Any, b: Any) -> bool:
+    return a is b is None or (a is not None and b is not None and a[0] is b[0])
 
 
 def _is_plain() -> bool:
@@ -218,8 +217,8 @@ def _is_plain() -> bool:
 
 
 @contextmanager
-def _as_when_made(hooks: Any) -> Iterator[None]:
-    """Let autograd record as it did where a tensor was made: with these hooks alone, or none once they have ended."""
+def _original_recording(hooks: Any) -> Iterator[None]:
+    """Let autograd record as when the deferred tensor was created: with these hooks, or none if they ended."""
     autograd, popped = torch._C._autograd, list[Any]()
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
@@ -246,11 +245,11 @@ def _as_when_made(hooks: Any) -> Iterator[None]:
 
 
 def _wrapper(recipe: Recipe, dtype: torch.dtype) -> DeferredTensor:
-    made: DeferredTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    tensor: DeferredTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         DeferredTensor, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
     )
-    made.deferred = _Deferred(recipe, _top())
-    return made
+    tensor.deferred = _Deferred(recipe, _top())
+    return tensor
 
 
 class _Link(torch.autograd.Function):
@@ -272,12 +271,12 @@ class _Link(torch.autograd.Function):
             copies = iter([x.view_as(x) for x in wanted])
             inputs = [next(copies) if needed else x for x, needed in zip(recipe.sources, needs, strict=True)]
             asked = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            found = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
-        return (None, None, *[next(found) if needed else None for needed in needs])
+            grads = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
+        return (None, None, *[next(grads) if needed else None for needed in needs])
 
 
 class _Through(torch.autograd.Function):
-    """Gives values the history of the deferred tensor that they are those of."""
+    """Gives the values of a deferred tensor that tensor's history."""
 
     @staticmethod
     def forward(ctx: Any, x: DeferredTensor, computed: torch.Tensor) -> torch.Tensor:
@@ -288,7 +287,7 @@ class _Through(torch.autograd.Function):
         return grad, None
 
 
-# -- what is known without values --------------------------------------------------------------------------------------
+# -- shapes and dtypes, without values ---------------------------------------------------------------------------------
 def _leaky_relu(recipe: Recipe, negative_slope: float = 0.01, inplace: bool = False) -> Recipe | None:
     return None if inplace else recipe.leaky_relu(float(negative_slope))
 
@@ -354,7 +353,7 @@ def _watch(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _grad(
-    outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **how: Any
+    outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **options: Any
 ) -> tuple[torch.Tensor | None, ...]:
     """Return what ``torch.autograd.grad`` does. Gradients of what was passed by are seen on the way to the sources."""
     seen: dict[int, list[torch.Tensor]] = {}
@@ -367,14 +366,14 @@ def _grad(
             sources += [source for source in deferred.recipe.sources if source.requires_grad]
     others = [values(x) for place, x in enumerate(inputs) if place not in seen]
     try:
-        found = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(how)))
+        grads = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(options)))
     finally:
         for handle in handles:
             handle.remove()
     results = []
     for place, x in enumerate(inputs):
         parts = seen.get(place)
-        result = next(found) if parts is None else sum(parts[1:], parts[0]) if parts else None
+        result = next(grads) if parts is None else sum(parts[1:], parts[0]) if parts else None
         results.append(torch.zeros_like(values(x)) if result is None and materialize_grads else result)
     if not allow_unused and any(result is None for result in results):
         raise RuntimeError(
@@ -385,7 +384,7 @@ def _grad(
 
 
 def _passed_by(x: Any) -> _Deferred | None:
-    """Return what is known of a tensor of whose recipe something has been made, None of others."""
+    """Return the state of a deferred tensor whose recipe another recipe already consumed, else None."""
     deferred = deferred_of(x)
     return deferred if deferred is not None and deferred.taken else None
 
@@ -406,8 +405,8 @@ def _hooked(watch: Watch, hook: Callable[[torch.Tensor], torch.Tensor | None]) -
     return handle
 
 
-def _keep(kept: weakref.ref[torch.Tensor], grad: torch.Tensor) -> None:
+def _keep(reference: weakref.ref[torch.Tensor], grad: torch.Tensor) -> None:
     """Add to the ``grad`` of a tensor that a user has not let go of."""
-    computed = kept()
+    computed = reference()
     if computed is not None:
         computed.grad = grad.clone() if computed.grad is None else computed.grad + grad

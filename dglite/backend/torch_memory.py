@@ -27,7 +27,7 @@ _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
 
 
 def is_large(count: int) -> bool:
-    """Whether so many elements take memory of the pool; never in a program, which would be for such sizes only."""
+    """Whether ``count`` elements take memory of the pool; never in a program, which would be for such sizes only."""
     return not is_recorded() and type(count) is int and count >= LARGE
 
 
@@ -43,11 +43,11 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor
     lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
     if lent is None:
         return with_room(fresh, nbytes)  # type: ignore[no-any-return]
-    made = torch.from_numpy(lent)
-    if made.dtype is dtype:
-        return made
+    tensor = torch.from_numpy(lent)
+    if tensor.dtype is dtype:
+        return tensor
     # Not by view(dtype): to autograd that would be a view of another tensor.
-    return torch.empty(0, dtype=dtype).set_(made.untyped_storage(), 0, made.shape, made.stride())
+    return torch.empty(0, dtype=dtype).set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
 
 
 # -- torch's operations with results of our memory ---------------------------------------------------------------------
@@ -59,7 +59,7 @@ def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Return ``grad``, 0 where ``result``, that of a ReLU, is."""
+    """Return ``grad``, 0 where ``result``, a ReLU's, is 0."""
     backward = torch.ops.aten.threshold_backward
     if not is_large(grad.numel()) or not _ordinary(grad, result) or _recorded(grad, result):
         return backward(grad, result, 0)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Products of segments of rows, each with a matrix of its own, by torch."""
+"""Products of segments of rows, each with its own matrix, by torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def segment_mm(x: torch.Tensor, matrices: torch.Tensor, offsets: np.ndarray) -> 
 
 
 def segment_outer(x: torch.Tensor, y: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
-    """Return the product of each segment of ``x``, transposed, with that of ``y``."""
+    """Return the product of each segment of ``x``, transposed, with the same segment of ``y``."""
     if needs_operator((x, y)):
         sizes = np.diff(offsets).tolist()
         pairs = zip(x.split(sizes), y.split(sizes), strict=True)

@@ -16,7 +16,7 @@ from ..scheduler import Relation, UserFunction, compiled, execute, lower_edges, 
 from ..structure.ids import ALL, is_all
 from ..udf import EdgeBatch, NodeBatch, checked, function_name
 from .base import GraphBase
-from .registry import RegistryMixin, chosen
+from .registry import RegistryMixin, function_or_registered
 
 __all__ = ["ApplyMixin", "active_relation", "etypes_with_columns", "relation_of"]
 
@@ -59,7 +59,7 @@ class ApplyMixin(RegistryMixin):
         >>> g.ndata['h']
         tensor([10.,  2., 40.])
         """
-        func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
+        func = function_or_registered(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, func, v, ntype)
         table = checked(func(batch), (len(batch),), "nodes", self._device, func)
         frame = self.node_frame(ntype)
@@ -106,7 +106,7 @@ class ApplyMixin(RegistryMixin):
                 self.apply_edges(func, etype=index)
             return
         index = self.etype_id(etype)
-        func = chosen(self, func, "apply edge", index)
+        func = function_or_registered(self, func, "apply edge", index)
         relation = relation_of(self, index)
         if not is_all(edges):
             relation = relation.only(self.edge_ids_of(edges, index))
@@ -228,10 +228,10 @@ def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tu
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
     """Return the ids for which the predicate is true."""
     mask = predicate(batch)
-    chosen = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
-    if chosen.shape != (len(batch),) or chosen.dtype.kind not in "biuf":
+    values = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
+    if values.shape != (len(batch),) or values.dtype.kind not in "biuf":
         raise DGLError(
-            f"predicate {function_name(predicate)} returned {chosen.dtype} of shape {chosen.shape}; "
+            f"predicate {function_name(predicate)} returned {values.dtype} of shape {values.shape}; "
             f"expected booleans or numbers of shape ({len(batch)},)"
         )
-    return backend.take(ids, np.flatnonzero(chosen))
+    return backend.take(ids, np.flatnonzero(values))

@@ -29,15 +29,15 @@ def tensor_dtype(dtype: np.dtype) -> Any:
 
 def id_dtype(idtype: Any) -> np.dtype:
     """Return the NumPy dtype that ``idtype``, the framework's or NumPy's int32 or int64 or its name, means."""
-    found = _ID_DTYPES.get(idtype)
-    if found is None:
+    dtype = _ID_DTYPES.get(idtype)
+    if dtype is None:
         try:
-            found = np.dtype(idtype)
+            dtype = np.dtype(idtype)
         except TypeError:
-            found = None
-        if found not in _DTYPES:
+            dtype = None
+        if dtype not in _DTYPES:
             raise DGLError(f"idtype must be int32 or int64, got {idtype!r}")
-    return found
+    return dtype
 
 
 class GraphBase:
@@ -63,8 +63,8 @@ class GraphBase:
     # -- copies ---------------------------------------------------------------------------------------
     def clone(self) -> Self:
         """Return a graph with the same structure and features; changing one's frames leaves the other's unchanged."""
-        made = object.__new__(type(self))
-        state = made.__dict__
+        graph = object.__new__(type(self))
+        state = graph.__dict__
         state.update(self.__dict__)
         state["_node_frames"] = copies(self._node_frames)
         state["_edge_frames"] = copies(self._edge_frames)
@@ -72,7 +72,7 @@ class GraphBase:
         state.pop("_inboxes", None)
         if "_registered" in state:
             state["_registered"] = state["_registered"].copy()
-        return made
+        return graph
 
     # -- relations ----------------------------------------------------------------------------------------------
     def etype_id(self, etype: EdgeType | int | None = None) -> int:
@@ -151,8 +151,8 @@ class GraphBase:
 
     def _set_ids(self, nodes: Any, node_set: int) -> np.ndarray:
         names = self._metagraph.ntypes
-        what = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-        return as_ids(nodes, self._num_nodes[node_set], what).astype(np.int64, copy=False)
+        label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        return as_ids(nodes, self._num_nodes[node_set], label).astype(np.int64, copy=False)
 
     def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None, pairs: bool = True) -> np.ndarray:
         """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
@@ -170,13 +170,13 @@ class GraphBase:
         adjacency = self.adjacencies[index]
         if pairs and isinstance(edges, tuple) and len(edges) == 2:
             u, v = self._pairs(edges[0], edges[1], index)
-            found = adjacency.edge_ids_in_turn(u, v)
-            if len(found) and found.min() < 0:
+            edge_ids = adjacency.edge_ids_in_turn(u, v)
+            if len(edge_ids) and edge_ids.min() < 0:
                 raise self._no_such_edge(u, v, index)
-            return found.astype(np.int64, copy=False)
+            return edge_ids.astype(np.int64, copy=False)
         names = self._metagraph.etypes
-        what = "edge" if len(names) == 1 else f"{names[index]!r} edge"
-        return as_ids(edges, adjacency.num_edges, what).astype(np.int64, copy=False)
+        label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
+        return as_ids(edges, adjacency.num_edges, label).astype(np.int64, copy=False)
 
     def _pairs(self, u: Any, v: Any, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the endpoints of node pairs; one id on a side goes with every id on the other."""
@@ -206,14 +206,14 @@ class GraphBase:
         """Return ids that a program holds, an array or a tensor, as a tensor of the graph's id dtype on its device."""
         for adjacency in self.adjacencies:
             require_input(adjacency)
-        made = active.astype(framework.as_tensor(ids), str(self._idtype))
-        return active.to_device(made, self._device)
+        tensor = active.astype(framework.as_tensor(ids), str(self._idtype))
+        return active.to_device(tensor, self._device)
 
     def _ids_copy(self, array: np.ndarray) -> Tensor:
         """Return ids as :meth:`_ids_tensor` does, copied; many into memory of the pool."""
-        made = new_array(array.shape, self._idtype)
-        made[:] = array
-        return self._tensor(made)
+        copy = new_array(array.shape, self._idtype)
+        copy[:] = array
+        return self._tensor(copy)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         if active.guest is not None:
@@ -224,15 +224,15 @@ class GraphBase:
 _entering = new_lock()
 
 
-def _entered(frames: list[Frame | None], place: int, made: Frame) -> Frame:
-    """Return the frame at a place, which is ``made`` unless another thread has put one there."""
+def _entered(frames: list[Frame | None], place: int, empty: Frame) -> Frame:
+    """Return the frame at a place, which is ``empty`` unless another thread has put one there."""
     if active.compiling():  # which knows no locks; other threads wait meanwhile
-        frames[place] = made
-        return made
+        frames[place] = empty
+        return empty
     with _entering:
         frame = frames[place]
         if frame is None:
-            frame = frames[place] = made
+            frame = frames[place] = empty
     return frame
 
 

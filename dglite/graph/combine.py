@@ -13,8 +13,8 @@ from .base import GraphBase
 __all__ = ["combine_relations"]
 
 
-def combine_relations(graph: GraphBase, indices: Sequence[int], made: GraphBase) -> None:
-    """Make ``made``, which has no state yet, the graph of one edge type that joins relations ``indices`` of ``graph``.
+def combine_relations(graph: GraphBase, indices: Sequence[int], joined: GraphBase) -> None:
+    """Fill ``joined``, which has no state yet: the graph of one edge type that joins relations ``indices``.
 
     Its source nodes are those of all source types, type after type, and so are its destination nodes; they are one type
     where these are the same types. Types are called by the names of theirs, sorted and joined by ``+``. Features that
@@ -31,17 +31,17 @@ def combine_relations(graph: GraphBase, indices: Sequence[int], made: GraphBase)
     sides = [sources] if one_type else [sources, destinations]
     names = [_joined_name([metagraph.ntypes[i] for i in side]) for side in sides]
     relation = (names[0], _joined_name([metagraph.etypes[i] for i in indices]), names[-1])
-    made._metagraph = (
+    joined._metagraph = (
         Metagraph(names[:1], [relation], names[1:]) if metagraph.is_block else Metagraph(names, [relation])
     )
-    made._num_nodes = tuple(sum(graph._num_nodes[i] for i in side) for side in sides)
-    made.adjacencies = (_adjacency(graph, indices, sources, destinations),)
-    made._idtype, made._device = graph._idtype, graph._device
-    made._batch_num_nodes = made._batch_num_edges = made._readonly = None
-    made._node_frames, made._edge_frames = [None] * len(sides), [None]
+    joined._num_nodes = tuple(sum(graph._num_nodes[i] for i in side) for side in sides)
+    joined.adjacencies = (_adjacency(graph, indices, sources, destinations),)
+    joined._idtype, joined._device = graph._idtype, graph._device
+    joined._batch_num_nodes = joined._batch_num_edges = joined._readonly = None
+    joined._node_frames, joined._edge_frames = [None] * len(sides), [None]
     for i, side in enumerate(sides):
-        _fill(made, made._node_frame(i), graph._node_frame, side, (NTYPE, NID))
-    _fill(made, made._edge_frame(0), graph._edge_frame, indices, (ETYPE, EID))
+        _fill(joined, joined._node_frame(i), graph._node_frame, side, (NTYPE, NID))
+    _fill(joined, joined._edge_frame(0), graph._edge_frame, indices, (ETYPE, EID))
 
 
 def _joined_name(names: list[str]) -> str:
@@ -66,12 +66,12 @@ def _offsets(graph: GraphBase, side: list[int]) -> dict[int, int]:
 
 
 def _fill(
-    made: GraphBase, frame: Frame, part: Callable[[int], Frame], ids: Sequence[int], columns: tuple[str, str]
+    joined: GraphBase, frame: Frame, part: Callable[[int], Frame], ids: Sequence[int], columns: tuple[str, str]
 ) -> None:
     """Join the columns that all parts have, and write which part each row is of and its row there."""
     parts = [part(i) for i in ids]
     counts = [x.num_rows for x in parts]
     shared = [name for name in parts[0] if all(name in x for x in parts)]
     frame.join(parts, counts, shared)
-    frame[columns[0]] = made._ids_tensor(np.repeat(np.array(ids), counts))
-    frame[columns[1]] = made._ids_tensor(np.concatenate([np.arange(count) for count in counts]))
+    frame[columns[0]] = joined._ids_tensor(np.repeat(np.array(ids), counts))
+    frame[columns[1]] = joined._ids_tensor(np.concatenate([np.arange(count) for count in counts]))

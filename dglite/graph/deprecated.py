@@ -191,13 +191,13 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
             A node is not in the subgraph.
         """
         warn_deprecated("g.map_to_subgraph_nid()", "search in g.ndata[dglite.NID]")
-        kept, wanted = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
-        found = positions_of(wanted, kept)
-        if found.min(initial=0) < 0:
+        parent_ids, wanted = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
+        positions = positions_of(wanted, parent_ids)
+        if positions.min(initial=0) < 0:
             raise DGLError(
                 f"some of the nodes {wanted.tolist()} are not in the subgraph, whose nodes are in ndata[NID]"
             )
-        return self._ids_tensor(found)
+        return self._ids_tensor(positions)
 
     def subgraphs(self, nodes: Sequence[Any]) -> list[Any]:
         """Return the subgraph of each of several sets of nodes."""

@@ -82,12 +82,12 @@ class FeatureMixin(QueryMixin):
     def get_node_storage(self, key: str, ntype: str | None = None) -> ColumnStorage:
         """Return a node feature as data loaders read it: ``fetch(ids, device)`` gives rows."""
         frame = self.node_frame(ntype)
-        return ColumnStorage(frame, frame.known(key))
+        return ColumnStorage(frame, frame.require(key))
 
     def get_edge_storage(self, key: str, etype: EdgeType | None = None) -> ColumnStorage:
         """Return an edge feature as data loaders read it: ``fetch(ids, device)`` gives rows."""
         frame = self.edge_frame(etype)
-        return ColumnStorage(frame, frame.known(key))
+        return ColumnStorage(frame, frame.require(key))
 
     def set_n_initializer(
         self, initializer: Initializer | None, field: str | None = None, ntype: str | None = None

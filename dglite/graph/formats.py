@@ -38,9 +38,9 @@ class FormatMixin(GraphBase):
         unknown = [name for name in wanted if name not in FORMATS]
         if unknown or not wanted:
             raise DGLError(f"formats must be some of {list(FORMATS)}, got {formats!r}")
-        made = self.clone()
-        made.adjacencies = tuple(adjacency.restrict(wanted) for adjacency in self.adjacencies)
-        return made
+        graph = self.clone()
+        graph.adjacencies = tuple(adjacency.restrict(wanted) for adjacency in self.adjacencies)
+        return graph
 
     def create_formats_(self) -> None:
         """Make all formats of the graph now. Do so before sharing the graph with other processes."""
@@ -70,14 +70,14 @@ class FormatMixin(GraphBase):
             copy_edata = copy_edata if share_edata is None else share_edata
         if self._metagraph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
-        made = self.clone()
-        made.adjacencies = tuple(reversed_of(adjacency) for adjacency in self.adjacencies)
-        made._metagraph = self._metagraph.reversed()
+        graph = self.clone()
+        graph.adjacencies = tuple(reversed_of(adjacency) for adjacency in self.adjacencies)
+        graph._metagraph = self._metagraph.reversed()
         if not copy_ndata:
-            made._node_frames = [None] * len(made._node_frames)
+            graph._node_frames = [None] * len(graph._node_frames)
         if not copy_edata:
-            made._edge_frames = [None] * len(made._edge_frames)
-        return made
+            graph._edge_frames = [None] * len(graph._edge_frames)
+        return graph
 
     # -- exports ------------------------------------------------------------------------------------------------
     def adj_tensors(self, fmt: str, etype: EdgeType | None = None) -> tuple[Tensor, ...]:

@@ -29,7 +29,7 @@ from ..scheduler import (
 from ..structure.distinct import distinct
 from .apply import active_relation, etypes_with_columns, relation_of
 from .base import GraphBase
-from .registry import chosen, reducers
+from .registry import function_or_registered, reducers
 from .send import SendMixin, receivers
 
 __all__ = ["MessageMixin"]
@@ -279,17 +279,17 @@ class MessageMixin(SendMixin):
         >>> g.nodes['user'].data['total']
         tensor([10., 11.])
         """
-        given = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
-        given.sort(key=lambda pair: pair[0])
+        updates = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
+        updates.sort(key=lambda pair: pair[0])
         functions: list[Any] = []
-        for index, triple in given:
+        for index, triple in updates:
             if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
                 etype = self._metagraph.canonical_etypes[index]
                 raise DGLError(f"edge type {etype} has {triple!r}; expected (message, reduce[, apply])")
             functions += (*triple, None)[:3]
         cross = cross_signature(cross_reducer, len(functions))
         apply_all = None if apply_node_func is None else UserFunction(len(functions) + 1)
-        relations = [relation_of(self, index) for index, _ in given]
+        relations = [relation_of(self, index) for index, _ in updates]
         messages = [messages_of(functions[3 * i], 3 * i, relation) for i, relation in enumerate(relations)]
 
         def plan(refused: Refused) -> Plan:
@@ -300,7 +300,7 @@ class MessageMixin(SendMixin):
                     None if functions[3 * i + 2] is None else UserFunction(3 * i + 2),
                     self.dst_type_id(index),
                 )
-                for i, (relation, (index, _)) in enumerate(zip(relations, given, strict=True))
+                for i, (relation, (index, _)) in enumerate(zip(relations, updates, strict=True))
             ]
             return compiled(lower_multi, tuple(parts), cross, apply_all)
 
@@ -391,7 +391,7 @@ class MessageMixin(SendMixin):
 def _update(graph: GraphBase, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
     """Send, reduce and apply over a relation, and write the nodes that receive."""
     if message is None:
-        message = chosen(graph, None, "message", index)
+        message = function_or_registered(graph, None, "message", index)
     reduce, apply = reducers(graph, index, reduce, apply)
     if relation is None:
         message_signature(message, 0), reduce_signature(reduce, 1)

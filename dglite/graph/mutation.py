@@ -72,19 +72,19 @@ class MutationMixin(GraphBase):
         old = adjacencies[index]
         old_src, old_dst = old.endpoints()
         ends = np.concatenate([old_src, src]), np.concatenate([old_dst, dst])
-        made = Adjacency.from_coo(old.num_src, old.num_dst, *ends, self._idtype, validate=False)
-        made.allowed = old.allowed
+        extended = Adjacency.from_coo(old.num_src, old.num_dst, *ends, self._idtype, validate=False)
+        extended.allowed = old.allowed
         numbers = self._numbers_after(len(src))
-        self._exchange(_replaced(adjacencies, index, made), counts, node_frames, {index: frame}, numbers)
+        self._exchange(_replaced(adjacencies, index, extended), counts, node_frames, {index: frame}, numbers)
 
     def _add_traced_edges(self, u: Tensor, v: Tensor, data: Mapping[str, Tensor] | None, index: int) -> None:
         """Add edges between nodes that exist, whose ids are looked at when the program runs."""
         old, frame = self.adjacencies[index], self._edge_frame(index).copy()
         frame.append(u.shape[0], data)
         src, dst = (active.concat([end, new.to(end)]) for end, new in zip(old.tensors, (u, v), strict=True))
-        made: Any = traced_edges(src, dst, old.num_src, old.num_dst, self._idtype)
+        extended: Any = traced_edges(src, dst, old.num_src, old.num_dst, self._idtype)
         numbers = self._numbers_after(True)
-        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
+        self._exchange(_replaced(self.adjacencies, index, extended), self._num_nodes, {}, {index: frame}, numbers)
 
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
@@ -101,9 +101,9 @@ class MutationMixin(GraphBase):
         keep = np.ones(self.adjacencies[index].num_edges, bool)
         keep[self.edge_ids_of(eids, index, pairs=False)] = False
         src, dst = self.adjacencies[index].endpoints()
-        made, frame = self._kept_edges(index, keep, src, dst, store_ids)
+        remaining, frame = self._kept_edges(index, keep, src, dst, store_ids)
         numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
-        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
+        self._exchange(_replaced(self.adjacencies, index, remaining), self._num_nodes, {}, {index: frame}, numbers)
         if store_ids:
             self._number_edges({index})
 
@@ -123,29 +123,32 @@ class MutationMixin(GraphBase):
             raise DGLError("remove_nodes: the nodes of a block are fixed")
         node_set = self._metagraph.node_set(ntype)
         require_room(self._num_nodes[node_set], 25, sum(adjacency.num_edges for adjacency in self.adjacencies))
-        keep = np.ones(self._num_nodes[node_set], bool)
-        keep[self._set_ids(nids, node_set)] = False
-        counts = [int(keep.sum()) if i == node_set else count for i, count in enumerate(self._num_nodes)]
-        node_frames, edge_frames = {node_set: self._kept_rows(self._node_frame(node_set), keep, NID, store_ids)}, {}
+        keep_nodes = np.ones(self._num_nodes[node_set], bool)
+        keep_nodes[self._set_ids(nids, node_set)] = False
+        counts = [int(keep_nodes.sum()) if i == node_set else count for i, count in enumerate(self._num_nodes)]
+        node_frames, edge_frames = (
+            {node_set: self._kept_rows(self._node_frame(node_set), keep_nodes, NID, store_ids)},
+            {},
+        )
         adjacencies = list(self.adjacencies)
-        new_ids, kept_edges = np.cumsum(keep) - 1, {}
+        new_ids, edge_masks = np.cumsum(keep_nodes) - 1, {}
         for i, (src_set, dst_set) in enumerate(self._metagraph.ends):
             if node_set not in (src_set, dst_set):
                 continue
             src, dst = adjacencies[i].endpoints()
-            kept = np.ones(len(src), bool)
+            keep_edges = np.ones(len(src), bool)
             if src_set == node_set:
-                kept &= keep[src]
+                keep_edges &= keep_nodes[src]
                 src = new_ids[src]
             if dst_set == node_set:
-                kept &= keep[dst]
+                keep_edges &= keep_nodes[dst]
                 dst = new_ids[dst]
-            kept_edges[i] = kept
+            edge_masks[i] = keep_edges
             sizes = counts[src_set], counts[dst_set]
-            adjacencies[i], edge_frames[i] = self._kept_edges(i, kept, src, dst, store_ids, sizes)
+            adjacencies[i], edge_frames[i] = self._kept_edges(i, keep_edges, src, dst, store_ids, sizes)
         numbers = (
-            _kept_numbers(self._batch_num_nodes, {node_set: keep}),
-            _kept_numbers(self._batch_num_edges, kept_edges),
+            _kept_numbers(self._batch_num_nodes, {node_set: keep_nodes}),
+            _kept_numbers(self._batch_num_edges, edge_masks),
         )
         self._exchange(adjacencies, counts, node_frames, edge_frames, numbers)
         if store_ids:
@@ -191,16 +194,16 @@ class MutationMixin(GraphBase):
         """Return the relation and the frame of the edges ``keep`` marks."""
         old = self.adjacencies[index]
         num_src, num_dst = sizes or (old.num_src, old.num_dst)
-        made = Adjacency.from_coo(num_src, num_dst, src[keep], dst[keep], self._idtype, validate=False)
-        made.allowed = old.allowed
-        return made, self._kept_rows(self._edge_frame(index), keep, EID, store_ids)
+        adjacency = Adjacency.from_coo(num_src, num_dst, src[keep], dst[keep], self._idtype, validate=False)
+        adjacency.allowed = old.allowed
+        return adjacency, self._kept_rows(self._edge_frame(index), keep, EID, store_ids)
 
     def _kept_rows(self, frame: Frame, keep: np.ndarray, column: str, store_ids: bool) -> Frame:
         rows = keep.nonzero()[0]
-        kept = frame.take(rows)
+        part = frame.take(rows)
         if store_ids:
-            kept[column] = self._ids_tensor(rows)
-        return kept
+            part[column] = self._ids_tensor(rows)
+        return part
 
     def _number_edges(self, done: Container[int]) -> None:
         """Store the ids of the edges of all types but those done, which kept theirs."""
@@ -229,24 +232,24 @@ class MutationMixin(GraphBase):
 
 def _node_ids(ids: Any) -> np.ndarray:
     """Return ids of nodes that need not exist yet."""
-    found = integer_array(ids, "node ids").reshape(-1)
-    if found.min(initial=0) < 0:
-        raise DGLError(f"node id {found.min()} is negative; node ids count from 0")
-    if found.dtype.kind == "b" or found.max(initial=0) >= LARGEST_COUNT:
+    array = integer_array(ids, "node ids").reshape(-1)
+    if array.min(initial=0) < 0:
+        raise DGLError(f"node id {array.min()} is negative; node ids count from 0")
+    if array.dtype.kind == "b" or array.max(initial=0) >= LARGEST_COUNT:
         raise DGLError(f"node ids are integers below 2**48, got {ids!r:.60}")
-    return found.astype(np.int64, copy=False)
+    return array.astype(np.int64, copy=False)
 
 
-def _kept_numbers(numbers: _Numbers, kept: Mapping[int, np.ndarray]) -> _Numbers:
+def _kept_numbers(numbers: _Numbers, masks: Mapping[int, np.ndarray]) -> _Numbers:
     """Return how many of each graph's nodes or edges, by type, are kept."""
     if numbers is None:
         return None
     result = list(numbers)
-    for index, keep in kept.items():
-        up_to = np.concatenate([[0], np.cumsum(keep)])
+    for index, mask in masks.items():
+        up_to = np.concatenate([[0], np.cumsum(mask)])
         result[index] = np.diff(up_to[np.concatenate([[0], np.cumsum(numbers[index])])])
     return tuple(result)
 
 
-def _replaced(adjacencies: tuple[Adjacency, ...], index: int, made: Adjacency) -> tuple[Adjacency, ...]:
-    return (*adjacencies[:index], made, *adjacencies[index + 1 :])
+def _replaced(adjacencies: tuple[Adjacency, ...], index: int, adjacency: Adjacency) -> tuple[Adjacency, ...]:
+    return (*adjacencies[:index], adjacency, *adjacencies[index + 1 :])

@@ -59,10 +59,10 @@ class QueryMixin(GraphBase):
 
     def __contains__(self, node: Any) -> bool:
         """Whether the graph, of one node type, has this node."""
-        found = self.has_nodes(node)
-        if not isinstance(found, bool) and len(found) != 1:
-            raise DGLError(f"'in' asks for one node, got {len(found)}; has_nodes takes several")
-        return bool(found)
+        exists = self.has_nodes(node)
+        if not isinstance(exists, bool) and len(exists) != 1:
+            raise DGLError(f"'in' asks for one node, got {len(exists)}; has_nodes takes several")
+        return bool(exists)
 
     # -- degrees ------------------------------------------------------------------------------------------------
     def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Any:
@@ -82,8 +82,8 @@ class QueryMixin(GraphBase):
                 return self._program_ids(fallback.degrees(adjacency, Side.V if end else Side.U, "int64"))
             degrees = adjacency.in_degrees() if end else adjacency.out_degrees()
             return self._ids_tensor(degrees.astype(self._idtype))
-        found = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
-        return int(found[0]) if _is_number(nodes) else self._ids_tensor(found)
+        counts = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
+        return int(counts[0]) if _is_number(nodes) else self._ids_tensor(counts)
 
     # -- nodes --------------------------------------------------------------------------------------------------
     def has_nodes(self, vid: Any, ntype: str | None = None) -> Any:
@@ -97,14 +97,14 @@ class QueryMixin(GraphBase):
     def predecessors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
         """Return the sources of the in-edges of node ``v``, in edge-id order; once per edge."""
         index = self.etype_id(etype)
-        return self._ids_tensor(self.adjacencies[index].in_edges(self._one(v, index, 1))[0])
+        return self._ids_tensor(self.adjacencies[index].in_edges(self._single_node(v, index, 1))[0])
 
     def successors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
         """Return the destinations of the out-edges of node ``v``, in edge-id order; once per edge."""
         index = self.etype_id(etype)
-        return self._ids_tensor(self.adjacencies[index].out_edges(self._one(v, index, 0))[1])
+        return self._ids_tensor(self.adjacencies[index].out_edges(self._single_node(v, index, 0))[1])
 
-    def _one(self, node: Any, index: int, end: int) -> np.ndarray:
+    def _single_node(self, node: Any, index: int, end: int) -> np.ndarray:
         ids = self._set_ids(node, self._metagraph.ends[index][end])
         if len(ids) != 1:
             raise DGLError(f"expected one node, got {len(ids)}; in_edges and out_edges take several")
@@ -114,8 +114,8 @@ class QueryMixin(GraphBase):
     def has_edges_between(self, u: Any, v: Any, etype: EdgeType | None = None) -> Any:
         """Return whether an edge ``u[i] -> v[i]`` exists, a boolean tensor, or a bool for two numbers."""
         index = self.etype_id(etype)
-        found = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
-        return bool(found[0]) if _is_number(u) and _is_number(v) else self._tensor(found)
+        exists = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
+        return bool(exists[0]) if _is_number(u) and _is_number(v) else self._tensor(exists)
 
     def edge_ids(
         self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None, *, force_multi: bool | None = None
@@ -138,10 +138,10 @@ class QueryMixin(GraphBase):
         sources, destinations = self._pairs(u, v, index)
         if return_uv:
             return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
-        found = adjacency.edge_ids(sources, destinations)
-        if len(found) and found.min() < 0:
+        edge_ids = adjacency.edge_ids(sources, destinations)
+        if len(edge_ids) and edge_ids.min() < 0:
             raise self._no_such_edge(sources, destinations, index)
-        return int(found[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(found)
+        return int(edge_ids[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(edge_ids)
 
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
         """Return the endpoints (u, v) of the given edges."""

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import DGLError, warn_deprecated
 from .base import GraphBase
 
-__all__ = ["RegistryMixin", "chosen", "reducers", "state"]
+__all__ = ["RegistryMixin", "function_or_registered", "reducers", "state"]
 
 
 class RegistryMixin(GraphBase):
@@ -44,7 +44,7 @@ def state(graph: GraphBase, name: str) -> dict[Any, Any]:
     return state
 
 
-def chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
+def function_or_registered(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
     """Return ``function``, or the registered one where it is None."""
     if function is None:
         function = state(graph, "_registered").get((role, type_id))
@@ -56,7 +56,7 @@ def chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
 def reducers(graph: GraphBase, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
     """Return the reduce function and the apply function or None, registered ones where none is given."""
     if reduce is None:
-        reduce = chosen(graph, None, "reduce", index)
+        reduce = function_or_registered(graph, None, "reduce", index)
     if apply is None and "_registered" in graph.__dict__:
         apply = graph.__dict__["_registered"].get(("apply node", graph.dst_type_id(index)))
     return reduce, apply

@@ -27,7 +27,7 @@ from ..structure.distinct import distinct
 from ..structure.ids import ALL, is_all
 from .apply import ApplyMixin, relation_of
 from .base import GraphBase
-from .registry import chosen, reducers, state
+from .registry import function_or_registered, reducers, state
 
 __all__ = ["SendMixin", "receivers"]
 
@@ -74,7 +74,7 @@ class SendMixin(ApplyMixin):
         tensor([0., 1., 6.])
         """
         index = self.etype_id(etype)
-        message_func = chosen(self, message_func, "message", index)
+        message_func = function_or_registered(self, message_func, "message", index)
         signature: MessageSignature = message_signature(message_func, 0)
         edge_ids = None if is_all(edges) else self.edge_ids_of(edges, etype)
         if edge_ids is not None and not len(edge_ids):
@@ -87,7 +87,8 @@ class SendMixin(ApplyMixin):
             table = execute(compiled(lower_message, signature), (active,), (message_func,))
             sent = Sent.computed(table, edge_ids)
         elif relation.captured and signature is not None:
-            table = {k: x for one in signature for k, x in execute(compiled(lower_message, one), (relation,)).items()}
+            plans = (compiled(lower_message, message) for message in signature)
+            table = {name: x for plan in plans for name, x in execute(plan, (relation,)).items()}
             sent = Sent.computed(table, edge_ids)
         else:
             assert signature is not None

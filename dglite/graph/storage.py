@@ -137,10 +137,10 @@ class DGLGraph(
         dtype = id_dtype(idtype)
         if dtype == self._idtype:
             return self
-        made = self.clone()
-        made.adjacencies = tuple(adjacency.as_idtype(dtype) for adjacency in self.adjacencies)
-        made._idtype = dtype
-        return made
+        graph = self.clone()
+        graph.adjacencies = tuple(adjacency.as_idtype(dtype) for adjacency in self.adjacencies)
+        graph._idtype = dtype
+        return graph
 
     def int(self) -> DGLGraph:
         """Return the graph with int32 ids."""
@@ -160,11 +160,11 @@ class DGLGraph(
         target = canonical_device(device)
         if target == self._device:
             return self
-        made = self.clone()
-        made._device = target
-        for frames in (made._node_frames, made._edge_frames):
+        graph = self.clone()
+        graph._device = target
+        for frames in (graph._node_frames, graph._edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]
-        return made
+        return graph
 
     def is_pinned(self) -> bool:
         """Whether the structure is in page-locked memory: never. It stays on the host, where samplers run."""
@@ -237,9 +237,9 @@ def make_graph(
     device: Any = None,
 ) -> DGLGraph:
     """Return a graph of relations that fit the metagraph, with ``num_nodes`` by node set and no features."""
-    made = object.__new__(DGLGraph)
-    _fill(made, metagraph, adjacencies, num_nodes, device)
-    return made
+    graph = object.__new__(DGLGraph)
+    _fill(graph, metagraph, adjacencies, num_nodes, device)
+    return graph
 
 
 def _fill(

@@ -100,9 +100,9 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
     rows = [row for nodes, _, types, _ in sides for row in _listed(types, tensors[nodes])]
     ends = list(zip(_listed(etypes, tensors["src"]), _listed(etypes, tensors["dst"]), strict=True))
     if not all(active.is_tensor(x) for x in (*rows, *(x for pair in ends for x in pair))):
-        made = object.__new__(DGLGraph)
-        made.__dict__[_AS_THEY_ARE] = schema, tensors
-        return made
+        graph = object.__new__(DGLGraph)
+        graph.__dict__[_AS_THEY_ARE] = schema, tensors
+        return graph
     num_nodes = [active.shape(row)[0] for row in rows]
     make: Callable[..., Any] = relation_of if active.are_read([x for pair in ends for x in pair]) else TracedAdjacency
     adjacencies = tuple(
@@ -111,28 +111,28 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
             for (src, dst), (u, v) in zip(ends, metagraph.ends, strict=True)
         ]
     )
-    made = make_graph(metagraph, adjacencies, num_nodes, active.device(rows[0]) if rows else None)
-    made._idtype = np.dtype(idtype)
+    graph = make_graph(metagraph, adjacencies, num_nodes, active.device(rows[0]) if rows else None)
+    graph._idtype = np.dtype(idtype)
     # Not by what makes frames when they are read: compilers do not know its lock.
     for _, data, types, sets in sides:
         for i, columns in zip(sets, _listed(types, tensors.get(data, {})), strict=True):
-            made._node_frames[i] = frame = made._new_node_frame(i)
+            graph._node_frames[i] = frame = graph._new_node_frame(i)
             frame._columns.update(columns or {})
     for i, columns in enumerate(_listed(etypes, tensors.get("edata", {}))):
-        made._edge_frames[i] = frame = made._new_edge_frame(i)
+        graph._edge_frames[i] = frame = graph._new_edge_frame(i)
         frame._columns.update(columns or {})
     counts = [tensors.get(f"batch_num_{nodes}") for nodes, *_ in sides]
     if counts and counts[0] is not None:
         node_counts = [x for (_, _, types, _), by in zip(sides, counts, strict=True) for x in _listed(types, by)]
-        made._batch_num_nodes = tuple([_numbers(x) for x in node_counts])
+        graph._batch_num_nodes = tuple([_numbers(x) for x in node_counts])
     else:
         node_counts = None
     edge_counts = None
     if "batch_num_edges" in tensors:
         edge_counts = _listed(etypes, tensors["batch_num_edges"])
-        made._batch_num_edges = tuple([_numbers(x) for x in edge_counts])
-    made.__dict__[_COUNT_TENSORS] = _counted(made), (rows, node_counts, edge_counts)
-    return made
+        graph._batch_num_edges = tuple([_numbers(x) for x in edge_counts])
+    graph.__dict__[_COUNT_TENSORS] = _counted(graph), (rows, node_counts, edge_counts)
+    return graph
 
 
 def _sides(metagraph: Metagraph) -> list[tuple[str, str, tuple[str, ...], range]]:

@@ -67,11 +67,11 @@ class TypeMixin(GraphBase):
         """Return the types as a NetworkX graph: a node per node type, an edge per edge type with its name as key."""
         import networkx  # 0.1 s, which `import dglite` must not pay
 
-        made = networkx.MultiDiGraph()
-        made.add_nodes_from(self._metagraph.ntypes)
+        graph = networkx.MultiDiGraph()
+        graph.add_nodes_from(self._metagraph.ntypes)
         for src, name, dst in self._metagraph.canonical_etypes:
-            made.add_edge(src, dst, key=name)
-        return made
+            graph.add_edge(src, dst, key=name)
+        return graph
 
     def to_canonical_etype(self, etype: EdgeType) -> tuple[str, str, str]:
         """Return the (source type, name, destination type) of an edge type.
@@ -110,27 +110,27 @@ class TypeMixin(GraphBase):
         DGLError
             No relation matches.
         """
-        found = self._relations_of(key)
-        if len(found) > 1:
+        relations = self._relations_of(key)
+        if len(relations) > 1:
             joined = object.__new__(type(self))
-            combine_relations(self, found, joined)
+            combine_relations(self, relations, joined)
             return joined
-        index = found[0]
+        index = relations[0]
         metagraph, sets = self._metagraph.slice([index])
-        made = object.__new__(type(self))
-        made.adjacencies = (self.adjacencies[index],)
-        made._metagraph = metagraph
-        made._num_nodes = tuple(self._num_nodes[i] for i in sets)
-        made._node_frames = [self._node_frame(i) for i in sets]
-        made._edge_frames = [self._edge_frame(index)]
-        made._idtype, made._device = self._idtype, self._device
+        part = object.__new__(type(self))
+        part.adjacencies = (self.adjacencies[index],)
+        part._metagraph = metagraph
+        part._num_nodes = tuple(self._num_nodes[i] for i in sets)
+        part._node_frames = [self._node_frame(i) for i in sets]
+        part._edge_frames = [self._edge_frame(index)]
+        part._idtype, part._device = self._idtype, self._device
         nodes, edges = self._batch_num_nodes, self._batch_num_edges
-        made._batch_num_nodes = None if nodes is None else tuple(nodes[i] for i in sets)
-        made._batch_num_edges = None if edges is None else (edges[index],)
-        made._readonly = (
+        part._batch_num_nodes = None if nodes is None else tuple(nodes[i] for i in sets)
+        part._batch_num_edges = None if edges is None else (edges[index],)
+        part._readonly = (
             f"a slice g[{key!r}] shares its nodes with the graph; change that graph, or a clone() of the slice"
         )
-        return made
+        return part
 
     def _relations_of(self, key: Any) -> list[int]:
         anything = slice(None)
@@ -138,15 +138,15 @@ class TypeMixin(GraphBase):
             key = (anything, key, anything)
         if len(key) != 3:
             raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
-        found = [
+        relations = [
             i
             for i, etype in enumerate(self._metagraph.canonical_etypes)
             if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
         ]
-        if not found:
+        if not relations:
             asked = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
             raise DGLError(f"g[{asked!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
-        return found
+        return relations
 
     # -- batches ------------------------------------------------------------------------------------------------
     @property
@@ -204,14 +204,14 @@ def _by_type(values: Any, names: tuple[Any, ...]) -> Mapping[Any, Any]:
     return {names[0]: values}
 
 
-def _segments(given: dict[int, Any], counts: dict[int, int], names: Any, what: str) -> tuple[np.ndarray, ...]:
+def _segments(numbers: dict[int, Any], counts: dict[int, int], names: Any, label: str) -> tuple[np.ndarray, ...]:
     result = []
     for i, count in counts.items():
-        if i not in given:
-            raise DGLError(f"no batch numbers for the {what} of type {names[i]!r}; give one tensor for each type")
-        sizes = integer_array(given[i], f"numbers of {what}").astype(np.int64)
+        if i not in numbers:
+            raise DGLError(f"no batch numbers for the {label} of type {names[i]!r}; give one tensor for each type")
+        sizes = integer_array(numbers[i], f"numbers of {label}").astype(np.int64)
         if sizes.ndim != 1 or (len(sizes) and sizes.min() < 0) or sizes.sum() != count:
-            raise DGLError(f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {what}")
+            raise DGLError(f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {label}")
         result.append(sizes)
     if len({len(sizes) for sizes in result}) > 1:
         raise DGLError(f"every type must have one number per graph, got {[len(sizes) for sizes in result]}")

@@ -85,10 +85,10 @@ class TypedData(MutableMapping[str, Any]):
             frame[name] = value
 
     def __delitem__(self, name: str) -> None:
-        found = [frame for frame in self._frames.values() if name in frame]
-        if not found:
+        frames = [frame for frame in self._frames.values() if name in frame]
+        if not frames:
             raise KeyError(f"no type has a feature {name!r}; there are {sorted(self) or 'none'}")
-        for frame in found:
+        for frame in frames:
             del frame[name]
 
     def __contains__(self, name: object) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 __all__ = ["DENSE_RATIO", "SHORT_TABLE", "few_among"]
 
 DENSE_RATIO = 8
-"""A table has at most so many places for each id that is used: clearing more takes longer than hashing the ids."""
+"""Maximum number of table entries per id in use: clearing more takes longer than hashing the ids."""
 
 SHORT_TABLE = 1 << 13
-"""A table of at most so many places is always used: clearing it takes a microsecond."""
+"""Size up to which a table is always used: clearing it takes a microsecond."""
 
 
 def few_among(number: int, count: int) -> bool:

@@ -68,8 +68,8 @@ def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool 
     the last axis, which therefore is the inner run.
     """
     shape = broadcast_shape(shapes)
-    padded = [(1,) * (len(shape) - len(own)) + tuple(own) for own in shapes]
-    strides = tuple(math.prod(own) for own in padded)
+    padded = [(1,) * (len(shape) - len(feat)) + tuple(feat) for feat in shapes]
+    strides = tuple(math.prod(feat) for feat in padded)
     whole = math.prod(shape)
     if not whole and not dot:  # nothing is read: an axis of size 1 beside one of size 0 is no run that repeats
         full = (Pattern.FULL,) * len(shapes)
@@ -82,25 +82,25 @@ def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool 
                 tables = np.zeros((len(shapes), 1), np.int64)
                 return BroadcastLayout(shape, 1, whole, patterns, strides, repeat, tables)
     axis = max(len(shape) - 1, 0) if dot else _inner_axis(padded, shape)
-    kinds = [_pattern(own[axis:], shape[axis:]) for own in padded]
+    kinds = [_pattern(feat[axis:], shape[axis:]) for feat in padded]
     assert None not in kinds, f"no inner run in {shapes}"
-    tables = np.stack([_offsets(own, shape, axis) for own in padded]) if padded else np.zeros((0, 1), np.int64)
+    tables = np.stack([_offsets(feat, shape, axis) for feat in padded]) if padded else np.zeros((0, 1), np.int64)
     inner, groups = math.prod(shape[axis:]), math.prod(shape[:axis])
     return BroadcastLayout(shape, groups, inner, tuple(kind for kind in kinds if kind), strides, 0, tables)
 
 
-def _pattern(own: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:
-    if own == shape:
+def _pattern(feat: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:
+    if feat == shape:
         return Pattern.FULL
-    return Pattern.SCALAR if math.prod(own) == 1 else None
+    return Pattern.SCALAR if math.prod(feat) == 1 else None
 
 
 def _ungrouped(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> tuple[Pattern, ...] | None:
     """Return the patterns over the whole row if each operand is full, scalar, or full up to an axis and then 1."""
     patterns = []
-    for own in padded:
-        pattern = _pattern(own, shape)
-        if pattern is None and _leading(own, shape) is not None:
+    for feat in padded:
+        pattern = _pattern(feat, shape)
+        if pattern is None and _leading(feat, shape) is not None:
             pattern = Pattern.REPEAT
         if pattern is None:
             return None
@@ -108,18 +108,18 @@ def _ungrouped(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> tuple[P
     return tuple(patterns)
 
 
-def _leading(own: tuple[int, ...], shape: tuple[int, ...]) -> int | None:
+def _leading(feat: tuple[int, ...], shape: tuple[int, ...]) -> int | None:
     """Return how many leading axes are full if all later ones are 1."""
     for axis in range(len(shape)):
-        if own[:axis] == shape[:axis] and math.prod(own[axis:]) == 1:
+        if feat[:axis] == shape[:axis] and math.prod(feat[axis:]) == 1:
             return axis
     return None
 
 
 def _repeat_of(padded: list[tuple[int, ...]], shape: tuple[int, ...], patterns: tuple[Pattern, ...]) -> int | None:
     runs = {
-        math.prod(shape) // math.prod(own)
-        for own, pattern in zip(padded, patterns, strict=True)
+        math.prod(shape) // math.prod(feat)
+        for feat, pattern in zip(padded, patterns, strict=True)
         if pattern is Pattern.REPEAT
     }
     return None if len(runs) > 1 else (runs.pop() if runs else 0)
@@ -130,15 +130,15 @@ def _fits(repeat: int, width: int, lanes: int) -> bool:
 
 
 def _inner_axis(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> int:
-    """Return the first axis from which on every operand is full or scalar."""
+    """Return the first axis such that every operand is full or scalar over it and all later axes."""
     axis = len(shape)
-    while axis > 0 and all(_pattern(own[axis - 1 :], shape[axis - 1 :]) for own in padded):
+    while axis > 0 and all(_pattern(feat[axis - 1 :], shape[axis - 1 :]) for feat in padded):
         axis -= 1
     return axis
 
 
-def _offsets(own: tuple[int, ...], shape: tuple[int, ...], axis: int) -> np.ndarray:
+def _offsets(feat: tuple[int, ...], shape: tuple[int, ...], axis: int) -> np.ndarray:
     """Return, for each group, the offset in the operand's row of the group's first element."""
-    ids = np.arange(math.prod(own), dtype=np.int64).reshape(own)
-    first = ids[(...,) + (0,) * (len(own) - axis)] if math.prod(own) else np.zeros(own[:axis], np.int64)
+    ids = np.arange(math.prod(feat), dtype=np.int64).reshape(feat)
+    first = ids[(...,) + (0,) * (len(feat) - axis)] if math.prod(feat) else np.zeros(feat[:axis], np.int64)
     return np.ascontiguousarray(np.broadcast_to(first, shape[:axis]).reshape(-1))

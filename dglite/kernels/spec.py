@@ -25,7 +25,7 @@ def compute_dtype(dtype: str) -> str:
 
 
 class Prefetch(Enum):
-    """What a kernel asks for ahead of its use: not what lies in a core's own cache, or one after the other."""
+    """Which operands are prefetched (those not in L2 and not read sequentially)."""
 
     ALL = "all"
     ROWS = "all but a number for each source"
@@ -34,7 +34,7 @@ class Prefetch(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """What every kernel is compiled for. ``blocks`` tells whether whole blocks come before ``pieces``."""
+    """The parameters that every kernel is compiled for. ``blocks``: whether whole blocks come before ``pieces``."""
 
     expr: Expr
     dtype: str
@@ -54,16 +54,16 @@ class KernelSpec:
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The distinct operands of all expressions, by slot."""
-        found = {operand for expr in self.exprs for operand in operands_of(expr)} - {REDUCED}
-        return tuple(sorted(found, key=lambda operand: operand.slot))
+        operands = {operand for expr in self.exprs for operand in operands_of(expr)} - {REDUCED}
+        return tuple(sorted(operands, key=lambda operand: operand.slot))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpmmSpec(KernelSpec):
     """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass.
 
-    ``epilogue`` is what becomes of a single sum or mean before it is written: an expression of :data:`REDUCED` and of
-    what the row's entries share.
+    ``epilogue`` is applied to a single sum or mean before it is written: an expression of :data:`REDUCED` and of
+    operands that all entries of the row share.
     """
 
     reducer: Reducer

@@ -52,7 +52,7 @@ def read(kind: str, name: str, key: bytes) -> bytes | None:
     except OSError as error:
         _fault(f"{path} cannot be read: {error}")
         return None
-    if not _own(status):
+    if not _is_trusted(status):
         _fault(f"other users can write to {path}")
         return None
     if data[:32] != _checksum(key, data[32:]):
@@ -88,7 +88,7 @@ def _checked(parent: Path, kind: str) -> Path | None:
     try:
         for place in (parent, path):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _own(place.stat()):
+            if not _is_trusted(place.stat()):
                 _fault(f"other users can write to {place}; own it, and chmod it to 700")
                 return None
     except OSError as error:
@@ -97,19 +97,19 @@ def _checked(parent: Path, kind: str) -> Path | None:
     return path
 
 
-def _own(status: os.stat_result) -> bool:
+def _is_trusted(status: os.stat_result) -> bool:
     """Whether only this user and root may write to a file or folder, as far as the system tells."""
     if os.name != "posix":
         return True
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _fault(what: str) -> None:
+def _fault(problem: str) -> None:
     """Warn of what is wrong with the cache, once in a process."""
     if not _faults:
-        _faults.append(what)
+        _faults.append(problem)
         warnings.warn(
-            f"{what}. What the kernel cache lacks is compiled in memory, in every process again; "
+            f"{problem}. What the kernel cache lacks is compiled in memory, in every process again; "
             "DGLITE_CACHE_DIR names a folder for it.",
             DGLWarning,
             stacklevel=2,
@@ -184,6 +184,6 @@ def _entries(parent: Path) -> Iterator[tuple[float, int, str]]:
             for entry in filter(lambda entry: _ENTRY.fullmatch(entry.name), listed):
                 with contextlib.suppress(OSError):
                     files = list(os.scandir(entry)) if entry.is_dir(follow_symlinks=False) else [entry]
-                    found = [file.stat(follow_symlinks=False) for file in files]
-                    last = max((status.st_mtime for status in found), default=0.0)
-                    yield last, sum(status.st_size for status in found), entry.path
+                    statuses = [file.stat(follow_symlinks=False) for file in files]
+                    last = max((status.st_mtime for status in statuses), default=0.0)
+                    yield last, sum(status.st_size for status in statuses), entry.path

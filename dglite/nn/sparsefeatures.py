@@ -19,6 +19,7 @@ from ..ops import core
 from ..ops.operands import FLOATS
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from ..structure.parse import is_scipy
 
 __all__ = ["Features", "SparseFeatures", "as_features"]
@@ -127,6 +128,9 @@ def as_features(x: Any) -> Features:
 
 
 # -- from other libraries ----------------------------------------------------------------------------------------------
+_FIRST_ROWS: CacheKey[tuple[Adjacency, np.ndarray | None]] = cache_key(
+    "first rows", "the first rows of a sparse matrix, and the entries in them"
+)
 _KNOWN: dict[int, tuple[weakref.ref, Adjacency]] = {}
 """Structures of living matrices, by the matrix's identity."""
 
@@ -196,7 +200,7 @@ def _from_tensor(matrix: Tensor) -> tuple[Adjacency, Tensor]:
 
 def _first_rows(structure: Adjacency, count: int) -> tuple[Adjacency, np.ndarray | None]:
     """Return the first ``count`` rows as a relation, and the entries in it, None where these are the first ones."""
-    key = "first rows", count
+    key = variant(_FIRST_ROWS, count)
     found = structure.cache.get(key)
     if found is None:
         csc = structure.csc()

@@ -10,32 +10,35 @@ import numpy as np
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from .operands import check_tensor
 from .softmax import edge_softmax
 
 __all__ = ["softmax_across"]
 
+_UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations as one, for a softmax across them")
+
 
 def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> dict[Any, Tensor]:
-    """Return weights by edge type: those of all edges that enter (else: leave) a node sum to 1.
+    """Return weights by edge type; the weights of all edges that enter (else: leave) a node sum to 1.
 
     Edge types without scores take no part. Raises ``DGLError`` where an edge type is named twice, or two that share a
     node type have scores of other shapes or dtypes.
     """
     end = 1 if inward else 0
-    chosen = {graph.etype_id(etype): etype for etype in scores}
-    if len(chosen) != len(scores):
+    etype_of = {graph.etype_id(etype): etype for etype in scores}
+    if len(etype_of) != len(scores):
         raise DGLError(f"edge types {list(scores)} name one more than once; give one tensor of scores for each")
     groups: dict[int, list[int]] = {}
-    for index in sorted(chosen):
+    for index in sorted(etype_of):
         groups.setdefault(graph._metagraph.ends[index][end], []).append(index)
-    found: dict[int, Tensor] = {}
+    weights: dict[int, Tensor] = {}
     for members in groups.values():
         relations = [graph.adjacencies[index] for index in members]
         relations = relations if inward else [relation.reverse() for relation in relations]
-        logits = [admitted(scores[chosen[index]], "the scores") for index in members]
-        found.update(zip(members, _of_group(relations, logits), strict=True))
-    return {etype: found[graph.etype_id(etype)] for etype in scores}
+        logits = [admitted(scores[etype_of[index]], "the scores") for index in members]
+        weights.update(zip(members, _of_group(relations, logits), strict=True))
+    return {etype: weights[graph.etype_id(etype)] for etype in scores}
 
 
 def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -56,10 +59,10 @@ def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Seque
 
 def _joined(relations: Sequence[Adjacency]) -> Adjacency:
     """Return the edges of all relations as one, kept with the first. Sources do not matter: all are node 0."""
-    key = ("joined", *(relation.number for relation in relations))
-    made: Adjacency | None = relations[0].cache.get(key)
-    if made is None:
+    key = variant(_UNION, *(relation.number for relation in relations))
+    union = relations[0].cache.get(key)
+    if union is None:
         dst = np.concatenate([relation.endpoints()[1] for relation in relations])
-        made = Adjacency.from_coo(1, relations[0].num_dst, np.zeros_like(dst), dst, validate=False)
-        relations[0].cache[key] = made
-    return made
+        union = Adjacency.from_coo(1, relations[0].num_dst, np.zeros_like(dst), dst, validate=False)
+        relations[0].cache[key] = union
+    return union

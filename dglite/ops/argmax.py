@@ -79,7 +79,7 @@ class _Place:
         return 0 if self.lookup is None else device.array(self.adj, f"lookup {self.side.value}", self.lookup)
 
     def rows_at(self, argmax: Tensor) -> Tensor:
-        """Return the row of each winning entry, int64; ``num_rows`` where there is none."""
+        """Return the row of each winning entry, int64; ``num_rows`` in rows without entries."""
         missing, entries = argmax < 0, active.astype(argmax, "int64")
         if self.lookup is not None:
             lookup = active.from_numpy(np.append(self.lookup, 0).astype(np.int64), active.device(argmax))
@@ -89,7 +89,7 @@ class _Place:
 
 
 def _at_argmax(x: Tensor, argmax: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
-    """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
+    """Return ``x`` at the winning rows, 1 in rows without a winner: no derivative turns that into infinity."""
     return run(_Gather(place, fill=1), active.broadcast_to(x, feat), argmax)
 
 
@@ -121,7 +121,7 @@ class _AtArgmax(GraphOp):
         rows, *feat = active.shape(argmax)
         getattr(device.kernels("graph.argmax"), kernel)(
             *(active.dtype(x), active.dtype(argmax), (rows, math.prod(feat)), active.address(argmax)),
-            *(self.place.address(device), active.address(x), active.address(out), device.worker, last),
+            *(self.place.address(device), active.address(x), active.address(out), device.queue, last),
         )
         return out
 

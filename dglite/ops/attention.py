@@ -37,10 +37,10 @@ MOST_ON_GPU = 1024
 class Steps(Protocol):
     """An attention that was written step by step."""
 
-    def composed(self, adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+    def composed(self, adj: Adjacency, options: Attention, inputs: Sequence[Tensor]) -> Tensor:
         """Return what :func:`composed` does, by way of the steps' tensors."""
 
-    def asked(self) -> bool:
+    def wants_step_gradients(self) -> bool:
         """Whether anything asks for the gradient of one of them."""
 
 
@@ -53,7 +53,7 @@ _WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 
 def attention(
     adj: Adjacency,
-    how: Attention,
+    options: Attention,
     x: Tensor,
     operands: Sequence[Tensor],
     edge_weight: Tensor | None = None,
@@ -69,11 +69,11 @@ def attention(
         Of the score. Additive: ``(num_src, *heads)`` and ``(num_dst, *heads)``, perhaps with a last axis of length 1;
         projected: ``(*heads, d)`` twice, whose products with x are these two, the first sources being destinations.
         Gated: ``(num_dst, *heads, d)`` and a vector for each head, ``(*heads, d)``. Dot: ``(num_dst, *heads, d)``.
-        Of ``how.edges``: the edges' terms follow, ``(num_edges, *heads)``, perhaps with a last axis of length 1.
+        Of ``options.edges``: the edges' terms follow, ``(num_edges, *heads)``, perhaps with a last axis of length 1.
     edge_weight
         ``(num_edges,)``, multiplies the weights after the softmax and dropout.
     steps
-        what the attention was written as, whose gradients somebody may ask for.
+        the steps that the attention was written as; their gradients may be asked for, too.
 
     Returns
     -------
@@ -85,20 +85,20 @@ def attention(
     DGLError
         Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
     """
-    result = _attended(adj, how, x, operands, edge_weight, steps)
+    result = _attended(adj, options, x, operands, edge_weight, steps)
     return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
 
 
 def attention_with_edges(
-    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+    adj: Adjacency, options: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return :func:`attention`, and the sum of the in-edges' own features with the same weights.
 
-    ``how`` has ``edges`` and ``edge_features``; the features, ``(num_edges, f)``, are the last of ``operands``. The
+    ``options`` has ``edges`` and ``edge_features``; the features, ``(num_edges, f)``, are the last of ``operands``. The
     second result is ``(num_dst, *heads, f)``, 0 for a node without in-edges. Both come of one pass over the edges, in
     which no message exists.
     """
-    whole = _attended(adj, how, x, operands, edge_weight)
+    whole = _attended(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     width = active.shape(operands[-1])[1]
     count = adj.num_dst * math.prod(heads)
@@ -109,46 +109,46 @@ def attention_with_edges(
 
 def _attended(
     adj: Adjacency,
-    how: Attention,
+    options: Attention,
     x: Tensor,
     operands: Sequence[Tensor],
     edge_weight: Tensor | None,
     steps: Steps | None = None,
 ) -> Tensor:
     """Return the attention with one axis of heads, in one kernel where there is one; see :class:`FusedAttention`."""
-    inputs = _checked(adj, how, x, operands, edge_weight)
+    inputs = _checked(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
-    flat = _flat(how, inputs, math.prod(heads), features)
+    flat = _flat(options, inputs, math.prod(heads), features)
     if is_traced(adj, flat):  # a compiler keeps the operations that it is composed of
-        return composed(adj, how, flat)
-    how = how.seeded()
-    compose, asked = (composed, None) if steps is None else (steps.composed, steps.asked)
+        return composed(adj, options, flat)
+    options = options.seeded()
+    compose, wants_gradients = (composed, None) if steps is None else (steps.composed, steps.wants_step_gradients)
     beyond = not 0 < math.prod(heads) <= MOST_HEADS
     if not active.on_cpu(x):
-        beyond = beyond or features > MOST_ON_GPU or how.edges
+        beyond = beyond or features > MOST_ON_GPU or options.edges
     if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
-        return compose(adj, how, flat)
+        return compose(adj, options, flat)
     needs = active.requires_grad(*flat)
-    return active.apply(FusedAttention(adj, how, needs, compose, asked), *flat)
+    return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients), *flat)
 
 
 def attention_weights(
-    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+    adj: Adjacency, options: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
 ) -> Tensor:
     """Return the weights that :func:`attention` applies, after dropout and edge weights, (num_edges, *heads, 1).
 
-    ``how`` needs a seed of its own for both to draw the same dropout.
+    Set a seed in ``options`` for both to draw the same dropout.
     """
-    how = how if is_traced(adj, (x, *operands)) else how.seeded()
-    inputs = _checked(adj, how, x, operands, edge_weight)
+    options = options if is_traced(adj, (x, *operands)) else options.seeded()
+    inputs = _checked(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
-    weights = _weights(adj, how, _flat(how, inputs, math.prod(heads), features))
+    weights = _weights(adj, options, _flat(options, inputs, math.prod(heads), features))
     return active.reshape(weights, (adj.num_edges, *heads, 1))
 
 
 # -- what is given -----------------------------------------------------------------------------------------------------
 def _checked(
-    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None
+    adj: Adjacency, options: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None
 ) -> list[Tensor]:
     """Return x, the operands and the edge weights, after a look at their shapes and dtypes."""
     check_tensor(x, adj.num_src, "source node")
@@ -157,23 +157,25 @@ def _checked(
     _, *heads, features = active.shape(x)
     sides = {
         "left": (adj.num_src, "source node", tuple(heads)),
-        "right": (adj.num_dst, "destination node", (*heads, features) if how.score.of_features else tuple(heads)),
+        "right": (adj.num_dst, "destination node", (*heads, features) if options.score.of_features else tuple(heads)),
         "edge": (adj.num_edges, "edge", tuple(heads)),
     }
-    for name, operand in how.named([x, *operands]).items():
+    for name, operand in options.named([x, *operands]).items():
         if name in sides:
             num_rows, owner, feat = sides[name]
             check_tensor(operand, num_rows, owner)
-            own = tuple(active.shape(operand)[1:])
-            if own != feat and (how.score.of_features or own != (*feat, 1)):
-                raise DGLError(f"got {own} for each {owner}, with {tuple(heads)} heads of {features}; expected {feat}")
+            shape = tuple(active.shape(operand)[1:])
+            if shape != feat and (options.score.of_features or shape != (*feat, 1)):
+                raise DGLError(
+                    f"got {shape} for each {owner}, with {tuple(heads)} heads of {features}; expected {feat}"
+                )
         elif name == "edge_feat":
             check_tensor(operand, adj.num_edges, "edge")
             if len(active.shape(operand)) != 2 or not active.shape(operand)[1]:
                 raise DGLError(f"got edge features of shape {tuple(active.shape(operand))}; expected (num_edges, f)")
         elif name != "x" and tuple(active.shape(operand)) != (*heads, features):
             raise DGLError(f"got {name} of shape {tuple(active.shape(operand))}; expected {(*heads, features)}")
-    if how.projected and adj.num_dst > adj.num_src:
+    if options.projected and adj.num_dst > adj.num_src:
         raise DGLError(f"{adj.num_dst} destinations are not among {adj.num_src} sources; give their scores apart")
     tensors = [x, *operands]
     if edge_weight is not None:
@@ -186,64 +188,64 @@ def _checked(
     return list(to_common_dtype(tensors))
 
 
-def _flat(how: Attention, inputs: Sequence[Tensor], heads: int, features: int) -> list[Tensor]:
+def _flat(options: Attention, inputs: Sequence[Tensor], heads: int, features: int) -> list[Tensor]:
     """Return the inputs with one axis of heads: (rows, heads[, d]), attn (heads, d), edge weights (num_edges,)."""
     wide = (heads, features)
-    side = wide if how.score.of_features else (heads,)
+    side = wide if options.score.of_features else (heads,)
     feat = {"x": wide, "left": side, "right": side, "edge": (heads,), "weight": ()}
     return [
         tensor
         if name == "edge_feat"
         else active.reshape(tensor, (active.shape(tensor)[0], *feat[name]) if name in feat else wide)
-        for name, tensor in how.named(inputs).items()
+        for name, tensor in options.named(inputs).items()
     ]
 
 
 # -- composed ----------------------------------------------------------------------------------------------------------
-def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+def _weights(adj: Adjacency, options: Attention, inputs: Sequence[Tensor]) -> Tensor:
     """Return the weights as applied, (num_edges, heads, 1), with differentiable operations."""
-    given = how.named(inputs)
-    x = given["x"]
-    if how.score is Score.DOT:
-        scores = sddmm_unchecked(adj, _MUL, (x, given["right"]), dot=True) * how.scale
-    elif how.score is Score.GATV2:
-        both = leaky_relu(sddmm_unchecked(adj, _ADD, (x, given["right"])), how.slope)
-        scores = active.sum(both * given["attn"], -1, keepdims=True)
+    named = options.named(inputs)
+    x = named["x"]
+    if options.score is Score.DOT:
+        scores = sddmm_unchecked(adj, _MUL, (x, named["right"]), dot=True) * options.scale
+    elif options.score is Score.GATV2:
+        both = leaky_relu(sddmm_unchecked(adj, _ADD, (x, named["right"])), options.slope)
+        scores = active.sum(both * named["attn"], -1, keepdims=True)
     else:
-        if how.projected:
-            left, right = (active.sum(x * given[name], -1) for name in ("attn", "attn_right"))
+        if options.projected:
+            left, right = (active.sum(x * named[name], -1) for name in ("attn", "attn_right"))
             terms = [left, right[: adj.num_dst]]
         else:
-            terms = [given["left"], given["right"]]
-        terms += [given["edge"]] if how.edges else []
+            terms = [named["left"], named["right"]]
+        terms += [named["edge"]] if options.edges else []
         wide = [active.reshape(term, (*active.shape(term), 1)) for term in terms]
-        scores = leaky_relu(sddmm_unchecked(adj, _THREE if how.edges else _ADD, wide), how.slope)
-    weights = normalised(adj, how, scores)
-    if "weight" in given:
-        weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))
+        scores = leaky_relu(sddmm_unchecked(adj, _THREE if options.edges else _ADD, wide), options.slope)
+    weights = normalised(adj, options, scores)
+    if "weight" in named:
+        weights = weights * active.reshape(named["weight"], (adj.num_edges, 1, 1))
     return weights
 
 
-def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
+def normalised(adj: Adjacency, options: Attention, scores: Tensor) -> Tensor:
     """Return the softmax of scores, (num_edges, heads, 1), after dropout."""
     weights = edge_softmax(adj, scores)
-    if how.dropout and is_traced(adj, (scores,)):
-        return active.dropout(weights, how.dropout)
-    return apply_dropout(adj, how, weights) if how.dropout else weights
+    if options.dropout and is_traced(adj, (scores,)):
+        return active.dropout(weights, options.dropout)
+    return apply_dropout(adj, options, weights) if options.dropout else weights
 
 
-def apply_dropout(adj: Adjacency, how: Attention, weights: Tensor) -> Tensor:
+def apply_dropout(adj: Adjacency, options: Attention, weights: Tensor) -> Tensor:
     """Return weights, (num_edges, heads, 1), after dropout by the seed."""
-    return weights * _multipliers(adj, how, weights)
+    return weights * _multipliers(adj, options, weights)
 
 
-def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+def composed(adj: Adjacency, options: Attention, inputs: Sequence[Tensor]) -> Tensor:
     """Return the attention of inputs with one axis of heads, made of differentiable operations."""
-    weights = _weights(adj, how, inputs)
+    weights = _weights(adj, options, inputs)
     result = spmm_unchecked(adj, _WEIGHTED, Reducer.SUM, (inputs[0], weights))
-    if not how.edge_features:
+    if not options.edge_features:
         return result
-    feat = how.named(inputs)["edge_feat"]
+    feat = options.named(inputs)["edge_feat"]
     edges = spmm_unchecked(adj, _WEIGHTED_EDGE, Reducer.SUM, (feat[:, None, :], weights))
     return active.concat([active.reshape(part, (-1,)) for part in (result, edges)])
 
@@ -253,14 +255,14 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
     return x * (active.astype(x > 0, active.dtype(x)) * (1 - slope) + slope)
 
 
-def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
+def _multipliers(adj: Adjacency, options: Attention, like: Tensor) -> Tensor:
     """Return the dropout multipliers, (num_edges, heads, 1)."""
-    assert how.seed is not None
+    assert options.seed is not None
     dtype, heads = active.dtype(like), active.shape(like)[1]
     where = active.cpu() if fallback.lacks_kernels(like) else active.device(like)
     out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), where)
     device = device_of(out)
     device.kernels("graph.attention").dropout_multipliers(
-        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), device.worker
+        dtype, adj.num_edges, heads, options.dropout, options.seed, active.address(out), device.queue
     )
     return active.astype(active.to_device(out, active.device(like)), dtype)

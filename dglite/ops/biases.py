@@ -47,7 +47,7 @@ def biased(x: Tensor, bias: Tensor | None, activation: Activation | None) -> Ten
 
 @lru_cache(maxsize=256)
 def _formulas(activation: Activation | None, has_bias: bool) -> tuple[Expr, Expr | None]:
-    """Return what becomes of a row, and the gradient before it; None where that is the gradient behind it."""
+    """Return the forward formula and the formula of the input gradient (None if the gradient passes unchanged)."""
     inner = _ROWS + _BIAS if has_bias else _ROWS
     if activation is None:
         return inner, None
@@ -68,18 +68,18 @@ class _Biased:
         shape, device = tuple(active.shape(x)), device_of(x)
         out = active.new_empty(x, shape)
         addresses = (0, rows), shared, active.address(out)
-        device.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, device.worker)
+        device.kernels("rows.bias").over_rows(active.dtype(x), self.value, shape, *addresses, device.queue)
         return out
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        given = tuple(x for x in inputs if x is not None)
+        saved = tuple(x for x in inputs if x is not None)
         summed = len(needs) > 1 and needs[1]
         if self.slope is None:
             return list(bias_gradient(grad, None, summed))[: len(needs)]
-        if active.requires_grad(grad, *given) or active.needs_operator((grad,)):
-            grad = evaluate(self.slope, (grad, *given), active.functions)
+        if active.requires_grad(grad, *saved) or active.needs_operator((grad,)):
+            grad = evaluate(self.slope, (grad, *saved), active.functions)
             return [grad, active.sum(grad, 0) if summed else None][: len(needs)]
-        return list(_over_rows(self.slope, grad, given, summed))[: len(needs)]
+        return list(_over_rows(self.slope, grad, saved, summed))[: len(needs)]
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +98,7 @@ def bias_gradient(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient before an activation, times ``factor``, and, if ``summed``, its sum over rows without that.
 
-    ``result`` is that of the activation, None where there is none; ``factor`` (rows, 1) or (rows, \\*feat).
+    ``result`` is the activation's, or None without an activation; ``factor`` (rows, 1) or (rows, \\*feat).
     """
     operands = (grad,) if result is None else (grad, result)
     slope = _GRAD if result is None else slope_of(activation)
@@ -119,7 +119,7 @@ def scaled_rows(like: Tensor, shape: tuple[int, int], x: int, factor: int) -> Te
     """Return rows, (rows, width) at the address ``x`` in the dtype of ``like``, times a factor for each, (rows,)."""
     out, device = active.new_empty(like, shape), device_of(like)
     addresses = (x, 0), 0, active.address(out)
-    device.kernels("rows.bias").over_rows(active.dtype(like), _GRAD, shape, *addresses, device.worker, factor)
+    device.kernels("rows.bias").over_rows(active.dtype(like), _GRAD, shape, *addresses, device.queue, factor)
     return out
 
 
@@ -137,5 +137,5 @@ def _over_rows(
     kernels = device.kernels("rows.bias")
     kernel = kernels.sums_over_rows if summed else kernels.over_rows
     addresses = (x, rows), shared, active.address(out)
-    sums = kernel(active.dtype(grad), formula, shape, *addresses, device.worker, scale)
+    sums = kernel(active.dtype(grad), formula, shape, *addresses, device.queue, scale)
     return out, active.from_numpy(sums) if summed else None

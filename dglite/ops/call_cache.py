@@ -1,7 +1,7 @@
 """A cache of g-SpMM calls: one that differs from an earlier one in nothing but addresses goes straight to its kernel.
 
 Checks and the choice of a kernel take twice as long as the rest of a small call. Both depend on the relation and on the
-operands' shapes and dtypes alone, so what they have found is cached with the relation.
+operands' shapes and dtypes alone, so their results are cached with the relation.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 
 from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 from .biases import scaled_rows
 
-__all__ = ["Scaling", "cache_kernel", "lookup", "run_cached", "store"]
+__all__ = ["CALLS", "Scaling", "cache_kernel", "lookup", "run_cached", "store"]
 
+CALLS: CacheKey[dict[Any, Any]] = cache_key("calls", "kernels and plans of earlier calls, by shapes and dtypes")
 MAX_CALLS = 64
 """Calls that are cached for a relation; layers need a few each."""
 Run = Callable[[Sequence[int], int], None]
-"""What runs a kernel, given the addresses of the operands and of the result."""
+"""Runs a kernel on the addresses of the operands and of the result."""
 
 
 class Scaling(NamedTuple):
-    """What is done before: the operand ``slot``, (rows, width), is replaced by a copy times the operand ``factor``."""
+    """Scaling before a kernel: operand ``slot``, (rows, width), is replaced by a copy times operand ``factor``."""
 
     slot: int
     factor: int
@@ -36,29 +38,29 @@ class Scaling(NamedTuple):
 
 
 def lookup(adj: Adjacency, key: Any) -> Any:
-    """Return what :func:`store` has cached for a relation under ``key``, None where there is nothing."""
-    calls = adj.cache.get("calls")
+    """Return the value that :func:`store` cached for a relation under ``key``, or None."""
+    calls = adj.cache.get(CALLS)
     return None if calls is None else calls.get(key)
 
 
 def store(adj: Adjacency, key: Any, value: Any) -> None:
-    """Cache for a relation what was found about a call; ``key`` tells all that it depends on."""
-    calls = adj.cache.setdefault("calls", {})
+    """Cache a value for calls on a relation; ``key`` holds everything that the value depends on."""
+    calls = adj.cache.setdefault(CALLS, {})
     if len(calls) >= MAX_CALLS:
         calls.clear()
     calls[key] = value
 
 
-def run_cached(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the reduction ``what`` where such a call was cached; None where not, or a gradient is to be recorded."""
-    plain = active.plain(operands) if "calls" in adj.cache else None
+def run_cached(adj: Adjacency, reduction: tuple[Any, ...], operands: Sequence[Tensor]) -> Tensor | None:
+    """Run the cached kernel of ``reduction``; None if there is none, or a gradient is to be recorded."""
+    plain = active.plain(operands) if CALLS in adj.cache else None
     if plain is None:
         return None
     signature, addresses = plain
-    found: tuple[Run, tuple[int, ...], Scaling | None] | None = lookup(adj, (what, signature))
-    if found is None:
+    cached: tuple[Run, tuple[int, ...], Scaling | None] | None = lookup(adj, (reduction, signature))
+    if cached is None:
         return None
-    run, shape, scaling = found
+    run, shape, scaling = cached
     out = active.new_empty(operands[0], shape)
     copy = None if scaling is None else scaling(operands, addresses)
     run(addresses, active.address(out))
@@ -68,7 +70,7 @@ def run_cached(adj: Adjacency, what: tuple[Any, ...], operands: Sequence[Tensor]
 
 def cache_kernel(
     adj: Adjacency,
-    what: tuple[Any, ...],
+    reduction: tuple[Any, ...],
     operands: Sequence[Tensor],
     run: Run,
     shape: tuple[int, ...],
@@ -76,8 +78,8 @@ def cache_kernel(
 ) -> None:
     """Cache a reduction whose kernel was chosen by the relation, shapes and dtypes alone.
 
-    ``run`` runs it, ``shape`` is that of the result, ``scaling`` what is done before.
+    ``run`` runs it, ``shape`` is the result's, ``scaling`` is applied to an operand before.
     """
     plain = active.plain(operands)
     if plain is not None:
-        store(adj, (what, plain[0]), (run, shape, scaling))
+        store(adj, (reduction, plain[0]), (run, shape, scaling))

@@ -12,6 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Side
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from . import fallback
 from .traced import GraphOp, is_traced, registered, traced
 
@@ -43,6 +44,11 @@ DEGREE_SCALES = {
 }
 """By name. A degree of 0 counts as 1."""
 
+_SCALES: CacheKey[Tensor] = cache_key("degree scales", "a scale of each node's degree, by scale, dtype and device")
+_ISOLATED: CacheKey[tuple[int, int]] = cache_key(
+    "nodes without in-edges", "how many nodes have no in-edge, and the first of them or -1"
+)
+
 
 def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object = None) -> Tensor:
     """Return ``scale`` of every node's degree, (nodes, 1), on ``device``, which is the CPU unless given.
@@ -52,12 +58,13 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
     device = active.cpu() if device is None else device
     if is_traced(adj):
         return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device)
-    found = adj.cache.get((scale, dtype, device))
-    if found is None:
+    key = variant(_SCALES, scale, dtype, device)
+    scaled = adj.cache.get(key)
+    if scaled is None:
         degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()
-        found = active.astype(active.from_numpy(scale.function(degrees, np.log)[:, None], device), dtype)
-        adj.cache[scale, dtype, device] = found
-    return found
+        scaled = active.astype(active.from_numpy(scale.function(degrees, np.log)[:, None], device), dtype)
+        adj.cache[key] = scaled
+    return scaled
 
 
 @registered
@@ -98,13 +105,13 @@ def require_in_edges(adj: Adjacency) -> None:
         # The result has to be used, or the compiler drops the question.
         active.require(traced("require_in_edges", adj, "", ()), "a node has no in-edge")
         return
-    lonely = adj.cache.get("nodes without in-edges")
-    if lonely is None:
-        found = np.flatnonzero(adj.in_degrees() == 0)
-        lonely = adj.cache["nodes without in-edges"] = (len(found), int(found[0]) if len(found) else -1)
-    if lonely[0]:
+    answer = adj.cache.get(_ISOLATED)
+    if answer is None:
+        isolated = np.flatnonzero(adj.in_degrees() == 0)
+        answer = adj.cache[_ISOLATED] = (len(isolated), int(isolated[0]) if len(isolated) else -1)
+    if answer[0]:
         raise DGLError(
-            f"{lonely[0]} of {adj.num_dst} nodes have no in-edge (the first is node {lonely[1]}): no message "
+            f"{answer[0]} of {adj.num_dst} nodes have no in-edge (the first is node {answer[1]}): no message "
             "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
             "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
         )

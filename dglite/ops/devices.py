@@ -18,16 +18,25 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
+from ..structure.derived import CacheKey, cache_key, variant
 
 __all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
+
+_WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
+    "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
+)
+_ON_GPU: CacheKey[Any] = cache_key("structure on a GPU", "the CSC in the memory of a GPU, by stream")
+_ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
+    "arrays on a GPU", "further arrays in the memory of a GPU, by name and stream"
+)
 
 
 class KernelDevice(Protocol):
     """What starts kernels."""
 
     @property
-    def worker(self) -> Any:
-        """The argument by which kernels are told where to run: a number of threads, or a stream."""
+    def queue(self) -> Any:
+        """Where kernels run: a number of threads on the CPU, a stream on a GPU; their last argument."""
 
     def kernels(self, name: str) -> ModuleType:
         """Return the module of kernels ``name``."""
@@ -47,16 +56,16 @@ class Cpu:
     """The CPU, which Python runs on."""
 
     @property
-    def worker(self) -> int:
+    def queue(self) -> int:
         return active.num_threads()
 
     kernels = staticmethod(kernels.compiled)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        found = adj.cache.get("kernel structure")
-        if found is None or (edges and not found[3]):
-            found = self._prepared(adj, edges)
-        return found[0], found[1]
+        prepared = adj.cache.get(_WORDS)
+        if prepared is None or (edges and not prepared[3]):
+            prepared = self._prepared(adj, edges)
+        return prepared[0], prepared[1]
 
     def _prepared(self, adj: Adjacency, edges: bool) -> tuple[Any, str, Compressed, bool]:
         """Return the words, the dtype, the CSC, and whether its edge ids are among the words; keep them.
@@ -65,14 +74,14 @@ class Cpu:
         lives: kernels of other threads read it, and a structure that is restricted to other formats would free it.
         """
         with adj.lock:
-            found: tuple[Any, str, Compressed, bool] | None = adj.cache.get("kernel structure")
-            if found is None or (edges and not found[3]):
-                csc = adj.csc() if found is None else found[2]
+            prepared = adj.cache.get(_WORDS)
+            if prepared is None or (edges and not prepared[3]):
+                csc = adj.csc() if prepared is None else prepared[2]
                 complete = edges or csc.has_edge_ids
                 addresses = csc.addresses if complete else (*csc.row_addresses, 0)
                 words = array("q", (*addresses, adj.num_dst, adj.num_edges))
-                found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
-        return found
+                prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
+        return prepared
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)
@@ -89,27 +98,27 @@ class Gpu:
         self.runner = runner
 
     @property
-    def worker(self) -> Any:
+    def queue(self) -> Any:
         return self.runner
 
     def kernels(self, name: str) -> ModuleType:
         return kernels.compiled(name, "cuda")
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        found = adj.cache.get(("structure", self.runner))
-        if found is None or (edges and not found.ids_known):
-            found = self._prepared(adj, edges)
-        return found, found.index
+        prepared = adj.cache.get(variant(_ON_GPU, self.runner))
+        if prepared is None or (edges and not prepared.ids_known):
+            prepared = self._prepared(adj, edges)
+        return prepared, prepared.index
 
     def _prepared(self, adj: Adjacency, edges: bool) -> Any:
         """Return the structure on the GPU and keep it, made once: kernels of other threads read it."""
         with adj.lock:
-            found = adj.cache.get(("structure", self.runner))
-            if found is None:
-                found = adj.cache["structure", self.runner] = self._copied(adj)
+            prepared = adj.cache.get(variant(_ON_GPU, self.runner))
+            if prepared is None:
+                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._copied(adj)
             if edges:
-                found.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
-        return found
+                prepared.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
+        return prepared
 
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it."""
@@ -121,11 +130,11 @@ class Gpu:
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
-        key = (name, self.runner)
-        found = adj.cache.get(key)
-        if found is None:
-            found = adj.cache.setdefault(key, self.runner.upload(array))
-        return int(found.address)
+        key = variant(_ARRAYS_ON_GPU, name, self.runner)
+        upload = adj.cache.get(key)
+        if upload is None:
+            upload = adj.cache.setdefault(key, self.runner.upload(array))
+        return int(upload.address)
 
 
 HOST = Cpu()

@@ -34,7 +34,7 @@ class _Dropout:
         (x,), (address,) = active.dense((x,))
         out, size, device = active.new_empty(x, active.shape(x)), prod(active.shape(x)), device_of(x)
         kernels, written = device.kernels("rows.dropout"), active.address(out)
-        kernels.drop(active.dtype(x), address, written, size, self.p, self.seed, device.worker)
+        kernels.drop(active.dtype(x), address, written, size, self.p, self.seed, device.queue)
         return out
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

@@ -1,7 +1,7 @@
 """A reduction over in-edges fused with what follows at each node: a bias, a residual, ReLU.
 
 The kernel that has a row's sum in registers adds to it before it is written; else each step reads and writes the
-result again. The gradient begins with that of the epilogue, which needs no more than the result.
+result again. Backward starts with the epilogue's gradient, which needs the result alone.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def spmm_epilogue(
         return spmm(adj, expr, reducer, _projected(operands, weight))
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
-    known: _Plan | None = None if signature is None else lookup(adj, key)
+    cached: _Plan | None = None if signature is None else lookup(adj, key)
     follows = bias is not None, residual is not None, relu
-    plan = known or _planned(adj, expr, reducer, operands, weight, more, follows)
+    plan = cached or _planned(adj, expr, reducer, operands, weight, more, follows)
     if plan is None:
         return _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
     if weight is not None and plan.of_product:
         operands = (operands[0], weight, *operands[1:], *more)
     else:
         operands = (*_projected(operands, weight), *more)
-    if known is None:
+    if cached is None:
         rows = (operands[0][:, :1], *operands[2:]) if plan.of_product else operands
         checked = check_operands(adj, plan.every, rows)
         operands = operands if plan.of_product else checked
@@ -99,7 +99,7 @@ _ONE = Constant(1.0)
 
 
 class After(NamedTuple):
-    """What becomes of a reduction: ``activation(reduced * factor + added)``.
+    """The epilogue of a reduction: ``activation(reduced * factor + added)``.
 
     ``added`` and ``factor`` are expressions of operands behind those of the reduction: rows of destinations, or one
     that all share. Operands of ``factor`` want no gradient, for which the sum would have to be kept. ``activation`` is
@@ -141,7 +141,7 @@ def _planned(
     more: Sequence[Tensor],
     follows: tuple[bool, bool, bool],
 ) -> _Plan | None:
-    """Return how a kernel makes it all, None where it does not. ``follows``: whether bias, residual and ReLU do.
+    """Return the plan of one kernel for all of it, or None. ``follows``: whether there is a bias, a residual, a ReLU.
 
     A product and the kernel after it are recorded as one call where there is no gradient of other operands.
     """
@@ -197,7 +197,7 @@ def _every(expr: Expr, after: After) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _epilogue(after: After) -> Expr:
-    """Return what becomes of what the reduction has found, as an expression."""
+    """Return the epilogue as an expression of the reduced value."""
     total = REDUCED * after.factor
     total = total if after.added is None else total + after.added
     return (
@@ -217,18 +217,19 @@ class _Plan:
         self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool = False
     ) -> None:
         self.expr, self.reducer, self.after, self.of_product = expr, reducer, after, of_product
-        self.every, self.edges, self.what = _every(expr, after), reads_edges(expr), (expr, reducer, _epilogue(after))
+        self.every, self.edges = _every(expr, after), reads_edges(expr)
+        self.reduction = expr, reducer, _epilogue(after)
         added = after.added
         self.slopes = {} if added is None else {x.slot: (x.side, derivative(added, x)) for x in operands_of(added)}
-        own = (True, *needs[2:]) if of_product else needs
+        needs_reduced = (True, *needs[2:]) if of_product else needs
         factors = {operand.slot for operand in operands_of(after.factor)}
-        self.count = len(own) - len(factors.union(self.slopes))
-        slots = factors.union(saved_slots((expr,) if added is None else (expr, added), own))
-        kept = (*sorted(slots), *(() if after.activation is None else (RESULT,)))
+        self.count = len(needs_reduced) - len(factors.union(self.slopes))
+        slots = factors.union(saved_slots((expr,) if added is None else (expr, added), needs_reduced))
+        saved = (*sorted(slots), *(() if after.activation is None else (RESULT,)))
         if of_product:
             first = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()))
-            kept = (*first, *(slot + 1 if slot != RESULT else slot for slot in kept))
-        self.saved = kept
+            saved = (*first, *(slot + 1 if slot != RESULT else slot for slot in saved))
+        self.saved = saved
 
 
 _plan = lru_cache(maxsize=1024)(_Plan)
@@ -242,13 +243,13 @@ class _SpmmThen:
 
     def forward(self, *operands: Any) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return run_spmm("bind_epilogue", self.adj, self.plan.what, self.plan.edges, (), operands, None)
+        return run_spmm("bind_epilogue", self.adj, self.plan.reduction, self.plan.edges, (), operands, None)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        *given, result = inputs
+        *operands, result = inputs
         slopes, count, expr = self.plan.slopes, self.plan.count, self.plan.expr
         bias = [slot for slot in slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
-        factor = self._factor(given, grad) if True in needs[:count] else None
+        factor = self._factor(operands, grad) if True in needs[:count] else None
         others = any(needs[slot] for slot in slopes if slot not in bias)
         activation = self.plan.after.activation or RELU
         grad, sums = bias_gradient(grad, result, bool(bias), activation, None if others else factor)
@@ -257,29 +258,29 @@ class _SpmmThen:
             if slot in bias:
                 grads[slot] = active.reshape(sums, self.shapes[slot])
             elif needs[slot]:
-                grads[slot] = _to_operand(side, slope, given, grad, self.shapes[slot])
+                grads[slot] = _to_operand(side, slope, operands, grad, self.shapes[slot])
         if others and factor is not None:
             grad = active.times(grad, factor)
-        operands: list[Any] = [*given[:count], grad]
+        with_grad: list[Any] = [*operands[:count], grad]
         for slot in range(count):
             if needs[slot]:
-                grads[slot] = gradient(self.adj, (expr,), slot, operands, self.shapes[slot], Side.V)
+                grads[slot] = gradient(self.adj, (expr,), slot, with_grad, self.shapes[slot], Side.V)
         return grads
 
     def _is_bias(self, slot: int, feat: Sequence[int]) -> bool:
         """Whether the gradient of an operand is the sum of all rows' gradients."""
         return self.plan.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
 
-    def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
+    def _factor(self, operands: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
         """Return what a row's sum is multiplied by, None for 1; of a mean one over the in-degree is part of it."""
         factor, reducer = self.plan.after.factor, self.plan.reducer
-        found = None if factor == _ONE else evaluated(factor, given)
+        value = None if factor == _ONE else evaluated(factor, operands)
         if reducer is Reducer.MEAN:
             scale = mean_scale(self.adj, like)
-            return scale if found is None else scale * found
-        if found is None or active.is_tensor(found):
-            return found
-        return active.full((1, 1), found, active.dtype(like), active.device(like))
+            return scale if value is None else scale * value
+        if value is None or active.is_tensor(value):
+            return value
+        return active.full((1, 1), value, active.dtype(like), active.device(like))
 
 
 class _SpmmOfProduct(_SpmmThen):
@@ -289,17 +290,17 @@ class _SpmmOfProduct(_SpmmThen):
         return super().forward(product_forward(x, weight), *operands)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        x, weight, *given = inputs
+        x, weight, *more = inputs
         of_product: Any
-        of_product, *grads = super().backward((None, *given), grad, (True, *needs[2:]))
+        of_product, *grads = super().backward((None, *more), grad, (True, *needs[2:]))
         return [*product_gradients(x, weight, of_product, needs[:2]), *grads]
 
 
 def _to_operand(
-    side: Side, slope: Expr, given: Sequence[Tensor | None], grad: Tensor, shape: tuple[int, ...]
+    side: Side, slope: Expr, operands: Sequence[Tensor | None], grad: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
     """Return the gradient of an operand of what is added, of ``shape``."""
-    grad = grad if slope == _ONE else grad * evaluated(slope, given)
+    grad = grad if slope == _ONE else grad * evaluated(slope, operands)
     if side is Side.G and active.shape(grad)[0] != 1:
         grad = active.sum(grad, 0, keepdims=True)
     return sum_to(grad, shape)

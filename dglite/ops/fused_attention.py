@@ -14,11 +14,13 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 from .devices import device_of
 from .products import product, weight_gradient
 
 __all__ = ["Attention", "FusedAttention"]
 
+_ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),
     Score.GATV2: ("x", "right", "attn"),
@@ -32,7 +34,7 @@ _SIDES = ("left", "right", "left_grad", "right_grad")
 class Attention:
     """What an attention computes, apart from its tensors.
 
-    ``slope`` is that of the leaky ReLU, ``scale`` multiplies the scores of ``Score.DOT``. ``projected`` additive scores
+    ``slope`` is the leaky ReLU's, ``scale`` multiplies the scores of ``Score.DOT``. ``projected`` additive scores
     are given by a vector for each side, whose product with x is the score. With ``dropout``, weight (e,
     h) is dropped with that probability and otherwise divided by what is left of 1; word h % 4 of Philox4x32-10 with the
     key ``seed`` and the counter (e, h // 4) decides. Without a seed one is drawn from the backend's generator.
@@ -67,69 +69,72 @@ class Attention:
 
 
 class FusedAttention:
-    """The autograd function of attention. Its inputs are the tensors of ``how.operands``, then edge weights if any.
+    """The autograd function of attention. Its inputs are the tensors of ``options.operands``, then edge weights if any.
 
-    The result is that of nodes, (num_dst, heads, d). With ``how.edge_features`` that of edges, (num_dst, heads, of the
-    edge), follows it in one tensor of one axis: what is recorded has one result.
+    The result has the shape (num_dst, heads, d). With ``options.edge_features`` the weighted sums of edges' features,
+    (num_dst, heads, f), follow it in one flat tensor, since an autograd function has one result here.
 
     ``composed`` does the same with differentiable operations: its gradient is taken where a second derivative is
-    wanted, and where somebody has ``asked`` for the gradients of its steps.
+    wanted, and where ``wants_step_gradients()`` says that the gradients of its steps are asked for.
     """
 
     def __init__(
         self,
         adj: Adjacency,
-        how: Attention,
+        options: Attention,
         training: bool,
         composed: Callable[..., Tensor],
-        asked: Callable[[], bool] | None = None,
+        wants_step_gradients: Callable[[], bool] | None = None,
     ) -> None:
-        self.adj, self.how, self.training, self.composed, self.asked = adj, how, training, composed, asked
+        self.adj, self.options, self.training = adj, options, training
+        self.composed, self.wants_step_gradients = composed, wants_step_gradients
         self.saved: tuple[int, ...] = ()
-        self.kept: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
 
     def forward(self, *inputs: Tensor) -> Tensor:
         adj, x = self.adj, inputs[0]
         _, heads, features = active.shape(x)
-        named, wide = self.how.named(inputs), (adj.num_dst, heads, features)
+        named, wide = self.options.named(inputs), (adj.num_dst, heads, features)
         shapes: dict[str, tuple[int, ...]] = {"out": wide}
-        if self.how.edge_features:
+        if self.options.edge_features:
             shapes["out"] = (math.prod(wide) + math.prod(wide[:2]) * active.shape(named["edge_feat"])[1],)
         if self.training:
             shapes["log_sum"] = wide[:2]
-            if self.how.score is Score.ADDITIVE and not self.how.edges:
+            if self.options.score is Score.ADDITIVE and not self.options.edges:
                 shapes |= {"sloped_out": wide, "sloped_sum": wide[:2]}
-        self.kept = self._projections(named) if self.how.projected else {}
-        self.kept |= {name: _rows(adj, shape, x) for name, shape in shapes.items()}
-        parts = self._parts(("out", "edge_out"), self.kept["out"], x)
-        self._run(Phase.FORWARD, adj, inputs, {**self.kept, **parts}, training=self.training)
-        out = self.kept["out"]
+        self.buffers = self._projections(named) if self.options.projected else {}
+        self.buffers |= {name: _rows(adj, shape, x) for name, shape in shapes.items()}
+        parts = self._parts(("out", "edge_out"), self.buffers["out"], x)
+        self._run(Phase.FORWARD, adj, inputs, {**self.buffers, **parts}, training=self.training)
+        out = self.buffers["out"]
         if active.dtype(out) == active.dtype(x):
             # The result comes back through the backend: kept here it would keep itself alive.
-            del self.kept["out"]
+            del self.buffers["out"]
             self.saved = (*range(len(inputs)), RESULT)
             return out
         self.saved = tuple(range(len(inputs)))
         return active.astype(out, active.dtype(x))
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        given = list(inputs[:-1])
+        operands = list(inputs[:-1])
         if (
-            active.requires_grad(grad, *given)
+            active.requires_grad(grad, *operands)
             or active.needs_operator((grad,))
-            or (self.asked is not None and self.asked())
+            or (self.wants_step_gradients is not None and self.wants_step_gradients())
         ):
-            return active.gradients(lambda *tensors: self.composed(self.adj, self.how, tensors), given, grad, needs)
-        adj, how, named = self.adj, self.how, self.how.named(given)
+            return active.gradients(
+                lambda *tensors: self.composed(self.adj, self.options, tensors), operands, grad, needs
+            )
+        adj, options, named = self.adj, self.options, self.options.named(operands)
         wanted = {name for name, needed in zip(named, needs, strict=True) if needed}
-        x, heads = given[0], active.shape(given[0])[1]
+        x, heads = operands[0], active.shape(operands[0])[1]
         state = active.empty((adj.num_dst, 3, heads), compute_dtype(active.dtype(x)), active.device(x))
-        shared = {**self.kept, "state": state}
-        shared |= self._parts(("out", "edge_out"), self.kept.get("out", inputs[RESULT]), x)
+        shared = {**self.buffers, "state": state}
+        shared |= self._parts(("out", "edge_out"), self.buffers.get("out", inputs[RESULT]), x)
         shared |= self._parts(("grad", "edge_out_grad"), active.contiguous(grad), x)
-        sides = {**named, **self.kept}
+        sides = {**named, **self.buffers}
         results = self._side_gradients(x, sides["right"])
-        if how.score is Score.GATV2:
+        if options.score is Score.GATV2:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
         # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
         at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & wanted
@@ -138,16 +143,16 @@ class FusedAttention:
             for name in at_edges
         }
         flags = {"weight_gradient": "weight" in wanted}
-        first, second = ({**flags, "edge_gradient": "edge_feat" in wanted}, {}) if how.edges else ({}, flags)
-        results |= of_edges if how.edges else {}
-        self._run(Phase.DESTINATION, adj, given, {**shared, **results}, **first)
-        if wanted - {"right", "attn"} - (at_edges if how.edges else set()) or how.projected:
+        first, second = ({**flags, "edge_gradient": "edge_feat" in wanted}, {}) if options.edges else ({}, flags)
+        results |= of_edges if options.edges else {}
+        self._run(Phase.DESTINATION, adj, operands, {**shared, **results}, **first)
+        if wanted - {"right", "attn"} - (at_edges if options.edges else set()) or options.projected:
             behind, results = adj.reverse(), {**results, **of_edges}
             for name in ("x", "left"):
                 if name in sides and f"{name}_grad" not in results:
                     results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
-            self._run(Phase.SOURCE, behind, given, {**shared, **results}, projected=how.projected, **second)
-        if how.projected:
+            self._run(Phase.SOURCE, behind, operands, {**shared, **results}, projected=options.projected, **second)
+        if options.projected:
             self._through_projections(named, results)
         elif "attn" in wanted:
             results["attn_grad"] = active.sum(results["attn_grad"], 0)
@@ -155,7 +160,7 @@ class FusedAttention:
 
     def _parts(self, names: tuple[str, str], whole: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return by ``names`` what a result, or its gradient, has of nodes and of edges."""
-        if not self.how.edge_features:
+        if not self.options.edge_features:
             return {names[0]: whole}
         of_nodes = self.adj.num_dst * math.prod(active.shape(x)[1:])
         parts = active.split(whole, [of_nodes, active.shape(whole)[0] - of_nodes])
@@ -169,17 +174,17 @@ class FusedAttention:
         """
         x = named["x"]
         rows, heads, features = active.shape(x)
-        own = _identity(heads, x)[:, None, :]
+        diagonal = _identity(heads, x)[:, None, :]
         columns = [
-            active.reshape(active.reshape(named[name], (heads, features, 1)) * own, (heads * features, heads))
+            active.reshape(active.reshape(named[name], (heads, features, 1)) * diagonal, (heads * features, heads))
             for name in ("attn", "attn_right")
         ]
         scores = product(active.reshape(x, (rows, heads * features)), active.concat(columns, 1))
         return {"left": scores[:, :heads], "right": scores[: self.adj.num_dst, heads:]}
 
     def _side_gradients(self, x: Tensor, right: Tensor) -> dict[str, Tensor]:
-        """Return memory for the gradient of ``right``; where it is projected, of both sides: ``sides_grad``."""
-        if not self.how.projected:
+        """Return buffers for the gradient of ``right``; of both sides, ``sides_grad``, if the scores are projected."""
+        if not self.options.projected:
             return {"right_grad": _rows(self.adj, active.shape(right), x)}
         rows, heads, _ = active.shape(x)
         shape, dtype, device = (rows, 2 * heads), compute_dtype(active.dtype(x)), active.device(x)
@@ -188,14 +193,14 @@ class FusedAttention:
         return {"sides_grad": both, "left_grad": both[:, :heads], "right_grad": both[: self.adj.num_dst, heads:]}
 
     def _through_projections(self, named: dict[str, Tensor], results: dict[str, Tensor]) -> None:
-        """Add the gradients of the vectors, and that of x for sources without an out-edge, where no kernel has been."""
+        """Add the gradients of the vectors, and of x for sources without an out-edge, which no kernel has written."""
         both, right = results.pop("sides_grad"), results["right_grad"]
         num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
         x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
-        found = active.swap_last(weight_gradient(x, both))
-        own = _identity(heads, both)[:, :, None]
-        for name, of_side in zip(("attn", "attn_right"), (found[:heads], found[heads:]), strict=True):
-            results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * own, 0)
+        gradients = active.swap_last(weight_gradient(x, both))
+        diagonal = _identity(heads, both)[:, :, None]
+        for name, of_side in zip(("attn", "attn_right"), (gradients[:heads], gradients[heads:]), strict=True):
+            results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * diagonal, 0)
         if not _all_rows_used(self.adj.reverse()):
             idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
             passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(both))
@@ -205,24 +210,24 @@ class FusedAttention:
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
     ) -> None:
         """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
-        how, device = self.how, device_of(inputs[0])
+        options, device = self.options, device_of(inputs[0])
         compiled = device.kernels("graph.attention")
-        named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
-        structure, index = device.structure(rows, edges=how.dropout > 0 or how.edges or "weight" in named)
+        named = {name: active.contiguous(tensor) for name, tensor in options.named(inputs).items()}
+        structure, index = device.structure(rows, edges=options.dropout > 0 or options.edges or "weight" in named)
         _, heads, features = active.shape(inputs[0])
-        flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named, "edges": how.edges}
-        of_edge = active.shape(named["edge_feat"])[1] if how.edge_features else 0
+        flags |= {"dropout": options.dropout > 0, "weighted": "weight" in named, "edges": options.edges}
+        of_edge = active.shape(named["edge_feat"])[1] if options.edge_features else 0
         spec = compiled.attention_spec(
-            how.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags
+            options.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags
         )
-        paired = _SIDES if how.projected else ()
-        arguments: dict[str, int | float] = {"slope": float(how.slope), "score_scale": float(how.scale)}
+        paired = _SIDES if options.projected else ()
+        arguments: dict[str, int | float] = {"slope": float(options.slope), "score_scale": float(options.scale)}
         for name, tensor in {**named, **others}.items():
             arguments[name] = active.address(tensor)
             arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
-        if how.seed is not None:
-            arguments |= compiled.dropout_words(how.dropout, how.seed)
-        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.worker)
+        if options.seed is not None:
+            arguments |= compiled.dropout_words(options.dropout, options.seed)
+        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.queue)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:
@@ -231,12 +236,12 @@ def _identity(size: int, like: Tensor) -> Tensor:
 
 def _all_rows_used(adj: Adjacency) -> bool:
     """Whether every destination has an in-edge; kept with the structure."""
-    if "no row is empty" not in adj.cache:
-        adj.cache["no row is empty"] = bool(adj.in_degrees().all())
-    return bool(adj.cache["no row is empty"])
+    if _ALL_ROWS_USED not in adj.cache:
+        adj.cache[_ALL_ROWS_USED] = bool(adj.in_degrees().all())
+    return adj.cache[_ALL_ROWS_USED]
 
 
 def _rows(adj: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return memory for what a kernel computes for each destination; 0 where it comes by none."""
+    """Return an output buffer with one row per destination, zero-filled if some destinations have no in-edges."""
     dtype, device = compute_dtype(active.dtype(like)), active.device(like)
     return active.empty(shape, dtype, device) if _all_rows_used(adj) else active.full(shape, 0.0, dtype, device)

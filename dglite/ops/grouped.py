@@ -40,20 +40,20 @@ class Groups:
         return len(self.offsets) - 1
 
 
-def group_rows(groups: Any, num_groups: int, what: str = "types") -> Groups:
+def group_rows(groups: Any, num_groups: int, label: str = "types") -> Groups:
     """Return the groups of rows from the number of each row's group; rows of a group keep their order.
 
     Raises
     ------
     DGLError
-        A number is no integer or no group; ``what`` names them.
+        A number is no integer or no group; ``label`` names them.
     """
-    numbers = integer_array(groups, what)
+    numbers = integer_array(groups, label)
     if numbers.ndim != 1:
-        raise DGLError(f"{what} have shape {numbers.shape}; expected one number for each row")
+        raise DGLError(f"{label} have shape {numbers.shape}; expected one number for each row")
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < num_groups:
         wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
-        raise DGLError(f"{what} hold {wrong}; expected numbers from 0 to {num_groups - 1}")
+        raise DGLError(f"{label} hold {wrong}; expected numbers from 0 to {num_groups - 1}")
     if bool((numbers[1:] >= numbers[:-1]).all()):
         return Groups(np.searchsorted(numbers, np.arange(num_groups + 1)), None)
     sorted_rows = Adjacency.from_coo(

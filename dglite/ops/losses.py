@@ -33,12 +33,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     Returns
     -------
     Tensor
-        A number; of no nodes NaN. Gradients of any order; those of other nodes are 0.
+        A number; NaN without nodes. Differentiable any number of times; other nodes' gradients are 0.
 
     Raises
     ------
     DGLError
-        Shapes or dtypes are others.
+        Shapes or dtypes do not match.
     IndexError
         A label is no class, or an id no node.
 
@@ -56,10 +56,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
         or not (active.on_cpu(logits) and active.dtype(logits) in ("float32", "float64"))
     ):
         return _unfused(logits, labels, nodes)
-    chosen = _labels_of(active.to_numpy(labels), None if nodes is None else active.to_numpy(nodes))
-    if chosen is None:
+    classes = _labels_of(active.to_numpy(labels), None if nodes is None else active.to_numpy(nodes))
+    if classes is None:
         return _unfused(logits, labels, nodes)
-    return active.apply(_CrossEntropy(chosen, active.requires_grad(logits)), logits)
+    return active.apply(_CrossEntropy(classes, active.requires_grad(logits)), logits)
 
 
 def _check(logits: Tensor, labels: Tensor, nodes: Tensor | None) -> None:
@@ -73,9 +73,9 @@ def _check(logits: Tensor, labels: Tensor, nodes: Tensor | None) -> None:
         raise DGLError(f"labels are {active.dtype(labels)}; expected classes, such as int64")
     if nodes is None:
         return
-    dtype, given = active.dtype(nodes), tuple(active.shape(nodes))
-    if len(given) != 1 or (dtype == "bool" and given != rows) or (dtype != "bool" and "int" not in dtype):
-        raise DGLError(f"nodes are {dtype} {given}; expected a mask of bool {rows}, or ids of nodes")
+    dtype, node_shape = active.dtype(nodes), tuple(active.shape(nodes))
+    if len(node_shape) != 1 or (dtype == "bool" and node_shape != rows) or (dtype != "bool" and "int" not in dtype):
+        raise DGLError(f"nodes are {dtype} {node_shape}; expected a mask of bool {rows}, or ids of nodes")
 
 
 def _labels_of(labels: np.ndarray, nodes: np.ndarray | None) -> np.ndarray | None:
@@ -103,17 +103,17 @@ class _CrossEntropy:
 
     def __init__(self, labels: np.ndarray, keeps: bool) -> None:
         self.labels, self.keeps = labels, keeps
-        self.kept: Any = None
+        self.gradient: Any = None
         self.count = int(np.count_nonzero(labels != IGNORED))
 
     def forward(self, logits: Tensor) -> Tensor:
         (logits,), (address,) = active.dense((logits,))
         shape, device = tuple(active.shape(logits)), device_of(logits)
-        self.kept = active.new_empty(logits, shape) if self.keeps else None
-        grad = 0 if self.kept is None else active.address(self.kept)
+        self.gradient = active.new_empty(logits, shape) if self.keeps else None
+        grad = 0 if self.gradient is None else active.address(self.gradient)
         addresses, scale = (address, self.labels.ctypes.data, grad), 1 / max(self.count, 1)
         kernel = device.kernels("rows.losses").cross_entropy
-        total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.worker)
+        total, wrong = kernel(active.dtype(logits), shape, *addresses, scale, device.queue)
         if wrong is not None:
             raise IndexError(f"label {wrong} is no class; logits have {shape[1]} columns")
         return active.from_numpy(np.asarray(total / (self.count or np.nan), total.dtype))
@@ -121,18 +121,18 @@ class _CrossEntropy:
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         logits = inputs[0]
         if active.needs_operator((grad,)) and not active.requires_grad(grad, logits):
-            return [self.kept * grad]
+            return [self.gradient * grad]
         if active.requires_grad(grad, logits):  # a gradient of this one may follow
             return [self._differentiable(logits, grad)]
         if float(active.to_numpy(grad)) == 1.0:
-            return [self.kept]
-        return [active.times(self.kept, grad)]
+            return [self.gradient]
+        return [active.times(self.gradient, grad)]
 
     def _differentiable(self, logits: Tensor, grad: Tensor) -> Tensor:
-        known = self.labels != IGNORED
+        labelled = self.labels != IGNORED
         classes = np.zeros(tuple(active.shape(logits)), np.float32)
-        classes[np.flatnonzero(known), self.labels[known]] = 1.0
-        weights = (known / max(self.count, 1))[:, None]
+        classes[np.flatnonzero(labelled), self.labels[labelled]] = 1.0
+        weights = (labelled / max(self.count, 1))[:, None]
         like = active.dtype(logits), active.device(logits)
-        wanted, weights = (active.asarray(x, *like) for x in (classes, weights))
-        return (framework.nn.functional.softmax(logits, -1) - wanted) * weights * grad
+        one_hot, weights = (active.asarray(x, *like) for x in (classes, weights))
+        return (framework.nn.functional.softmax(logits, -1) - one_hot) * weights * grad

@@ -74,15 +74,15 @@ def check_operands(adj: Adjacency | TracedAdjacency, expr: Expr, operands: Seque
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
     shapes, first = [], None
     for slot, owner in _slots(expr):
-        found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
-        shapes.append(found[0])
+        traits = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+        shapes.append(traits[0])
         if first is None:
-            first = found
+            first = traits
             continue
-        if found[1] != first[1]:
+        if traits[1] != first[1]:
             operands = to_common_dtype(operands)
-        if found[2] != first[2]:
-            raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
+        if traits[2] != first[2]:
+            raise DGLError(f"got features on {first[2]} and on {traits[2]}; move them to one device")
     if len(shapes) > 1:
         feats = tuple([shape[1:] for shape in shapes])
         if feats != feats[:1] * len(feats):
@@ -93,7 +93,7 @@ def check_operands(adj: Adjacency | TracedAdjacency, expr: Expr, operands: Seque
 def to_common_dtype(operands: Sequence[Tensor]) -> Sequence[Tensor]:
     """Return operands of one dtype.
 
-    Inside autocast, operands that differ are cast to autocast's dtype, as those of a matrix product are, since kernels
+    Inside autocast, operands that differ are cast to autocast's dtype, as in a matrix product, since kernels
     accumulate in float32 whatever they read; float64 is never narrowed. Operands that agree are computed as they are: a
     cast would cost a pass over memory and win nothing.
 
@@ -124,7 +124,7 @@ def adjacency_of(graph: Any) -> Any:
     Raises
     ------
     DGLError
-        The graph has several edge types, or is none: arguments are swapped, for instance.
+        The graph has several edge types, or is not a graph: arguments are swapped, for instance.
     """
     if type(graph) in (Adjacency, TracedAdjacency):
         return graph
@@ -136,7 +136,7 @@ def adjacency_of(graph: Any) -> Any:
 
 
 def tensor_operand(x: Any) -> Any:
-    """Return an operand as a tensor; what is none is left to the checks."""
+    """Return an operand as a tensor; anything else is left to the checks."""
     return admitted(x, "the operand")
 
 
@@ -196,9 +196,9 @@ def _misfit(shapes: tuple[tuple[int, ...], ...]) -> DGLError:
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum ``x`` over the axes that broadcasting added or stretched, so that it has ``shape``."""
-    have = tuple(active.shape(x))
-    if have == shape:
+    full = tuple(active.shape(x))
+    if full == shape:
         return x
-    padded = (shape[0],) + (1,) * (len(have) - len(shape)) + tuple(shape[1:])
-    axes = tuple(axis for axis in range(1, len(have)) if padded[axis] == 1 and have[axis] != 1)
+    padded = (shape[0],) + (1,) * (len(full) - len(shape)) + tuple(shape[1:])
+    axes = tuple(axis for axis in range(1, len(full)) if padded[axis] == 1 and full[axis] != 1)
     return active.reshape(active.sum(x, axes) if axes else x, shape)

@@ -13,34 +13,35 @@ from typing import Any
 
 from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key
 
-__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "in_order"]
+__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "ORDERED_WEIGHTS", "in_order"]
 
 LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
 SAMPLES = 8
 EDGE_IDS, NUM_ENTRIES = 2, 4
-"""Places of words of a structure."""
+"""Indices of words of a structure."""
 
 
 class _Ordered:
-    """What is known of the weights that were read with a structure."""
+    """The edge weights that were last read with a structure, as a copy in the order of entries."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.seen: Any = None
         self.times, self.needed = 0, 1
-        self.kept: tuple[str, Tensor, Tensor] | None = None
+        self.copies: tuple[str, Tensor, Tensor] | None = None
         """Their dtype, a copy of them, and the copy in the order of entries."""
 
     def find(self, structure: Any, index: str, weights: Tensor, threads: int, kernels: Any) -> Tensor | None:
-        """Return ``weights`` in the order of entries, None where they are new."""
+        """Return ``weights`` in the order of entries, or None if they have not been seen often enough."""
         dtype, count, address = active.dtype(weights), structure[NUM_ENTRIES], active.address(weights)
-        if self.kept is not None:
-            kept, copy, ordered = self.kept
-            if kept == dtype and kernels.equal(dtype, index, count, address, active.address(copy), threads):
+        if self.copies is not None:
+            copy_dtype, copy, ordered = self.copies
+            if copy_dtype == dtype and kernels.equal(dtype, index, count, address, active.address(copy), threads):
                 return ordered
-            self.kept, self.needed = None, 2 * self.needed
+            self.copies, self.needed = None, 2 * self.needed
         sample = dtype, address, *_sample(address, count)
         self.times = self.times + 1 if sample == self.seen else 0
         self.seen = sample
@@ -50,8 +51,11 @@ class _Ordered:
         kernels.copy(dtype, index, count, address, active.address(copy), threads)
         # Of the copy: the weights may be changing at this moment.
         kernels.order(dtype, index, structure[EDGE_IDS], count, active.address(copy), active.address(ordered), threads)
-        self.kept, self.times = (dtype, copy, ordered), 0
+        self.copies, self.times = (dtype, copy, ordered), 0
         return ordered
+
+
+ORDERED_WEIGHTS: CacheKey[_Ordered] = cache_key("ordered weights", "copies of edge weights in the order of entries")
 
 
 def _sample(address: int, count: int) -> tuple[int, ...]:
@@ -64,12 +68,12 @@ def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, device
     is_permuted = structure[EDGE_IDS] and LEAST <= structure[NUM_ENTRIES] <= MOST
     if not is_permuted or active.dtype(weights) not in ("float32", "float64"):
         return None
-    found = adj.cache.get("ordered weights")
-    if found is None:
-        found = adj.cache.setdefault("ordered weights", _Ordered())
-    if not found.lock.acquire(blocking=False):
+    cache = adj.cache.get(ORDERED_WEIGHTS)
+    if cache is None:
+        cache = adj.cache.setdefault(ORDERED_WEIGHTS, _Ordered())
+    if not cache.lock.acquire(blocking=False):
         return None
     try:
-        return found.find(structure, index, weights, device.worker, device.kernels("rows.order"))
+        return cache.find(structure, index, weights, device.queue, device.kernels("rows.order"))
     finally:
-        found.lock.release()
+        cache.lock.release()

@@ -43,7 +43,7 @@ def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, o
 def product_gradients(
     x: Any, weight: Any, grad: Tensor, needs: Sequence[bool], result: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Return the gradients of a product's operands by ``needs``, that of its result being ``grad``.
+    """Return the gradients of a product's operands by ``needs``; ``grad`` is the gradient of its result.
 
     ``result`` is that of the ReLU, where there was one. ``x`` is read for the weight's gradient, ``weight`` for that of
     x. Where our kernels do it, it is a pass over the rows, unless gradients of gradients may follow.
@@ -53,13 +53,13 @@ def product_gradients(
     (rows, outer), dtype = active.shape(grad), active.dtype(grad)
     shape = rows, inner, outer
     turned: Any = None if weight is None else active.swap_last(weight)
-    operands = [y for y in (grad, x, turned) if y is not None]
-    if not (active.is_pooled(*operands) and _is_ours(shape[1:], dtype)) or active.requires_grad(*operands):
+    tensors = [y for y in (grad, x, turned) if y is not None]
+    if not (active.is_pooled(*tensors) and _is_ours(shape[1:], dtype)) or active.requires_grad(*tensors):
         grad, sums = bias_gradient(grad, result, summed)
         grads = [product(grad, turned) if needs[0] else None]
         return [*grads, product(active.swap_last(x), grad) if needs[1] else None, sums][: len(needs)]
-    given = grad, result, x if needs[1] else None, turned if needs[0] else None
-    return _gradients(shape, given, (*needs[:2], summed))[: len(needs)]
+    operands = grad, result, x if needs[1] else None, turned if needs[0] else None
+    return _gradients(shape, operands, (*needs[:2], summed))[: len(needs)]
 
 
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
@@ -71,26 +71,26 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
 
 
 def _multiply(x: Tensor, weight: Tensor, start: Tensor | None, out: Tensor, relu: bool = False) -> None:
-    """Write by our kernels ``x @ weight + start``: a bias or rows, such as those of ``out`` itself."""
+    """Write ``x @ weight + start`` by our kernels; ``start`` is a bias or rows, such as ``out`` itself."""
     dense, addresses = active.dense((x, weight, start))
     (rows, inner), outer, dtype, device = active.shape(x), active.shape(out)[1], active.dtype(x), device_of(x)
     of_start = 0 if start is None or len(active.shape(start)) == 1 else outer
     places = _places(dtype, (*addresses, active.address(out)), (inner, outer, of_start, outer))
-    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.worker)
+    device.kernels("rows.products").product(dtype, (rows, inner, outer), places, relu, device.queue)
     del dense  # the kernel has read it
 
 
-def _gradients(shape: tuple[int, int, int], given: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Any]:
-    """Return by our kernels what is needed of the gradients of x, weight and bias.
+def _gradients(shape: tuple[int, int, int], operands: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Any]:
+    """Return the needed gradients of x, weight and bias, computed by our kernels.
 
-    ``given`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
+    ``operands`` are the gradient of the result, the result of the ReLU, x and the transposed weight, or None.
     """
-    (rows, inner, outer), dtype, (dense, addresses) = shape, active.dtype(given[0]), active.dense(given)
+    (rows, inner, outer), dtype, (dense, addresses) = shape, active.dtype(operands[0]), active.dense(operands)
     shapes = ((rows, inner), (inner, outer), (outer,))
     out = [active.new_empty(dense[0], shape) if needed else None for shape, needed in zip(shapes, needs, strict=True)]
     device, written = device_of(dense[0]), [0 if y is None else active.address(y) for y in out]
     places = _places(dtype, addresses, (outer, outer, inner, inner)), _places(dtype, written, (inner, outer, outer))
-    device.kernels("rows.products").gradients(dtype, shape, *places, device.worker)
+    device.kernels("rows.products").gradients(dtype, shape, *places, device.queue)
     return out
 
 

@@ -208,7 +208,7 @@ def gat_attention(
     seed
         Fixes what is dropped: a function of seed, edge id and head alone. Drawn from the framework's generator if None.
     ee
-        Scores of edges, ``(num_edges, *heads)``, added to those of the ends before the leaky ReLU.
+        Scores of edges, ``(num_edges, *heads)``, added to the scores of the two ends before the leaky ReLU.
 
     Returns
     -------
@@ -230,9 +230,9 @@ def gat_attention(
     >>> ops.gat_attention(g, scores, scores, feat).flatten()
     tensor([0., 1., 3.])
     """
-    how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed, edges=ee is not None)
+    options = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed, edges=ee is not None)
     terms = (el, er) if ee is None else (el, er, ee)
-    return core.attention(adjacency_of(graph), how, *_attended(feat, terms, edge_weight))
+    return core.attention(adjacency_of(graph), options, *_attended(feat, terms, edge_weight))
 
 
 def gatv2_attention(
@@ -280,8 +280,8 @@ def gatv2_attention(
     >>> ops.gatv2_attention(g, feat, feat, torch.zeros(1, 1)).flatten()
     tensor([0., 1., 3.])
     """
-    how = core.Attention(core.Score.GATV2, negative_slope, 1.0, dropout, seed)
-    return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
+    options = core.Attention(core.Score.GATV2, negative_slope, 1.0, dropout, seed)
+    return core.attention(adjacency_of(graph), options, *_attended(feat_src, (feat_dst, attn), edge_weight))
 
 
 def dot_attention(
@@ -326,8 +326,8 @@ def dot_attention(
     >>> ops.dot_attention(g, feat, torch.zeros(3, 1, 1)).flatten()
     tensor([0., 1., 3.])
     """
-    how = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
-    return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst,), edge_weight))
+    options = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
+    return core.attention(adjacency_of(graph), options, *_attended(feat_src, (feat_dst,), edge_weight))
 
 
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:

@@ -19,20 +19,20 @@ __all__ = ["RowIndex", "take_rows"]
 class RowIndex:
     """Rows that are taken more than once: what the gradient needs is made the first time. They are never changed."""
 
-    __slots__ = ("_kept", "rows")
+    __slots__ = ("_relations", "rows")
 
     def __init__(self, rows: np.ndarray) -> None:
         self.rows = rows
-        self._kept: dict[int, Adjacency] = {}
+        self._relations: dict[int, Adjacency] = {}
 
     def taken_from(self, num_rows: int) -> Adjacency:
-        """Return the relation of every row that is taken to the one of ``num_rows`` that it comes from."""
-        found = self._kept.get(num_rows)
-        if found is None:
+        """Return the relation from each row of the result to the row, of ``num_rows``, that it is taken from."""
+        cached = self._relations.get(num_rows)
+        if cached is None:
             count = len(self.rows)
-            made = Adjacency.from_coo(count, num_rows, np.arange(count), self.rows, validate=False)
-            found = self._kept.setdefault(num_rows, made)
-        return found
+            relation = Adjacency.from_coo(count, num_rows, np.arange(count), self.rows, validate=False)
+            cached = self._relations.setdefault(num_rows, relation)
+        return cached
 
 
 def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False) -> Tensor:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..expr import Expr, Side, operands_of
-from ..structure.adjacency import Adjacency
+from ..structure.adjacency import Adjacency, EdgeSubset
+from ..structure.derived import CacheKey, cache_key
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
 from .devices import HOST, device_of
@@ -17,28 +18,33 @@ from .operands import broadcast
 
 __all__ = ["run_sddmm", "run_spmm"]
 
+_LONGEST_ROW: CacheKey[int] = cache_key("longest row", "the largest in-degree")
+_WITHOUT_EMPTY_ROWS: CacheKey[EdgeSubset] = cache_key(
+    "without empty rows", "the same edges among the destinations that have any"
+)
+
 
 def run_spmm(
     bind: str,
     adj: Adjacency,
-    what: tuple[Any, ...],
+    reduction: tuple[Any, ...],
     edges: bool,
     lead: tuple[int, ...],
     operands: Sequence[Tensor],
     argmax: Tensor | None,
 ) -> Tensor:
-    """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
+    """Run the kernel that the module of kernels has by the name ``bind`` for ``reduction``, on checked operands.
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    result = run_cached(adj, what, operands) if argmax is None else None
+    result = run_cached(adj, reduction, operands) if argmax is None else None
     if result is not None:
         return result
     dense, shapes, addresses = _dense(operands)
     device = device_of(dense[0])
     structure, index = device.structure(adj, edges)
-    dtype, kept = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
-    kernel = getattr(device.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, argmax is not None)
+    dtype, argmax_address = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
+    kernel = getattr(device.kernels("graph.sparse"), bind)(*reduction, dtype, index, shapes, argmax is not None)
     shape = (*lead, adj.num_dst, *kernel.layout.shape)
     out, scaling = active.new_empty(dense[0], shape), None
     if kernel.panels is not None and kernel.panels.multiplies_before(adj.num_src, adj.num_edges):
@@ -54,19 +60,18 @@ def run_spmm(
     panels, room = kernel.panels, 0
     if panels is not None:
         if adj.num_src > panels.most_sources:
-            room = panels.scratch(adj.num_src, structure, device.worker)
+            room = panels.scratch(adj.num_src, structure, device.queue)
         elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
             kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
-        kernel.in_panels(
-            structure, adj.num_src, addresses, active.address(out), device.worker, kept, active.address(scratch)
-        )
+        memory = device.queue, argmax_address, active.address(scratch)
+        kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
     else:
-        kernel(structure, addresses, active.address(out), device.worker, kept)
+        kernel(structure, addresses, active.address(out), device.queue, argmax_address)
         if device is HOST and argmax is None and not comes_again:
-            run = kernel.bound_to(structure, lambda: HOST.worker, _longest_row(adj))
-            cache_kernel(adj, what, operands, run, shape, scaling)
+            run = kernel.bound_to(structure, lambda: HOST.queue, _longest_row(adj))
+            cache_kernel(adj, reduction, operands, run, shape, scaling)
     return out
 
 
@@ -84,15 +89,15 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
-    kernel(structure, addresses, active.address(out), device.worker)
+    kernel(structure, addresses, active.address(out), device.queue)
     return out
 
 
 def _longest_row(adj: Adjacency) -> int:
     """Return the largest number of in-edges of a node."""
-    longest: int | None = adj.cache.get("longest_row")
+    longest = adj.cache.get(_LONGEST_ROW)
     if longest is None:
-        longest = adj.cache.setdefault("longest_row", int(np.diff(adj.csc().indptr).max(initial=0)))
+        longest = adj.cache.setdefault(_LONGEST_ROW, int(np.diff(adj.csc().indptr).max(initial=0)))
     return longest
 
 
@@ -101,9 +106,9 @@ def _without_empty_rows(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) 
 
     The kernel goes from row to row: among 10M nodes, most of which have no edge, that is 70 times slower.
     """
-    subset = adj.cache.get("without_empty_rows")
+    subset = adj.cache.get(_WITHOUT_EMPTY_ROWS)
     if subset is None:
-        subset = adj.cache.setdefault("without_empty_rows", adj.subset(np.arange(adj.num_edges)))
+        subset = adj.cache.setdefault(_WITHOUT_EMPTY_ROWS, adj.subset(np.arange(adj.num_edges)))
     slots = {operand.slot for operand in operands_of(expr) if operand.side is Side.V}
     rows = [active.take(x, subset.dst_ids) if slot in slots else x for slot, x in enumerate(operands)]
     return subset.adjacency, rows

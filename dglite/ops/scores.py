@@ -25,7 +25,7 @@ from .traced import is_traced
 __all__ = ["can_defer_scores", "edge_scores", "edge_softmax", "is_fused_attention"]
 
 WORTH_DEFERRING = 1 << 14
-"""Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
+"""Minimum number of score elements at which saving a kernel outweighs the cost of a deferred tensor, some 50 us."""
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _THREE: Expr = _ADD + Operand(Side.E, 2)
@@ -36,13 +36,13 @@ _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 class EdgeAttention:
     """Scores leaky_relu(left[u] + right[v]) of edges, or the weights that softmax and dropout make of them.
 
-    ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads). Where ``how.edges``, a term of the edge
-    is the third. ``before`` is the step that this one was made of.
+    ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads). With ``options.edges`` there
+    is a third, a term of the edge. ``before`` is the step that this one was made of.
     """
 
     adj: Adjacency
     sources: tuple[Tensor, ...]
-    how: Attention
+    options: Attention
     normalised: bool = False
     before: EdgeAttention | None = None
     watch: Watch = field(default_factory=Watch)
@@ -53,36 +53,38 @@ class EdgeAttention:
         return (self.adj.num_edges, *active.shape(self.sources[0])[1:])
 
     def leaky_relu(self, slope: float) -> EdgeAttention | None:
-        """Return the scores with this slope below 0; None where they have one or are weights."""
-        if self.normalised or self.how.slope != 1.0:
+        """Return the scores with this slope below 0, or None if they have a slope already or are weights."""
+        if self.normalised or self.options.slope != 1.0:
             return None
-        return self._next(how=replace(self.how, slope=slope))
+        return self._next(options=replace(self.options, slope=slope))
 
     def plus(self, term: Tensor) -> EdgeAttention | None:
-        """Return the scores with a term of the edge added; None where they have had one, a slope or a softmax."""
-        if self.normalised or self.how.slope != 1.0 or self.how.edges or not _is_term(self.adj, self.sources[0], term):
+        """Return the scores with a term of the edge added, or None after another term, a slope or a softmax."""
+        if self.normalised or self.options.slope != 1.0 or self.options.edges:
             return None
-        return self._next(sources=(*self.sources, active.copy(term)), how=replace(self.how, edges=True))
+        if not _is_term(self.adj, self.sources[0], term):
+            return None
+        return self._next(sources=(*self.sources, active.copy(term)), options=replace(self.options, edges=True))
 
     def softmax(self) -> EdgeAttention | None:
-        """Return the weights; None where these are weights already."""
+        """Return the weights, or None if these are weights already."""
         return None if self.normalised else self._next(normalised=True)
 
     def dropout(self, p: float) -> EdgeAttention | None:
         """Return the weights, dropped with probability ``p`` by a seed that is drawn now; None for scores."""
-        if not self.normalised or self.how.dropout:
+        if not self.normalised or self.options.dropout:
             return None
-        return self._next(how=replace(self.how, dropout=p).seeded())
+        return self._next(options=replace(self.options, dropout=p).seeded())
 
     def _next(self, **changes: Any) -> EdgeAttention:
         return replace(self, before=self, watch=Watch(), **changes)
 
     def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
-        """Return the same for other sources."""
+        """Return the same steps on other sources."""
         return replace(self, sources=tuple(sources))
 
     def weighted_sum(self, adj: Adjacency, expr: Expr, slot: int, operands: Sequence[Tensor]) -> Tensor | None:
-        """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None where that takes values."""
+        """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None if that needs values."""
         x = operands[1 - slot]
         wide = self.takes(adj, expr, slot, x)
         if wide is None:
@@ -90,7 +92,7 @@ class EdgeAttention:
         for operand in operands:
             active.pass_by(operand)
         flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in self.sources]
-        result = attention(adj, self.how, active.reshape(x, wide), flat, steps=self)
+        result = attention(adj, self.options, active.reshape(x, wide), flat, steps=self)
         return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
 
     def takes(self, adj: Adjacency, expr: Expr, slot: int, x: Tensor) -> tuple[int, int, int] | None:
@@ -103,19 +105,19 @@ class EdgeAttention:
 
     def compute(self, *sources: Tensor) -> Tensor:
         """Return the values, differentiable by way of the steps before."""
-        before = self.before
+        adj, before = self.adj, self.before
         if before is None:
-            return _computed(self.adj, sources, self.how.slope)
+            return _computed(adj, sources, self.options.slope)
         values = active.watched(before.compute(*sources[: len(before.sources)]), before.watch)
         if len(before.sources) < len(sources):
             return values + sources[-1]
         if not self.normalised:
-            return leaky_relu(values, self.how.slope)
-        flat = active.reshape(values, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
-        made = apply_dropout(self.adj, self.how, flat) if before.normalised else softmax.edge_softmax(self.adj, flat)
-        return active.reshape(made, self.shape)
+            return leaky_relu(values, self.options.slope)
+        flat = active.reshape(values, (adj.num_edges, math.prod(self.shape[1:]), 1))
+        weights = apply_dropout(adj, self.options, flat) if before.normalised else softmax.edge_softmax(adj, flat)
+        return active.reshape(weights, self.shape)
 
-    def composed(self, adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+    def composed(self, adj: Adjacency, options: Attention, inputs: Sequence[Tensor]) -> Tensor:
         """Return the sum of sources with these weights; inputs are x, (num_src, heads, d), and flat sources."""
         x, *flat = inputs
         feat = self.shape[1:]
@@ -124,9 +126,9 @@ class EdgeAttention:
         weights = active.reshape(weights, (adj.num_edges, math.prod(feat), 1))
         return sparse.spmm(adj, _WEIGHTED, Reducer.SUM, (x, weights))
 
-    def asked(self) -> bool:
-        """Whether anything asks for the gradient of this or of a step before."""
-        return bool(self.watch) or (self.before is not None and self.before.asked())
+    def wants_step_gradients(self) -> bool:
+        """Whether the gradient of this or of an earlier step is asked for."""
+        return bool(self.watch) or (self.before is not None and self.before.wants_step_gradients())
 
 
 def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> Tensor:
@@ -225,7 +227,7 @@ def _is_weighted(expr: Expr, slot: int) -> bool:
 def _wide(score: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, int, int] | None:
     """Return ``x``, (rows, *feat), as (rows, heads, d) where each of its heads has one score, else None."""
     rows, feat = x[0], x[1:]
-    if feat == score:  # every element is a head of its own
+    if feat == score:  # each element is a head
         return rows, math.prod(feat), 1
     if score and score[-1] == 1 and feat[:-1] == score[:-1] and feat:
         return rows, math.prod(score), feat[-1]

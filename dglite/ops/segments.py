@@ -1,6 +1,6 @@
 """Reducing segments of rows: readouts, pooling, ``segment_reduce``.
 
-A segment is a destination whose in-edges are its rows, so the kernels are those of g-SpMM. A program of torch's holds
+A segment is a destination whose in-edges are its rows, so g-SpMM's kernels reduce it. A program of torch's holds
 the lengths as a tensor; the structure is made of them when it runs, once for lengths that come again.
 """
 

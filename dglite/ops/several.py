@@ -46,7 +46,7 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
     -------
     list of Tensor
         For each part ``(num_dst, *broadcast feat)``, feat being broadcast over all operands. A destination without
-        in-edges gets 0. Gradients are those of :func:`~.sparse.spmm`, of any order.
+        in-edges gets 0. Gradients of any order, as of :func:`~.sparse.spmm`.
 
     Raises
     ------
@@ -136,20 +136,20 @@ class _SpmmSeveral(GraphOp):
         )
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        *given, _ = inputs
-        summed, chosen = list[tuple[Expr, Tensor]](), list[tuple[Expr, Tensor]]()
-        for (expr, reducer), own in zip(self.parts, grad, strict=True):
-            own = mean_gradient(self.adj, own) if reducer is Reducer.MEAN else own
-            (chosen if reducer.selects else summed).append((expr, own))
+        *operands, _ = inputs
+        sums, extrema = list[tuple[Expr, Tensor]](), list[tuple[Expr, Tensor]]()
+        for (expr, reducer), part_grad in zip(self.parts, grad, strict=True):
+            part_grad = mean_gradient(self.adj, part_grad) if reducer is Reducer.MEAN else part_grad
+            (extrema if reducer.selects else sums).append((expr, part_grad))
         grads: list[Tensor | None] = [None] * len(needs)
-        if summed:
-            exprs = tuple(expr for expr, _ in summed)
-            operands = [*given, *(own for _, own in summed)]
+        if sums:
+            exprs = tuple(expr for expr, _ in sums)
+            with_grads = [*operands, *(part_grad for _, part_grad in sums)]
             for slot, needed in enumerate(needs):
                 if needed:
-                    grads[slot] = gradient(self.adj, exprs, slot, operands, self.shapes[slot], Side.V)
-        kept: Any = self.kept if chosen else ()
-        for (expr, own), argmax in zip(chosen, kept, strict=True):
-            more = argmax_gradients(self.adj, expr, argmax, given, self.shapes, own, needs)
+                    grads[slot] = gradient(self.adj, exprs, slot, with_grads, self.shapes[slot], Side.V)
+        argmaxes: Any = self.kept if extrema else ()
+        for (expr, part_grad), argmax in zip(extrema, argmaxes, strict=True):
+            more = argmax_gradients(self.adj, expr, argmax, operands, self.shapes, part_grad, needs)
             grads = [x if y is None else y if x is None else x + y for x, y in zip(grads, more, strict=True)]
         return grads

@@ -116,11 +116,11 @@ def _named(call: Any, name: str, summary: str, sides: str, returned: tuple[str, 
 
 
 def _shorthands() -> list[Callable[..., Tensor]]:
-    found: list[Callable[..., Tensor]] = [copy_per_edge(Side.U), copy_per_edge(Side.V)]
+    functions: list[Callable[..., Tensor]] = [copy_per_edge(Side.U), copy_per_edge(Side.V)]
     for reducer in (entry.value for entry in Reducer if entry.fused):
-        found += [copy_reduce(side, reducer) for side in (Side.U, Side.E)]
-        found += [binary_reduce(op, reducer) for op in MESSAGES if op != "dot"]
-    return found + [per_edge(lhs, op, rhs) for lhs, rhs in permutations("uve", 2) for op in MESSAGES]
+        functions += [copy_reduce(side, reducer) for side in (Side.U, Side.E)]
+        functions += [binary_reduce(op, reducer) for op in MESSAGES if op != "dot"]
+    return functions + [per_edge(lhs, op, rhs) for lhs, rhs in permutations("uve", 2) for op in MESSAGES]
 
 
 SHORTHANDS = _shorthands()

@@ -45,7 +45,7 @@ def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
     out = active.new_empty(logits, active.shape(logits))
     if heads:
         addresses = active.address(logits), active.address(out)
-        device.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, device.worker)
+        device.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, device.queue)
     return out
 
 
@@ -103,7 +103,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
         if heads:
             addresses = active.address(softmax), active.address(grad), active.address(out)
             gradient = device.kernels("graph.softmax").edge_softmax_gradient
-            gradient(structure, index, active.dtype(grad), heads, *addresses, device.worker)
+            gradient(structure, index, active.dtype(grad), heads, *addresses, device.queue)
         return out
 
     def composed(self, *inputs: Tensor) -> Tensor:

@@ -97,7 +97,7 @@ def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence
 
 
 def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the sum by an attention among the operands that has not been read, None where there is none that can."""
+    """Return the sum computed by an unread attention among the operands, or None."""
     for slot, x in enumerate(operands):
         recipe: Any = active.recipe_of(x)
         fused: Tensor | None = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)
@@ -160,8 +160,8 @@ class Spmm(GraphOp):
             shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
             index = str(self.adj.index_dtype)
             self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
-        what, edges = (self.expr, self.reducer), reads_edges(self.expr)
-        return run_spmm("bind_spmm", self.adj, what, edges, (), operands, self.kept)
+        reduction, edges = (self.expr, self.reducer), reads_edges(self.expr)
+        return run_spmm("bind_spmm", self.adj, reduction, edges, (), operands, self.kept)
 
     def composed(self, *operands: Tensor) -> Tensor:
         return fallback.spmm(self.adj, self.expr, self.reducer, operands)
@@ -269,7 +269,7 @@ class _Sddmm(GraphOp):
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
 def mean_gradient(adj: Any, grad: Tensor) -> Tensor:
-    """Return the gradient of sums for that of means, (num_dst, *feat)."""
+    """Return the gradient of the sums from the gradient of the means, (num_dst, *feat)."""
     return active.times(grad, mean_scale(adj, grad))
 
 
@@ -300,13 +300,13 @@ def _gradient_expr(
 
     The gradients of the results are the operands from ``num_operands`` on, on ``side``.
     """
-    operand = next((one for expr in exprs for one in operands_of(expr) if one.slot == slot), None)
+    target = next((x for expr in exprs for x in operands_of(expr) if x.slot == slot), None)
     total: Expr = Constant(0.0)
-    if operand is None:
+    if target is None:
         return side, total, ()
     for i, expr in enumerate(exprs):
-        total = total + derivative(expr, operand) * Operand(side, num_operands + i)
-    return operand.side, *compact(total)
+        total = total + derivative(expr, target) * Operand(side, num_operands + i)
+    return target.side, *compact(total)
 
 
 def gradient(
@@ -320,7 +320,7 @@ def gradient(
 ) -> Tensor:
     """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations.
 
-    ``operands`` are those of ``exprs``, then the gradients of the results of each, sums over edges or values of edges.
+    ``operands``: of ``exprs``, then the gradient of each result, whether sums over edges or values of edges.
     For a dot product ``dotted`` holds the shapes of its operands: where the derivative does not depend on an operand
     with the summed axis, the gradient is stretched along it.
     """
@@ -330,7 +330,7 @@ def gradient(
         return active.full(shape, 0.0, active.dtype(like), active.device(like))
     used = [operands[i] for i in slots]
     if dotted is not None:
-        wide = broadcast(tuple(tuple(own[1:]) for own in dotted))
+        wide = broadcast(tuple(tuple(feat[1:]) for feat in dotted))
         if broadcast(tuple(tuple(active.shape(x)[1:]) for x in used)) != wide:
             used[-1] = active.broadcast_to(used[-1], wide)
     if owner is Side.E:
@@ -349,20 +349,20 @@ def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[
     When these are the last axes the kernel sums as it goes, and the wide result is never stored.
     """
     wide = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
-    own = (1,) * (len(wide) - len(shape) + 1) + tuple(shape[1:])
-    kept = next((axis for axis in range(len(wide)) if own[axis] == 1 and math.prod(own[axis:]) == 1), len(wide))
-    if own == wide or own[:kept] != wide[:kept] or wide[kept:] == own[kept:]:
+    target = (1,) * (len(wide) - len(shape) + 1) + tuple(shape[1:])
+    first = next((axis for axis in range(len(wide)) if target[axis] == 1 and math.prod(target[axis:]) == 1), len(wide))
+    if target == wide or target[:first] != wide[:first] or wide[first:] == target[first:]:
         return sum_to(sddmm_unchecked(adj, expr, operands), shape)
-    flat = [_merge_tail(x, wide, kept) for x in operands]
+    flat = [_merge_tail(x, wide, first) for x in operands]
     if any(x is None for x in flat):
         return sum_to(sddmm_unchecked(adj, expr, operands), shape)
     return active.reshape(sddmm_unchecked(adj, expr, flat, dot=True), shape)
 
 
-def _merge_tail(x: Tensor, wide: tuple[int, ...], kept: int) -> Any:
-    """Return ``x`` with its feature axes from ``kept`` on merged into one; None where they broadcast in part."""
+def _merge_tail(x: Tensor, wide: tuple[int, ...], first: int) -> Any:
+    """Return ``x`` with its feature axes from ``first`` on merged into one; None where they broadcast in part."""
     rows, *feat = active.shape(x)
     feat = [1] * (len(wide) - len(feat)) + feat
-    if tuple(feat[kept:]) != wide[kept:] and math.prod(feat[kept:]) != 1:
+    if tuple(feat[first:]) != wide[first:] and math.prod(feat[first:]) != 1:
         return None
-    return active.reshape(x, (rows, *feat[:kept], math.prod(feat[kept:])))
+    return active.reshape(x, (rows, *feat[:first], math.prod(feat[first:])))

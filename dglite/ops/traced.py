@@ -59,10 +59,10 @@ def reversed_of(adj: Adjacency | TracedAdjacency) -> Any:
 
 
 def require_input(adj: Adjacency | TracedAdjacency) -> None:
-    """Raise :class:`DGLError` where a program is exported and this relation is none of its inputs."""
+    """Raise :class:`DGLError` while a program is exported if this relation is not one of its inputs."""
     if type(adj) is Adjacency and active.exporting():
         raise DGLError(
-            f"the exported program would hold a graph of {adj.num_edges} edges that is none of its inputs, and be for "
+            f"the exported program would hold a graph of {adj.num_edges} edges that is not an input, and be for "
             "that graph only: pass the graph as an input, as in dglite.export(model, g, x) with forward(self, g, x)"
         )
 
@@ -70,7 +70,7 @@ def require_input(adj: Adjacency | TracedAdjacency) -> None:
 def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor:
     """Run a registered operation on ``adj``; composed of the library's own where transforms want these."""
     if not active.compiling():  # which reads no more of this than it must
-        op = _CLASSES[name].made(adj, recipe, (True,) * len(inputs))
+        op = _CLASSES[name].create(adj, recipe, (True,) * len(inputs))
         if active.is_forward_mode(inputs):
             return op.composed(*inputs)
         result = active.transformed(op, inputs)
@@ -82,7 +82,7 @@ def traced(name: str, adj: Any, recipe: str, inputs: Sequence[Tensor]) -> Tensor
 
 # -- operations --------------------------------------------------------------------------------------------------------
 class GraphOp(ABC):
-    """One call of an operation on a relation, with a gradient of its own: a ``DifferentiableOp``, and more.
+    """One call of an operation on a relation, with its own gradient: a ``DifferentiableOp``, and more.
 
     ``adj`` is an adjacency where values are computed, a traced one where results are described or derived.
     """
@@ -102,7 +102,7 @@ class GraphOp(ABC):
         """Make the operation that ``recipe`` describes. ``needs`` tells which inputs need a gradient."""
 
     @classmethod
-    def made(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
+    def create(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> GraphOp:
         """Make the operation, which can be made :meth:`again`."""
         op = cls.parse(adj, recipe, needs)
         op.needs = needs
@@ -110,21 +110,21 @@ class GraphOp(ABC):
 
     @staticmethod
     def structure(src: Tensor, dst: Tensor, num_src: int, num_dst: int, real: bool) -> Any:
-        """Return what the operation runs on, of the tensors and counts of a program; without values unless ``real``."""
+        """Return the structure from the tensors and counts of a program; without values unless ``real``."""
         return (relation_of if real else TracedAdjacency)(src, dst, num_src, num_dst)
 
     @property
     def is_real(self) -> bool:
-        """Whether the structure is at hand."""
+        """Whether the structure has values."""
         return type(self.adj) is Adjacency
 
     def again(self) -> GraphOp:
         """Return the same operation for another call."""
-        return self.made(self.adj, self.recipe(), self.needs)
+        return self.create(self.adj, self.recipe(), self.needs)
 
     @abstractmethod
     def recipe(self) -> str:
-        """Return all that makes this operation, but for inputs and structure, as text."""
+        """Return the parameters of this operation, without inputs and structure, as text."""
 
     @abstractmethod
     def describe(self, *inputs: Any) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
@@ -140,7 +140,7 @@ class GraphOp(ABC):
 
     @abstractmethod
     def composed(self, *inputs: Tensor) -> Tensor:
-        """Return what ``forward`` does, made of the tensor library's own operations, on tensors of the structure."""
+        """Return the result of ``forward``, composed of the tensor library's own operations."""
 
 
 Op = TypeVar("Op", bound=type[GraphOp])
@@ -152,7 +152,7 @@ def registered(op: Op) -> Op:
 
     def make(structure: Sequence[Any], recipe: str, needs: Sequence[bool], real: bool) -> GraphOp:
         src, dst, num_src, num_dst = structure
-        return op.made(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
+        return op.create(op.structure(src, dst, num_src, num_dst, real), recipe, tuple(needs))
 
     _CLASSES[op.name] = op
     active.register(op.name, make)
@@ -160,7 +160,7 @@ def registered(op: Op) -> Op:
 
 
 def run(op: GraphOp, *inputs: Tensor) -> Tensor:
-    """Run ``op`` and record its gradient where one is asked for."""
+    """Run ``op`` and record its gradient if one is needed."""
     if is_traced(op.adj, inputs):
         return traced(op.name, op.adj, op.recipe(), inputs)
     return active.apply(op, *inputs)

@@ -4,8 +4,8 @@
 those that they understand, ``mailbox`` those over messages; ``purity`` says which functions may be run in this way.
 """
 
-from .bytecode import Called, called, code_of, constants_of
-from .combine import is_truth
+from .bytecode import CallTarget, call_target, code_of, constants_of
+from .combine import is_boolean
 from .deferred import Deferred, EdgeColumn, Source, Tape, Unrecordable, is_deferred, realised
 from .dependencies import Dependencies
 from .mailbox import MAILBOX, Mailbox, Reduced
@@ -17,7 +17,7 @@ from .rows import NodeColumn, is_rows
 __all__ = [
     "MAILBOX",
     "MESSAGES",
-    "Called",
+    "CallTarget",
     "Deferred",
     "Dependencies",
     "EdgeColumn",
@@ -27,13 +27,13 @@ __all__ = [
     "Source",
     "Tape",
     "Unrecordable",
-    "called",
+    "call_target",
     "captured",
     "code_of",
     "constants_of",
+    "is_boolean",
     "is_deferred",
     "is_rows",
-    "is_truth",
     "may_write",
     "purity_check",
     "read_of_modules",

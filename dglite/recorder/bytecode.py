@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from .opcodes import known_opcodes
 
-__all__ = ["SETS_ITEM", "Called", "Code", "called", "code_of", "constants_of", "known"]
+__all__ = ["SETS_ITEM", "CallTarget", "Code", "analyse", "call_target", "code_of", "constants_of"]
 
-Called = tuple[types.FunctionType, Any, tuple[Any, ...]]
+CallTarget = tuple[types.FunctionType, Any, tuple[Any, ...]]
 """What a call runs: the function written in Python, the object that its code reads, the arguments of a ``partial``."""
 
 SETS_ITEM = "[...] ="
@@ -68,15 +68,15 @@ class Code:
     reads_first: bool
 
     def paths_of(self, name: str) -> list[tuple[str, ...]]:
-        """Return the chains of attributes that are read of what ``name`` stands for; an empty one where it is used."""
+        """Return the chains of attributes that are read from global ``name``; an empty one if it is used itself."""
         return [path[1:] for path in self.paths if path[0] == name]
 
 
 _codes: WeakKeyDictionary[types.CodeType, Code] = WeakKeyDictionary()
 
 
-def called(function: Any) -> Called | None:
-    """Return what a call of ``function`` runs; None where it is not written in Python.
+def call_target(function: Any) -> CallTarget | None:
+    """Return the Python function that a call of ``function`` runs, its object and bound arguments, or None.
 
     A function may be one, a method, a ``partial`` of such, a layer, or an object of a class that has ``__call__``. The
     object of a method that does not read ``self`` is left out.
@@ -85,43 +85,43 @@ def called(function: Any) -> Called | None:
     if kind is types.FunctionType:
         return function, None, ()
     if kind is functools.partial:
-        inner = called(function.func)
-        given = (*function.args, *function.keywords.values())
-        return None if inner is None else (inner[0], inner[1], (*inner[2], *given))
+        inner = call_target(function.func)
+        bound = (*function.args, *function.keywords.values())
+        return None if inner is None else (inner[0], inner[1], (*inner[2], *bound))
     if kind is types.MethodType:
         plain, owner = function.__func__, function.__self__
     elif backend.is_layer(function):
-        inner = called(getattr(function, "forward", None))
+        inner = call_target(getattr(function, "forward", None))
         return None if inner is None else (inner[0], function, inner[2])
     else:
         plain, owner = _of_class(kind, "__call__"), function
     if type(plain) is not types.FunctionType:
         return None
-    return plain, owner if known(plain.__code__).reads_first else None, ()
+    return plain, owner if analyse(plain.__code__).reads_first else None, ()
 
 
 def _of_class(kind: type, name: str) -> Any:
-    return next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
+    return next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
 
 
 def code_of(function: Any) -> types.CodeType | None:
-    """Return the code that a call of ``function`` runs; None where it is not written in Python."""
-    found = called(function)
-    return None if found is None else found[0].__code__
+    """Return the code that a call of ``function`` runs, or None if it is not written in Python."""
+    target = call_target(function)
+    return None if target is None else target[0].__code__
 
 
 def constants_of(function: Any) -> frozenset[float]:
     """Return the numbers that stand in the function's source, and 0, 1, 2, 1/2 and their negatives."""
     code = code_of(function)
-    return _COMMON if code is None else known(code).constants
+    return _COMMON if code is None else analyse(code).constants
 
 
-def known(code: types.CodeType) -> Code:
+def analyse(code: types.CodeType) -> Code:
     """Return what a piece of code, and the functions inside it, do and read."""
-    found = _codes.get(code)
-    if found is None:
-        found = _codes[code] = _Reader().read(code)
-    return found
+    reads = _codes.get(code)
+    if reads is None:
+        reads = _codes[code] = _Reader().read(code)
+    return reads
 
 
 class _Reader:
@@ -154,8 +154,8 @@ class _Reader:
                     self.true_at.add(instruction.arg or 0)
                 previous = instruction
             self._follow("", None, False)
-        called = self.names | self.global_names.keys()
-        optional = [name for name, place in _WITH_OPTION.items() if place in self.true_at and name in called]
+        names = self.names | self.global_names.keys()
+        optional = [name for name, place in _WITH_OPTION.items() if place in self.true_at and name in names]
         return Code(
             self.refusal or (f"it may call {optional[0]!r} in place" if optional else None),
             tuple(self.global_names),

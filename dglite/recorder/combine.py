@@ -16,7 +16,7 @@ from ..opspec import COMPARISONS, OPERATORS
 from .deferred import EdgeColumn, Tape, is_deferred, real
 from .rows import is_rows
 
-__all__ = ["FLOATS", "LARGEST", "OperationTable", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
+__all__ = ["FLOATS", "LARGEST", "OperationTable", "combine", "is_boolean", "reshaped", "rowwise", "settled", "stored"]
 
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
@@ -50,7 +50,7 @@ class OperationTable:
         return frozenset(self._entries).union(aliases)
 
     def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Return the operation if it takes so many arguments and such keywords."""
+        """Return the operation if it accepts these arguments, else None."""
         name = name.strip("_") if name.startswith("__") else name
         entry = self._entries.get(ALIASES.get(name, name))
         if entry is None or len(args) > entry[1] or not kwargs.keys() <= entry[2]:
@@ -58,7 +58,7 @@ class OperationTable:
         return entry[0]
 
 
-def is_truth(column: EdgeColumn) -> bool:
+def is_boolean(column: EdgeColumn) -> bool:
     """Whether the column holds truths rather than numbers."""
     return column._dtype is None
 
@@ -66,10 +66,10 @@ def is_truth(column: EdgeColumn) -> bool:
 def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """Return the column with nothing left to do but element-wise work.
 
-    One that is summed over its last axis is computed, and one that somebody has computed is the tensor from then on.
+    A column that is summed over its last axis is computed; a computed column is replaced by its tensor.
     """
     if column._value is not None:
-        return column if is_truth(column) else tape.capture(Side.E, column._value)
+        return column if is_boolean(column) else tape.capture(Side.E, column._value)
     return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
 
 
@@ -84,7 +84,7 @@ def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 
 
     The first ``truths`` arguments must be truths.
     """
-    if not all(type(arg) is EdgeColumn and is_truth(arg) for arg in args[:truths]):
+    if not all(type(arg) is EdgeColumn and is_boolean(arg) for arg in args[:truths]):
         return NotImplemented
     columns = [arg for arg in args if type(arg) is EdgeColumn]
     dtypes = {column._dtype for column in columns} - {None}
@@ -126,7 +126,7 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
     """Return an argument as (expression, feature shape); None where it does not fit."""
     if type(arg) is EdgeColumn:
         whole = settled(tape, arg)
-        if is_truth(whole) and not truth:
+        if is_boolean(whole) and not truth:
             return Call(OPERATORS["where"], (whole._expr, Constant(1.0), Constant(0.0))), whole._feat
         return whole._expr, whole._feat
     if type(arg) is Constant:
@@ -189,14 +189,14 @@ def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> EdgeColumn | None
 def reshaped(tape: Tape, column: EdgeColumn, feat: tuple[int, ...]) -> Any:
     """Return the column with features of another shape, of as many elements."""
     column = settled(tape, column)
-    if isinstance(column._expr, Operand) and not is_truth(column):
+    if isinstance(column._expr, Operand) and not is_boolean(column):
         return EdgeColumn(tape, tape.reshaped(column._expr, feat), feat, column._dtype)
     return rowwise(tape, column, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
 
 
 def rowwise(tape: Tape, column: EdgeColumn, function: Callable[[Tensor], Tensor]) -> Any:
     """Apply what works on each row alone where the rows are: on the nodes, if the column depends on one end only."""
-    if is_truth(column):
+    if is_boolean(column):
         return NotImplemented
     side, result = tape.by_rows(settled(tape, column), function)
     if backend.dtype(result) not in FLOATS or backend.shape(result)[0] != tape.num_rows[side]:

@@ -1,7 +1,7 @@
 """Deferred columns: they behave like tensors, and record element-wise operations as one expression.
 
 A user's function that is given such columns is called once, as it would be with tensors. What it does element by
-element makes a larger expression; at anything else the column is computed, and the function goes on with a tensor. So
+element makes a larger expression; at anything else the column is computed, and the function continues with a tensor. So
 the function is never run twice, and never sees anything but the right values.
 
 In a mailbox there is no tensor to fall back on, since nodes differ in how many messages they have. What cannot be
@@ -195,8 +195,8 @@ class Operations(Protocol):
 class EdgeColumn(Deferred):
     """An expression over the operands of a tape, with a value for every edge.
 
-    ``feat`` and ``dtype`` are those of a row; ``dtype`` is None for truths. With ``summed`` the last feature axis is
-    still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
+    ``feat`` and ``dtype`` describe a row; ``dtype`` is None for a boolean column. With ``summed`` the last feature axis
+    is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
     """
 
     __slots__ = ("_dtype", "_expr", "_feat", "_summed", "_tape")
@@ -311,11 +311,11 @@ class Tape(ABC):
         """Return the operand with rows of another shape, of as many elements."""
         side, name = self.sources[operand.slot]
         x = self.tensor(operand.slot)
-        rows, *own = backend.shape(x)
+        rows, *stored = backend.shape(x)
         whole = backend.reshape(x, (rows, *feat))
         if isinstance(name, int):
             return self.capture(side, whole).operand
-        target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(own), feat)
+        target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(stored), feat)
         return self.operand((side, target), whole)
 
     def unsqueezed(self, column: EdgeColumn, axis: int) -> EdgeColumn:
@@ -323,16 +323,16 @@ class Tape(ABC):
         axes = len(column._feat)
         slots = {}
         for operand in operands_of(column._expr):
-            own = self.feat_of(operand.slot)
-            own = (1,) * (axes - len(own)) + own
-            slots[operand.slot] = self.reshaped(operand, (*own[:axis], 1, *own[axis:])).slot
+            shape = self.feat_of(operand.slot)
+            shape = (1,) * (axes - len(shape)) + shape
+            slots[operand.slot] = self.reshaped(operand, (*shape[:axis], 1, *shape[axis:])).slot
         feat = (*column._feat[:axis], 1, *column._feat[axis:])
         return EdgeColumn(self, renumber(column._expr, slots), feat, column._dtype)
 
     def capture(self, side: Side, tensor: Tensor) -> EdgeColumn:
         """Return a tensor with the rows of ``side`` as a column."""
-        for number, known in enumerate(self.captured):
-            if known is tensor and (side, number) in self._slots:
+        for number, captured in enumerate(self.captured):
+            if captured is tensor and (side, number) in self._slots:
                 break
         else:
             number = len(self.captured)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..backend import active as backend
-from .bytecode import Called, known
+from .bytecode import CallTarget, analyse
 
 __all__ = ["CONTAINERS", "LONGEST", "MISSING", "Dependencies", "is_simple"]
 
@@ -103,25 +103,25 @@ class Dependencies:
         self._sealed: tuple[Any, ...] | None = None
 
     # -- looking ------------------------------------------------------------------------------------------------
-    def captured(self, called: Called, outermost: bool = True) -> list[tuple[str, Any]]:
+    def captured(self, target: CallTarget, outermost: bool = True) -> list[tuple[str, Any]]:
         """Return the names and values that a function captures: closure, defaults, arguments of a partial, globals.
 
         A name without a value has ``MISSING``. ``outermost`` is for the function that is checked: the result holds for
         any function of the same code that captures the same.
         """
-        plain, owner, arguments = called
-        code = known(plain.__code__)
-        given = [
+        plain, owner, arguments = target
+        code = analyse(plain.__code__)
+        captured = [
             (name, _content(cell))
             for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True)
         ]
-        given += [("a default", value) for value in plain.__defaults__ or ()]
-        given += [("a default", value) for value in (plain.__kwdefaults__ or _NOTHING).values()]
-        marks = [self._mark(value) for _, value in given]
+        captured += [("a default", value) for value in plain.__defaults__ or ()]
+        captured += [("a default", value) for value in (plain.__kwdefaults__ or _NOTHING).values()]
+        marks = [self._mark(value) for _, value in captured]
         if outermost:
             marks += [self._mark(value) for value in arguments]
             marks += [] if owner is None else [self._mark(owner)]
-        given += [("an argument", value) for value in arguments]
+        captured += [("an argument", value) for value in arguments]
         names, hidden = [], []
         for name in code.global_names:
             if name in plain.__globals__:
@@ -132,13 +132,13 @@ class Dependencies:
         ref = None if outermost else self._ref(plain)
         seen = tuple([(name, *self._mark(value)) for name, value in names])
         self._functions.append((ref, plain.__code__, tuple(marks), seen, tuple(hidden)))
-        return given + names + hidden
+        return captured + names + hidden
 
     def of_class(self, kind: type, name: str) -> Any:
         """Return the attribute of a class or of its base classes, without binding it."""
         self._orders[kind] = kind.__mro__
-        for one in kind.__mro__:
-            value = self.of_namespace(one.__dict__, name, one)
+        for base in kind.__mro__:
+            value = self.of_namespace(base.__dict__, name, base)
             if value is not MISSING:
                 return value
         return MISSING
@@ -156,8 +156,8 @@ class Dependencies:
 
     def of_object(self, owner: Any, table: str | None, name: str, exactly: bool = False) -> Any:
         """Return an attribute of an object, or of one of its tables; with ``exactly`` a simple value counts, too."""
-        holder, own = self._holder(owner)
-        space = own if table is None else own.get(table, _NOTHING)
+        holder, attributes = self._holder(owner)
+        space = attributes if table is None else attributes.get(table, _NOTHING)
         value = space.get(name, MISSING)
         if value is MISSING:
             holder.absent[table, name] = None
@@ -169,20 +169,20 @@ class Dependencies:
 
     def values_of(self, owner: Any, table: str) -> list[Any]:
         """Return all values of a table of an object, none where it has no such table."""
-        holder, own = self._holder(owner)
-        if table not in own:
+        holder, attributes = self._holder(owner)
+        if table not in attributes:
             holder.absent[None, table] = None
             return []
-        holder.sizes[table] = len(own[table])
-        return [self.of_object(owner, table, name) for name in own[table]]
+        holder.sizes[table] = len(attributes[table])
+        return [self.of_object(owner, table, name) for name in attributes[table]]
 
     def _holder(self, owner: Any) -> tuple[_ObjectReads, Mapping[str, Any]]:
         holder = self._holders.get(id(owner))
         if holder is None:
             holder = self._holders[id(owner)] = _ObjectReads(self._ref(owner))
-        own = getattr(owner, "__dict__", None)
-        self.complete = self.complete and own is not None
-        return holder, own or {}
+        attributes = getattr(owner, "__dict__", None)
+        self.complete = self.complete and attributes is not None
+        return holder, attributes or {}
 
     def _mark(self, value: Any, depth: int = 0) -> _Mark:
         """Return how a value is compared: its type and its identity, for a container its elements."""
@@ -196,13 +196,13 @@ class Dependencies:
         return type(value), _Inside(tuple([self._mark(element, depth + 1) for element in _elements(value)]))
 
     def _ref(self, value: Any) -> Any:
-        found = self._refs.get(id(value))
-        if found is None:
+        ref = self._refs.get(id(value))
+        if ref is None:
             try:
-                found = self._refs[id(value)] = weakref.ref(value, self._end)
+                ref = self._refs[id(value)] = weakref.ref(value, self._end)
             except TypeError:
                 self.complete = False
-        return found
+        return ref
 
     def _end(self, ref: Any) -> None:
         """Drop everything: an object was freed. It may happen at any time, so nothing is cleared in place."""
@@ -211,26 +211,26 @@ class Dependencies:
     # -- comparing ----------------------------------------------------------------------------------------------
     def seal(self) -> Dependencies:
         """Prepare for comparing; nothing is looked up any more."""
-        holders = [one.sealed() for one in self._holders.values()]
-        looked = self._functions, self._present.values(), self._absent.values(), self._orders.items(), holders
-        self._sealed = tuple(map(tuple, looked))
+        holders = [reads.sealed() for reads in self._holders.values()]
+        sealed = self._functions, self._present.values(), self._absent.values(), self._orders.items(), holders
+        self._sealed = tuple(map(tuple, sealed))
         self._present, self._absent, self._orders, self._functions, self._holders = {}, {}, {}, [], {}
         if not self.complete:
             self._sealed = None
         return self
 
-    def unchanged(self, called: Called) -> bool:
+    def unchanged(self, target: CallTarget) -> bool:
         """Whether a function of the same code would read the same now."""
         if self._sealed is None:
             return False
         functions, present, absent, orders, holders = self._sealed
         try:
             for ref, code, marks, names, hidden in functions:
-                plain = called[0] if ref is None else ref()
+                plain = target[0] if ref is None else ref()
                 if plain is None or (ref is not None and plain.__code__ is not code):
                     return False
-                given = marks or plain.__defaults__ is not None or plain.__kwdefaults__ is not None
-                if given and not _have_marks(_values_of(plain, called if ref is None else None), marks):
+                has_values = marks or plain.__defaults__ is not None or plain.__kwdefaults__ is not None
+                if has_values and not _have_marks(_values_of(plain, target if ref is None else None), marks):
                     return False
                 space, builtins = plain.__globals__, plain.__builtins__  # type: ignore[union-attr]
                 for name, kind, same in names:
@@ -279,15 +279,15 @@ def _in(value: Any, same: Any) -> bool:
     return type(same) is _Inside and _have_marks(_elements(value), same.marks)
 
 
-def _values_of(plain: types.FunctionType, called: Called | None) -> list[Any]:
+def _values_of(plain: types.FunctionType, target: CallTarget | None) -> list[Any]:
     """Return the values in the closure and defaults of a function, and what ``called`` passes to it."""
     values = [cell.cell_contents for cell in plain.__closure__ or ()]
     values += plain.__defaults__ or ()
     values += (plain.__kwdefaults__ or _NOTHING).values()
-    if called is not None:
-        values += called[2]
-        if called[1] is not None:
-            values.append(called[1])
+    if target is not None:
+        values += target[2]
+        if target[1] is not None:
+            values.append(target[1])
     return values
 
 
@@ -295,9 +295,9 @@ def _object_unchanged(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any
     """Whether the attributes of an object have the same marks."""
     if holder is None:
         return False
-    own = holder.__dict__
+    attributes = holder.__dict__
     for table, present, absent in parts:
-        space = own if table is None else own[table]
+        space = attributes if table is None else attributes[table]
         for name, kind, ref in present:
             value = space[name]
             if type(value) is not kind or (ref is not None and ref() is not value and not _in(value, ref)):
@@ -306,9 +306,9 @@ def _object_unchanged(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any
             if name in space:
                 return False
     for name, value in same:
-        if own[name] is not value:
+        if attributes[name] is not value:
             return False
     for table in empty:
-        if own[table]:
+        if attributes[table]:
             return False
-    return not sizes or all(len(own[table]) == size for table, size in sizes)
+    return not sizes or all(len(attributes[table]) == size for table, size in sizes)

@@ -16,7 +16,7 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..expr import operands_of
 from ..opspec import COMPARISONS, Reducer
-from .combine import OperationTable, combine, is_truth, settled, stored
+from .combine import OperationTable, combine, is_boolean, settled, stored
 from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
 from .operations import MESSAGES
 from .rows import NodeColumn
@@ -45,7 +45,7 @@ for _name in COMPARISONS:
 
 
 class Mailbox(Tape):
-    """The tape of a mailbox. Reductions wait until one of them is needed: those of the same messages run with it."""
+    """The tape of a mailbox. Reductions wait until one is needed; others of the same messages then run with it."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -57,12 +57,16 @@ class Mailbox(Tape):
         if len(self.waiting) == 1:
             self.waiting.clear()
             return self.reduce(first.reducer, column)
-        held = [one for one in (found() for found in self.waiting) if one is not None and one._value is None]
-        together = [first, *(one for one in held if one is not first and self.joins(column, one.column))]
-        values = self.reduce_several([(one.reducer, settled(self, one.column)) for one in together])
-        for one, value in zip(together, values, strict=True):
-            one._value = value
-        self.waiting = [ref(one) for one in held if one._value is None]
+        waiting = [reference() for reference in self.waiting]
+        held = [reduced for reduced in waiting if reduced is not None and reduced._value is None]
+        together = [
+            first,
+            *(reduced for reduced in held if reduced is not first and self.joins(column, reduced.column)),
+        ]
+        values = self.reduce_several([(reduced.reducer, settled(self, reduced.column)) for reduced in together])
+        for reduced, value in zip(together, values, strict=True):
+            reduced._value = value
+        self.waiting = [ref(reduced) for reduced in held if reduced._value is None]
         return values[0]
 
     @abstractmethod
@@ -85,7 +89,7 @@ class Mailbox(Tape):
 class Reduced(NodeColumn):
     """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer.
 
-    ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
+    ``of_any_shape``: the axis was counted from the front, so it is the axis of messages whatever the feature shape.
     """
 
     __slots__ = ("__weakref__", "column", "of_any_shape", "reducer", "tape")
@@ -117,7 +121,7 @@ _Extremum = namedtuple("_Extremum", "values indices")
 def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
     """Whether ``dim`` is the axis of the messages."""
     dim = axis if dim is None else dim
-    if type(column) is not EdgeColumn or is_truth(column):
+    if type(column) is not EdgeColumn or is_boolean(column):
         return False
     if isinstance(dim, list | tuple) and len(dim) == 1:
         dim = dim[0]
@@ -126,10 +130,10 @@ def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
 
 def _reduced(tape: Mailbox, reducer: Reducer, column: EdgeColumn, dim: Any, keepdim: bool) -> Any:
     result = Reduced(tape, reducer, column, dim in (1, [1], (1,)))
-    return _kept(real(result)) if keepdim else result
+    return _with_message_axis(real(result)) if keepdim else result
 
 
-def _kept(x: Tensor) -> NodeColumn:
+def _with_message_axis(x: Tensor) -> NodeColumn:
     """Return rows with an axis of length 1 in the place of the messages."""
     rows, *feat = backend.shape(x)
     return NodeColumn(backend.reshape(x, (rows, 1, *feat)))
@@ -177,24 +181,24 @@ def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> 
 
 
 def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim: bool) -> Any:
-    """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
+    """Return an extremum whose gradient is shared by all messages that attain it, as ``torch.amax`` does.
 
-    Its gradient is that of the mean of the messages that equal the extremum. Where one is asked for, messages are
-    computed once, and compared as they lie in memory.
+    Its gradient is the gradient of the mean of the messages that equal the extremum. If a gradient is needed, the
+    messages are stored once and compared.
     """
     column = settled(tape, input)
     differentiable = any(backend.requires_grad(tape.tensor(operand.slot)) for operand in operands_of(column._expr))
     column = stored(tape, column) if differentiable else column
     extremum = tape.reduce(reducer, column)
     if differentiable:
-        attains = combine(tape, "eq", column, _kept(backend.detach(extremum)))
-        chosen = combine(tape, "where", attains, column, 0.0, truths=1)
-        if chosen is NotImplemented:
+        attains = combine(tape, "eq", column, _with_message_axis(backend.detach(extremum)))
+        attained = combine(tape, "where", attains, column, 0.0, truths=1)
+        if attained is NotImplemented:
             return NotImplemented
         ones = EdgeColumn(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
-        mean = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
+        mean = tape.reduce(Reducer.SUM, attained) / tape.reduce(Reducer.SUM, ones)
         extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
-    return _kept(extremum) if keepdim else NodeColumn(extremum)
+    return _with_message_axis(extremum) if keepdim else NodeColumn(extremum)
 
 
 class _WithGradientOf:
@@ -214,7 +218,7 @@ def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False
     if not _over_messages(input, dim):
         return NotImplemented
     result = tape.reduce(Reducer.LOGSUMEXP, settled(tape, input))
-    return _kept(result) if keepdim else NodeColumn(result)
+    return _with_message_axis(result) if keepdim else NodeColumn(result)
 
 
 @MAILBOX.add("softmax")

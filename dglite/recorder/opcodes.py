@@ -1,6 +1,6 @@
 """CPython instructions without side effects: an allow-list for each version of Python.
 
-A function whose code has any other instruction is run as it is written. So a version of Python that is not known here
+A function whose code has any other instruction is run as it is written. So a version of Python that is not listed here
 costs speed and no result, and so does an instruction whose meaning is in doubt.
 """
 
@@ -51,5 +51,5 @@ _VERSIONS = {
 
 
 def known_opcodes(version: tuple[int, int] = sys.version_info[:2]) -> frozenset[str]:
-    """Return the instructions that may stand in a recorded function; none for a version that is not known."""
+    """Return the instructions that a recorded function may have; none for an unknown version of Python."""
     return frozenset(name for part in _VERSIONS.get(version, ()) for name in part.split())

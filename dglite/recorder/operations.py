@@ -14,7 +14,7 @@ from ..backend import active as backend
 from ..expr import Call, Constant, Expr, write_out_powers
 from ..formulas import FORMULAS, Formula
 from ..opspec import OPERATORS
-from .combine import LARGEST, OperationTable, combine, is_truth, reshaped, rowwise, settled
+from .combine import LARGEST, OperationTable, combine, is_boolean, reshaped, rowwise, settled
 from .deferred import EdgeColumn, Tape, is_deferred
 
 __all__ = ["MESSAGES"]
@@ -55,7 +55,7 @@ _OF_NUMBERS = ("neg", "sub", "rsub")
 
 def _are_numbers(*args: Any) -> bool:
     """Whether no argument holds truths, which can be neither subtracted nor negated."""
-    return not any(type(arg) is EdgeColumn and is_truth(arg) for arg in args)
+    return not any(type(arg) is EdgeColumn and is_boolean(arg) for arg in args)
 
 
 for _name, _formula in FORMULAS.items():
@@ -71,7 +71,7 @@ def _same(tape: Tape, input: Any) -> Any:
 def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     if type(input) is not EdgeColumn or isinstance(exponent, bool) or not isinstance(exponent, int | float):
         return NotImplemented
-    if is_truth(input) or not math.isfinite(exponent):
+    if is_boolean(input) or not math.isfinite(exponent):
         return NotImplemented
     column = settled(tape, input)
     if exponent == int(exponent) and not 1 <= abs(exponent) <= 32:
@@ -115,12 +115,12 @@ for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "flo
 @MESSAGES.add("sum")
 def _sum(tape: Tape, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
     dim = axis if dim is None else dim
-    if type(input) is not EdgeColumn or is_truth(input) or not _is_last(tape, input, dim):
+    if type(input) is not EdgeColumn or is_boolean(input) or not _is_last(tape, input, dim):
         return NotImplemented
     column = settled(tape, input)
     feat = column._feat[:-1]
-    kept = "keep" if keepdim else "drop"
-    return EdgeColumn(tape, column._expr, (*feat, 1) if keepdim else feat, column._dtype, kept)
+    axis_mode = "keep" if keepdim else "drop"
+    return EdgeColumn(tape, column._expr, (*feat, 1) if keepdim else feat, column._dtype, axis_mode)
 
 
 def _is_last(tape: Tape, column: EdgeColumn, dim: Any) -> bool:
@@ -169,8 +169,8 @@ def _view(tape: Tape, input: Any, *shape: Any) -> Any:
     feat, count = shape[1:], math.prod(input._feat)
     if -1 in feat and (shape[0] == -1 or feat.count(-1) > 1 or 0 in feat):
         return NotImplemented
-    known = math.prod(size for size in feat if size != -1)
-    feat = tuple(count // known if size == -1 else size for size in feat)
+    product = math.prod(size for size in feat if size != -1)
+    feat = tuple(count // product if size == -1 else size for size in feat)
     if math.prod(feat) != count or count == 0:
         return NotImplemented
     return reshaped(tape, input, feat)

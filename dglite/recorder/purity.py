@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
-from .bytecode import SETS_ITEM, Called, Code, called, known
+from .bytecode import SETS_ITEM, CallTarget, Code, analyse, call_target
 from .dependencies import CONTAINERS, LONGEST, MISSING, Dependencies, is_simple
 from .reads import BUILTINS, is_known, only_computes, own_operations, through
 
@@ -56,14 +56,14 @@ _results: WeakKeyDictionary[types.CodeType, tuple[tuple[bool, bool, _Result], ..
 
 def purity_check(function: Any, once: bool) -> _Result:
     """Return why a function may not be recorded, and all that the check read: valid while that is unchanged."""
-    target = called(function)
+    target = call_target(function)
     if target is None:
         return "it is not a Python function", Dependencies()
     code, layer = target[0].__code__, backend.is_layer(function)
     results = _results.get(code, ())
-    for for_once, of_layer, one in results:
-        if for_once is once and of_layer is layer and one[1].unchanged(target):
-            return one
+    for for_once, of_layer, cached in results:
+        if for_once is once and of_layer is layer and cached[1].unchanged(target):
+            return cached
     check = _PurityCheck(once)
     if layer:
         check.dependencies.captured(target)
@@ -72,7 +72,7 @@ def purity_check(function: Any, once: bool) -> _Result:
         reason = check.function(target, 0)
     result = reason, check.dependencies.seal()
     if check.dependencies.complete:
-        _results[code] = ((once, layer, result), *[one for one in results if one[2][1].complete][: _MOST - 1])
+        _results[code] = ((once, layer, result), *[cached for cached in results if cached[2][1].complete][: _MOST - 1])
     return result
 
 
@@ -83,9 +83,9 @@ class _PurityCheck:
         self.once = once
         self.dependencies = Dependencies()
 
-    def function(self, target: Called, depth: int) -> str | None:
+    def function(self, target: CallTarget, depth: int) -> str | None:
         """Check a function written in Python."""
-        code = known(target[0].__code__)
+        code = analyse(target[0].__code__)
         if not own_operations(code, self.dependencies):
             return "an operation of the tensor library has been replaced"
         if depth > _DEPTH:
@@ -118,7 +118,7 @@ class _PurityCheck:
             return None if only_computes(value) or value in BUILTINS.values() else f"it uses the class {name!r}"
         if only_computes(value):
             return None
-        target = called(value)
+        target = call_target(value)
         if target is not None:
             self.dependencies.of_class(type(value), "__call__")
             if type(value) is functools.partial:  # its keywords may change
@@ -187,7 +187,7 @@ class _PurityCheck:
         if of_library and is_known(getattr(defined, "__module__", None) or ""):
             return None
         forward = layer.forward if forward is MISSING else forward
-        target = called(forward)
+        target = call_target(forward)
         reason = "it is not a Python function" if target is None else self.function(target, depth + 1)
         return None if reason is None else f"in the layer {name!r}, {reason}"
 
@@ -195,8 +195,8 @@ class _PurityCheck:
         """Check the attributes of a method's object that its code names."""
         kind = owner if isinstance(owner, type) else type(owner)
         for hook in ("__getattr__", "__getattribute__"):
-            found = self.dependencies.of_class(kind, hook)
-            if isinstance(found, types.FunctionType) and not is_known(found.__module__):
+            method = self.dependencies.of_class(kind, hook)
+            if isinstance(method, types.FunctionType) and not is_known(method.__module__):
                 return f"its object has a {hook} of its own"
         for name in code.names:
             value = self._attribute(owner, kind, name)
@@ -214,24 +214,24 @@ class _PurityCheck:
         return None
 
     def _attribute(self, owner: Any, kind: type, name: str) -> Any:
-        """Return the value of an attribute, a user's method bound to its object; ``MISSING`` if there is none."""
-        found = self.dependencies.of_class(kind, name)
-        if not isinstance(found, property) and not isinstance(owner, type):
+        """Return the value of an attribute, a user's method bound to its object; ``MISSING`` without one."""
+        attribute = self.dependencies.of_class(kind, name)
+        if not isinstance(attribute, property) and not isinstance(owner, type):
             for table in (*(_TABLES if backend.is_layer(owner) else ()), None):
                 value = self.dependencies.of_object(owner, table, name)
                 if value is not MISSING:
                     return value
-        if isinstance(found, staticmethod):
-            return found.__func__
-        function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        if isinstance(attribute, staticmethod):
+            return attribute.__func__
+        function = attribute.fget if isinstance(attribute, property) else getattr(attribute, "__func__", attribute)
         if not isinstance(function, types.FunctionType):
-            return found
-        whose = kind if isinstance(found, classmethod) else owner
+            return attribute
+        whose = kind if isinstance(attribute, classmethod) else owner
         return MISSING if is_known(function.__module__) else types.MethodType(function, whose)
 
 
 def _of_library(method: Any) -> bool:
-    """Whether a method of a layer is that of the tensor library or of this package's own layers."""
+    """Whether a layer's method is defined by the tensor library or by dglite's own layers."""
     module = getattr(method, "__module__", None) or ""
     return is_known(module) or module.startswith(_OWN_LAYERS)
 

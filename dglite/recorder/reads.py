@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..backend import active as backend
-from .bytecode import Code, called, known
+from .bytecode import Code, analyse, call_target
 from .dependencies import MISSING, Dependencies
 from .mailbox import MAILBOX
 
@@ -47,7 +47,9 @@ def is_known(module: str) -> bool:
 
 
 def _within(module: str, packages: tuple[str, ...]) -> bool:
-    return module.startswith(packages) and any(module == one or module.startswith(f"{one}.") for one in packages)
+    return module.startswith(packages) and any(
+        module == package or module.startswith(f"{package}.") for package in packages
+    )
 
 
 def own_operations(code: Code, dependencies: Dependencies) -> bool:
@@ -79,10 +81,10 @@ def repeats(function: Any) -> bool:
     """
     if type(function) not in (types.FunctionType, types.MethodType):
         return False
-    found = called(function)
-    if found is None or found[1] is not None:
+    target = call_target(function)
+    if target is None or target[1] is not None:
         return False
-    plain, code = found[0], known(found[0].__code__)
+    plain, code = target[0], analyse(target[0].__code__)
     if plain.__closure__ or plain.__defaults__ or plain.__kwdefaults__ or not code.names <= MAILBOX.names | _OF_BATCHES:
         return False
     for name in code.global_names:
@@ -113,14 +115,14 @@ def only_computes(value: Any) -> bool:
 
 def captured(function: Any) -> list[tuple[str, Any]]:
     """Return the names and values that a function written in Python reads from around it."""
-    found = called(function)
-    assert found is not None
-    return Dependencies().captured(found)
+    target = call_target(function)
+    assert target is not None
+    return Dependencies().captured(target)
 
 
 def read_of_modules(code: types.CodeType, around: Iterable[tuple[str, Any]]) -> Iterator[Any]:
     """Yield what modules among ``around``, which :func:`captured` found, have under the names that ``code`` reads."""
-    paths_of = known(code).paths_of
+    paths_of = analyse(code).paths_of
     for name, module in around:
         if isinstance(module, types.ModuleType):
             for path in paths_of(name):

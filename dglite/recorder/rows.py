@@ -22,8 +22,7 @@ __all__ = ["NodeColumn", "is_rows"]
 class NodeColumn(Deferred):
     """A tensor (num_nodes, *feat) of which row i belongs to node i.
 
-    ``stored`` tells whether its memory may be that of a column of the graph, or of a reduction that shall be known as
-    such, which must not be written.
+    ``stored``: its memory may be a column of the graph, or a reduction to be recognised as such: do not write to it.
     """
 
     __slots__ = ("stored",)
@@ -40,19 +39,19 @@ class NodeColumn(Deferred):
         return backend.tensor_type if backend.guest is None else library_of([real(self)]).tensor_type
 
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = list(deferred_in((*args, *kwargs.values())))
-        for one in given:
-            if type(one) is EdgeColumn:
-                return one._dispatch(name, function, args, kwargs)
-        if not all(is_rows(one) for one in given):
+        operands = list(deferred_in((*args, *kwargs.values())))
+        for operand in operands:
+            if type(operand) is EdgeColumn:
+                return operand._dispatch(name, function, args, kwargs)
+        if not all(is_rows(operand) for operand in operands):
             raise Unrecordable(f"it calls {name!r} on positions in a mailbox")
         rule = _RULES.get(name.strip("_") if name.startswith("__") else name)
         if rule is None or not rule(args, kwargs):
             raise Unrecordable(f"it calls {name!r} on reduced messages, which may mix nodes")
-        stored = any(one.stored for one in given) and name not in _FRESH  # type: ignore[attr-defined]
-        if kwargs.get("inplace") and any(one.stored for one in given):  # type: ignore[attr-defined]
+        stored = any(operand.stored for operand in operands) and name not in _FRESH  # type: ignore[attr-defined]
+        if kwargs.get("inplace") and any(operand.stored for operand in operands):  # type: ignore[attr-defined]
             raise Unrecordable(f"it calls {name!r} in place")
-        count = backend.shape(real(given[0]))[0]
+        count = backend.shape(real(operands[0]))[0]
         return _wrapped(function(*realised(args), **realised(kwargs)), count, stored)
 
     def _attribute(self, name: str) -> Any:
@@ -74,7 +73,7 @@ class NodeColumn(Deferred):
 
 
 class _Shape:
-    """A shape of which the number of rows is not to be asked: it is another in each bucket."""
+    """A shape whose number of rows must not be read: it differs from bucket to bucket."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self._shape = tuple(shape)
@@ -133,7 +132,7 @@ _NEW = f"""
     ceil floor round trunc frac nan_to_num isnan isinf isfinite logit softshrink hardshrink hardsigmoid hardswish
     threshold fmax fmin where addcdiv masked_fill zeros_like ones_like full_like empty_like clone
 """
-"""Element-wise operations whose result has memory of its own, unless they are told to work in place."""
+"""Element-wise operations whose result is new memory, unless they are told to work in place."""
 _PERHAPS_NEW = "pos positive dropout detach contiguous to type type_as float double half bfloat16 int long short bool"
 _FRESH = frozenset((*FORMULAS, *ALIASES, *(_NEW + "linear matmul mm bmm cat concat concatenate stack").split()))
 
@@ -162,14 +161,14 @@ def _elementwise(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return all(len(shape) < most or (len(shape) == most and shape[0] == 1) for shape in others)
 
 
-def _dims(given: Any, axes: int) -> bool:
-    """Whether ``given`` names axes of features alone."""
-    dims = list(given) if isinstance(given, list | tuple) else [given]
+def _dims(value: Any, axes: int) -> bool:
+    """Whether ``value`` names axes of features alone."""
+    dims = list(value) if isinstance(value, list | tuple) else [value]
     whole = all(isinstance(dim, int) and not isinstance(dim, bool) for dim in dims)
     return bool(dims) and whole and all(-axes <= dim < axes and dim % axes > 0 for dim in dims)
 
 
-def _given(args: Sequence[Any], kwargs: Mapping[str, Any], place: int, default: Any) -> Any:
+def _axis_argument(args: Sequence[Any], kwargs: Mapping[str, Any], place: int, default: Any) -> Any:
     """Return the argument for an axis."""
     if len(args) > place:
         return args[place]
@@ -182,7 +181,7 @@ def _along(place: int, default: Any = None, more: int = 0) -> _RowRule:
     def rule(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         if not args or not is_rows(args[0]) or sum(is_rows(x) for x in (*args, *kwargs.values())) > 1:
             return False
-        return _dims(_given(args, kwargs, place, default), _axes(args[0]) + more)
+        return _dims(_axis_argument(args, kwargs, place, default), _axes(args[0]) + more)
 
     return rule
 
@@ -271,7 +270,7 @@ def _side_by_side(args: Sequence[Any], kwargs: Mapping[str, Any], more: int) -> 
     if not isinstance(parts, list | tuple) or not all(is_rows(x) for x in parts):
         return False
     axes = {_axes(x) for x in parts}
-    return len(axes) == 1 and _dims(_given(args, kwargs, 1, 0), axes.pop() + more)
+    return len(axes) == 1 and _dims(_axis_argument(args, kwargs, 1, 0), axes.pop() + more)
 
 
 @_rule("matmul mm bmm")

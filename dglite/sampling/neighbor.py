@@ -157,11 +157,11 @@ def _uniform_on_gpu(
     if not len(seeds):
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
-    held = gpu.worker.upload(seeds.astype(index))
+    held = gpu.queue.upload(seeds.astype(index))
     found = gpu.kernels("sample.sample").sample_neighbors(
-        gpu.worker, structure, held.address, len(seeds), fanout, replace, key
+        gpu.queue, structure, held.address, len(seeds), fanout, replace, key
     )
-    parts = [gpu.worker.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
+    parts = [gpu.queue.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
     far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
     return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
@@ -184,7 +184,7 @@ def _weighted(
     counts, bad = np.zeros(len(rows.rows.seeds), np.int64), np.full(1, -1, np.int64)
     weighed = kernels.weigh.Weights(_NO_WEIGHTS if weights is None else weights, sums, groups, num_groups)
     excluded_set = kernels.hashing.id_set(_NO_GROUPS if excluded is None else excluded)
-    absent = kernels.weigh.Absent(excluded_set, *((_NO_GROUPS, _NO_GROUPS) if times is None else times))
+    absent = kernels.weigh.ExcludedEdges(excluded_set, *((_NO_GROUPS, _NO_GROUPS) if times is None else times))
     arguments = fanout, int(replace), key, rows.longest, weighed, absent, places, counts, bad
     rows.run(kernels.weigh.weighted_rows, *arguments)
     check_weights(bad, what)

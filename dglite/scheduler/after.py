@@ -1,7 +1,7 @@
 """Fuses an apply function after a sum or mean into the reduction's kernel.
 
 The function is called once, on columns of which the reduced one has no values yet. What it makes of it remembers a
-formula; where it wants values, the reduction is run, and the function goes on with a tensor. If what it returns is an
+formula; where it wants values, the reduction is run, and the function continues with a tensor. If what it returns is an
 activation of the reduced column times factors plus terms, of the nodes or shared by all, the kernel writes that.
 """
 
@@ -17,7 +17,7 @@ from ..expr import Call, Constant, Expr, Operand, Side, compact, derivative, ope
 from ..formulas import FORMULAS
 from ..ops import core
 from ..ops.operands import broadcast, evaluated
-from ..recorder import MESSAGES, EdgeColumn, Tape, Unrecordable, constants_of, is_truth, realised
+from ..recorder import MESSAGES, EdgeColumn, Tape, Unrecordable, constants_of, is_boolean, realised
 from ..udf import Columns, NodeBatch, checked
 from .learned import bucket
 from .plan import ColumnRead, FusedReduce, spell
@@ -26,7 +26,7 @@ from .relation import Relation, Table, has_kernels
 __all__ = ["apply_after", "apply_as_written"]
 
 _REDUCED = Operand(Side.E, 0)
-"""The reduced column. To this tape a node is what an edge is to that of a message: a row."""
+"""The reduced column. Its rows are nodes, where the rows of a message's tape are edges."""
 _ONE = Constant(1.0)
 
 
@@ -46,8 +46,8 @@ class _RowsTape(Tape):
 
     def tensor(self, slot: int) -> Tensor:
         if self.tensors[slot] is None:
-            what = self.relation, self.step, self.operands
-            self.tensors[slot] = _reduced(*what) if self.log is None else self._without_values()
+            reduction = self.relation, self.step, self.operands
+            self.tensors[slot] = _reduced(*reduction) if self.log is None else self._without_values()
         return self.tensors[slot]
 
     def _without_values(self) -> Tensor:
@@ -83,14 +83,14 @@ class _RowsTape(Tape):
         """Return the column's values from one kernel, None where that does not make them or the sum is known."""
         if self.tensors[0] is not None or column._summed is not None or column._feat != self.reduced._feat:
             return None
-        found = _split(column._expr)
-        if found is None or (found.activation is not None and core.slope_of(found.activation) is None):
+        parts = _split(column._expr)
+        if parts is None or (parts.activation is not None and core.slope_of(parts.activation) is None):
             return None
         step, count = self.step, len(self.operands)
-        slots = sorted({x.slot for part in (found.factor, found.added) for x in operands_of(part or _ONE)})
+        slots = sorted({x.slot for part in (parts.factor, parts.added) for x in operands_of(part or _ONE)})
         more, adjacency = [self.tensor(slot) for slot in slots], self.relation.adjacency
-        if backend.requires_grad(*(self.tensor(x.slot) for x in operands_of(found.factor))):
-            return None  # that would need the sum, which nobody keeps
+        if backend.requires_grad(*(self.tensor(x.slot) for x in operands_of(parts.factor))):
+            return None  # its gradient needs the sum, which is not stored
         if not core.is_one_kernel(adjacency, step.reducer, self.operands, more):
             return None
         if self.log is not None:
@@ -98,9 +98,9 @@ class _RowsTape(Tape):
             return self._without_values()
         places = {slot: count + i for i, slot in enumerate(slots)}
         factor, added = (
-            None if part is None else _of_nodes(renumber(part, places)) for part in (found.factor, found.added)
+            None if part is None else _of_nodes(renumber(part, places)) for part in (parts.factor, parts.added)
         )
-        after = core.After(added, found.activation, factor or _ONE)
+        after = core.After(added, parts.activation, factor or _ONE)
         return core.spmm_then(adjacency, step.expr, step.reducer, (*self.operands, *more), after)
 
     def spelled(self, column: EdgeColumn) -> str:
@@ -122,7 +122,7 @@ class _Affine:
 
 @lru_cache(maxsize=1024)
 def _split(expr: Expr) -> _Affine | None:
-    """Return the parts of an expression of the reduced column; None where it is none such, or is the column itself."""
+    """Return the parts of an expression of the reduced column; None for other expressions and the column itself."""
     activation, inner = _activation_of(expr)
     if _REDUCED not in operands_of(inner) or expr == _REDUCED:
         return None
@@ -141,9 +141,9 @@ def _activation_of(expr: Expr) -> tuple[Any, Expr]:
         inner, low = expr.args[0].args[0], expr.args[2]
         slope = low.args[0] if isinstance(low, Call) and isinstance(low.args[0], Constant) else Constant(0.0)
         assert isinstance(slope, Constant)
-        known: list[core.Activation] = [("relu", ()), ("elu", ())]
-        known += [("leaky_relu", (("negative_slope", slope.value),))] if slope.value > 0 else []
-        for name, options in known:
+        activations: list[core.Activation] = [("relu", ()), ("elu", ())]
+        activations += [("leaky_relu", (("negative_slope", slope.value),))] if slope.value > 0 else []
+        for name, options in activations:
             if FORMULAS[name].expression(inner, **dict(options)) == expr:
                 return (name, options), inner
     return None, expr
@@ -177,15 +177,15 @@ def apply_after(
         return apply_as_written(function, relation, {step.out_field: _reduced(relation, step, operands)})
     tape = _RowsTape(relation, step, operands, function, log)
     batch = relation.node_batch(function, {})
-    own = batch.data
+    columns = batch.data
 
     def read(name: str) -> Any:
         if name == step.out_field:
             return tape.reduced
-        x = own[name]
+        x = columns[name]
         return tape.column(Side.E, name, x) if has_kernels(x) and backend.dtype(x) == tape.reduced._dtype else x
 
-    names = {*own, step.out_field}
+    names = {*columns, step.out_field}
     deferred = NodeBatch(Columns("nodes", names, read), batch.mailbox, batch.batch_size(), batch.nodes, batch.ntype)
     state = backend.random_state()
     try:
@@ -213,8 +213,8 @@ def _reduced(relation: Relation, step: FusedReduce, operands: Sequence[Tensor]) 
 
 
 def _value(tape: _RowsTape, value: Any, count: int) -> Any:
-    """Return what a function gave as a tensor. Of several results, each would need a reduction of its own."""
-    if type(value) is not EdgeColumn or value._tape is not tape or value._value is not None or is_truth(value):
+    """Return a result of the function as a tensor. If there are several, each would need its own reduction."""
+    if type(value) is not EdgeColumn or value._tape is not tape or value._value is not None or is_boolean(value):
         return realised(value)
     result = tape.in_kernel(value) if count == 1 else None
     return realised(value) if result is None else result

@@ -1,6 +1,6 @@
-"""Rule 5: attention seen in a reduce function becomes one kernel.
+"""Attention that is written in a reduce function becomes one kernel.
 
-What is looked for is a softmax over leaky_relu(left + right), left a number for each source (and head) and right for
+The pattern is a softmax over leaky_relu(left + right), left a number for each source (and head) and right for
 each destination, times a feature of the source, summed over the messages. A term of the edge may be added to the two.
 """
 
@@ -31,7 +31,7 @@ class WeightedSum(NamedTuple):
 
 
 def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> WeightedSum | None:
-    """Return the attention whose sum over messages is that of ``expr``, None where it is something else.
+    """Return the attention that computes the sum of ``expr`` over messages, or None.
 
     ``scores`` gives what was normalised by a softmax into each operand that is one.
     """

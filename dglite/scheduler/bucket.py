@@ -18,8 +18,9 @@ from ..ops import core
 from ..ops.traced import is_read
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
+from ..structure.derived import CacheKey, cache_key
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
-from .relation import Lent, Relation, Table, gather
+from .relation import CopyOnWriteGuard, Relation, Table, gather
 
 __all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce_in_buckets"]
 
@@ -27,7 +28,7 @@ __all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce
 class Buckets:
     """The order in which a relation's destination nodes and edges fall into buckets of one in-degree.
 
-    Nodes are ordered by degree, then id; their edges follow in that order, those of a node by edge id. Bucket i is a
+    Nodes are ordered by degree, then id; their edges follow in that order, a node's edges by edge id. Bucket i is a
     run of ``node_sizes[i]`` nodes of degree ``degrees[i]``, with a run of ``edge_sizes[i]`` edges. Nodes without edges
     come first and are in no bucket. Either order is one permutation: moving a column, or its gradient, is one kernel.
     """
@@ -85,9 +86,9 @@ class Buckets:
     def _node_ranks(self) -> np.ndarray:
         return _inverse(self.nodes)
 
-    def edges_in(self, x: Tensor, lend: Lent) -> Tensor:
+    def edges_in(self, x: Tensor, guard: CopyOnWriteGuard) -> Tensor:
         """Bring (num_edges, *feat) from edge order to bucket order; where these are one, ``x`` is lent as it is."""
-        return lend(x) if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
+        return guard(x) if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
 
     def edges_out(self, x: Tensor) -> Tensor:
         """Bring (num_edges, *feat) from bucket order to edge order."""
@@ -96,6 +97,11 @@ class Buckets:
     def nodes_out(self, x: Tensor) -> Tensor:
         """Bring (num_nodes, *feat) from the order of ``nodes`` to node order."""
         return x if self._nodes_in_place else core.take_rows(x, self._node_ranks, permutation=True)
+
+
+_BUCKETS: CacheKey[Buckets] = cache_key(
+    "buckets", "the nodes of each in-degree, for functions that are called per degree"
+)
 
 
 def buckets_of(adjacency: Adjacency) -> Buckets:
@@ -112,9 +118,9 @@ def buckets_of(adjacency: Adjacency) -> Buckets:
             "mailbox by sum(1), mean(1), max(1) or min(1), or use a built-in reducer other than fn.prod; "
             "dglite.explain says why a function is not recorded"
         )
-    buckets: Buckets | None = adjacency.cache.get("buckets")
+    buckets = adjacency.cache.get(_BUCKETS)
     if buckets is None:
-        buckets = adjacency.cache["buckets"] = Buckets(adjacency)
+        buckets = adjacency.cache[_BUCKETS] = Buckets(adjacency)
     return buckets
 
 
@@ -169,12 +175,12 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     buckets = buckets_of(adjacency.reverse() if by is Side.U else adjacency)
     edges = buckets.edges
     ordered = buckets.adjacency.reverse() if by is Side.U else buckets.adjacency
-    lend = Lent(function)
+    guard = CopyOnWriteGuard(function)
     parts = zip(
         _cut(
             "source nodes", relation.src.keys(), lambda k: gather(ordered, Side.U, relation.column(Side.U, k)), buckets
         ),
-        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k), lend), buckets),
+        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k), guard), buckets),
         _cut(
             "destination nodes",
             relation.dst.keys(),
@@ -198,28 +204,28 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     }
 
 
-def _cut(what: str, names: Collection[str], column: Callable[[str], Tensor], buckets: Buckets) -> list[Columns]:
+def _cut(label: str, names: Collection[str], column: Callable[[str], Tensor], buckets: Buckets) -> list[Columns]:
     """Return for each bucket its columns (nodes, degree, *feat); ``column`` gives a column in bucket order, once."""
-    kept: dict[str, Sequence[Tensor]] = {}
+    pieces: dict[str, Sequence[Tensor]] = {}
 
     def part(index: int, name: str) -> Tensor:
-        if name not in kept:
-            kept[name] = backend.split(column(name), buckets.edge_sizes)
-        rows = kept[name][index]
+        if name not in pieces:
+            pieces[name] = backend.split(column(name), buckets.edge_sizes)
+        rows = pieces[name][index]
         return backend.reshape(rows, (buckets.node_sizes[index], buckets.degrees[index], *backend.shape(rows)[1:]))
 
-    return [Columns(what, names, functools.partial(part, index)) for index in range(len(buckets))]
+    return [Columns(label, names, functools.partial(part, index)) for index in range(len(buckets))]
 
 
 def _cut_nodes(relation: Relation, buckets: Buckets) -> list[Columns]:
     """Return for each bucket the columns of its nodes."""
     rows = relation.node_ids(buckets.receivers)
-    kept: dict[str, Sequence[Tensor]] = {}
+    pieces: dict[str, Sequence[Tensor]] = {}
 
     def part(index: int, name: str) -> Tensor:
-        if name not in kept:
-            kept[name] = backend.split(core.take_rows(relation.nodes[name], rows), buckets.node_sizes)
-        return kept[name][index]
+        if name not in pieces:
+            pieces[name] = backend.split(core.take_rows(relation.nodes[name], rows), buckets.node_sizes)
+        return pieces[name][index]
 
     names = relation.nodes.keys()
     return [Columns("nodes", names, functools.partial(part, index)) for index in range(len(buckets))]
@@ -243,9 +249,9 @@ def _joined(parts: list[Tensor], name: str, function: Callable[..., Any]) -> Ten
         return parts[0]
     kinds = {(backend.shape(part)[1:], backend.dtype(part)) for part in parts}
     if len(kinds) > 1:
-        found = " and ".join(sorted(f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds))
+        shapes = " and ".join(sorted(f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds))
         raise DGLError(
-            f"function {function_name(function)} returned {name!r} as {found} for different buckets of nodes; "
+            f"function {function_name(function)} returned {name!r} as {shapes} for different buckets of nodes; "
             "its feature shape and dtype must not depend on how many messages a node has"
         )
     return backend.concat(parts)

@@ -36,9 +36,9 @@ def update_plan(message: MessageSignature, reduce: ReduceSignature, apply: UserF
         return compiled(lower_update, message, reduce, apply)
     if not isinstance(message, tuple) or not isinstance(reduce, tuple) or len(message) > 1 or len(reduce) > 1:
         return compiled(lower_update, message, reduce, None)
-    known = _PAIRS.get((id(message[0]), id(reduce[0])))
-    if known is not None:
-        return known[2]
+    cached = _PAIRS.get((id(message[0]), id(reduce[0])))
+    if cached is not None:
+        return cached[2]
     plan = compiled(lower_update, message, reduce, None)
     if len(_PAIRS) >= _MAX_PAIRS:
         _PAIRS.clear()

@@ -41,7 +41,7 @@ from .plan import (
     UserFunction,
     Write,
 )
-from .relation import Lent, Relation, Table, gather
+from .relation import CopyOnWriteGuard, Relation, Table, gather
 from .tape import reduce_once
 
 __all__ = ["HANDLERS", "execute"]
@@ -67,16 +67,16 @@ class Run:
 
     def operands(self, sources: Sequence[Source], relation: Relation) -> list[Tensor]:
         """Return operands: feature columns, or message fields that earlier steps have computed."""
-        found = []
+        operands = []
         for source in sources:
             if isinstance(source, ColumnRead):
-                found.append(relation.column(source.side, source.name))
+                operands.append(relation.column(source.side, source.name))
                 continue
             table = self.tables[source.register]
             if source.name not in table:
                 raise missing_field(source.name, table)
-            found.append(table[source.name])
-        return found
+            operands.append(table[source.name])
+        return operands
 
     def merged(self, registers: tuple[int, ...]) -> Table:
         """Return the columns of several tables as one; where two have a column, the later one counts."""
@@ -104,10 +104,10 @@ def execute(
     return table
 
 
-def missing_field(name: str, known: Any) -> DGLError:
+def missing_field(name: str, field_names: Any) -> DGLError:
     """Return the error of a reduce function that reads a message field which is not there."""
-    fields = ", ".join(map(repr, known)) or "none"
-    return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {fields}")
+    listed = ", ".join(map(repr, field_names)) or "none"
+    return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {listed}")
 
 
 def _stored_messages(step: StoredMessages, relation: Relation, run: Run) -> Table:
@@ -164,7 +164,7 @@ def _take_column(step: TakeColumn, relation: Relation, run: Run) -> Table:
 
 def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     function = step.function
-    lend = Lent(run.functions[function.slot] if isinstance(function, UserFunction) else None)
+    guard = CopyOnWriteGuard(run.functions[function.slot] if isinstance(function, UserFunction) else None)
     buckets = buckets_of(relation.adjacency)
     direct = dict(step.columns)
     tables = run.merged(step.messages) if step.messages else {}
@@ -172,9 +172,9 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     def column(name: str) -> Tensor:
         source = direct.get(name)
         if source is None:
-            return buckets.edges_in(tables[name], lend)
+            return buckets.edges_in(tables[name], guard)
         rows = relation.column(source.side, source.name)
-        return buckets.edges_in(rows, lend) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
+        return buckets.edges_in(rows, guard) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
 
     names = [*tables, *direct]
     if isinstance(function, UserFunction):

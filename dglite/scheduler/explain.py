@@ -220,12 +220,12 @@ class _Accountant:
 
     def _apply_after(self, step: ApplyAfter, reason: str) -> Line:
         """Call the function on a reduced column without values, unless its messages are known to a run alone."""
-        made, log = self._fused_reduce(step.reduce, reason), list[str]()
+        line, log = self._fused_reduce(step.reduce, reason), list[str]()
         operands = [self.relation.column(x.side, x.name) for x in step.reduce.operands if isinstance(x, ColumnRead)]
         if len(operands) == len(step.reduce.operands):
             apply_after(self.functions[step.function.slot], self.relation, step.reduce, operands, log)
         told = f"then, in the kernel: {log[0]}" if log else "its function runs on the result: not element by element"
-        return replace(made, instruction=step, reason=f"{reason}; {told}")
+        return replace(line, instruction=step, reason=f"{reason}; {told}")
 
     def _is_attention(self, step: FusedReduce) -> bool:
         """Whether an operand is the weights of an attention that have not been computed yet."""
@@ -328,8 +328,8 @@ def _total(parts: list[int | None]) -> int | None:
 
 def _structure_bytes(adjacency: Adjacency) -> int:
     csc = adjacency.csc()
-    made = csc.edge_ids if csc.has_edge_ids else None  # not made for the sake of an explanation
-    edge_ids = 0 if made is None else made.nbytes
+    ids = csc.edge_ids if csc.has_edge_ids else None  # not made for the sake of an explanation
+    edge_ids = 0 if ids is None else ids.nbytes
     return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
 
 

@@ -26,7 +26,7 @@ class Sent:
     """What one ``send`` has left: built-in messages and the columns that they read, or a user's messages, computed.
 
     ``edge_ids`` are the edges, None when all. A user's function is run at once, since what it would give later may
-    differ; a built-in's columns are kept as they are now, and its values are computed when and if somebody needs them.
+    differ; a built-in's columns are kept as they are now, and its values are computed if they are needed.
     """
 
     __slots__ = ("dst", "edge_ids", "edges", "functions", "src", "table")
@@ -63,7 +63,7 @@ class Sent:
 
     @classmethod
     def computed(cls, table: Table, edge_ids: np.ndarray | None) -> Sent:
-        """Leave messages that are computed: row i of ``table`` is that of edge ``edge_ids[i]``."""
+        """Leave computed messages: row i of ``table`` is the message of edge ``edge_ids[i]``."""
         sent = cls(edge_ids)
         sent.table = Snapshot(table)
         return sent
@@ -199,6 +199,6 @@ class Inbox:
 def _joined(parts: list[Tensor], name: str) -> Tensor:
     kinds = {(tuple(backend.shape(part)[1:]), backend.dtype(part)) for part in parts}
     if len(kinds) > 1:
-        found = " and ".join(f"{shape} {dtype}" for shape, dtype in sorted(kinds))
-        raise DGLError(f"messages {name!r} of features {found} wait together; send them with one shape and dtype")
+        shapes = " and ".join(f"{shape} {dtype}" for shape, dtype in sorted(kinds))
+        raise DGLError(f"messages {name!r} of features {shapes} wait together; send them with one shape and dtype")
     return backend.concat(parts)

@@ -12,14 +12,24 @@ from weakref import WeakKeyDictionary, WeakSet
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Called, Dependencies, EdgeColumn, Reduced, called, code_of, purity_check, refusal, repeats
+from ..recorder import (
+    CallTarget,
+    Dependencies,
+    EdgeColumn,
+    Reduced,
+    call_target,
+    code_of,
+    purity_check,
+    refusal,
+    repeats,
+)
 from ..udf import function_name
 from .relation import Relation, has_kernels
 
 __all__ = [
     "bucket",
-    "known_builtins",
-    "known_messages",
+    "cached_builtins",
+    "cached_messages",
     "log_unfused",
     "note_builtins",
     "note_messages",
@@ -59,26 +69,26 @@ _logged: WeakSet[Any] = WeakSet()
 """Functions, by their code, that the log has named."""
 
 
-def _method(function: Any) -> Called | None:
+def _method(function: Any) -> CallTarget | None:
     """Return what a method runs that does not read its object; None for anything else."""
-    target = called(function) if type(function) is MethodType else None
+    target = call_target(function) if type(function) is MethodType else None
     return None if target is None or target[1] is not None else target
 
 
-def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
+def cached_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
     """Return the messages that a function is known to make of the relation's columns."""
-    target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    found = None if target is None else _messages.get(target[0].__code__)
-    if target is None or found is None or not found.dependencies.unchanged(target) or not found.fits(relation):
+    target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
+    cached = None if target is None else _messages.get(target[0].__code__)
+    if target is None or cached is None or not cached.dependencies.unchanged(target) or not cached.fits(relation):
         return None
-    return found.messages
+    return cached.messages
 
 
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
     """Note what a function has made of columns, if it will do so again."""
-    code, (refused, found) = code_of(function), purity_check(function, False)
+    code, (refused, dependencies) = code_of(function), purity_check(function, False)
     if code is not None and refused is None and repeats(function):
-        _messages[code] = _Messages(found, scheme, messages)
+        _messages[code] = _Messages(dependencies, scheme, messages)
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -113,11 +123,11 @@ def log_unfused(function: Any, reduces: bool) -> None:
         _logger.info("%s function %s%s is not fused: %s", kind, function_name(function), place, why)
 
 
-def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
+def cached_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
-    target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
-    found = None if target is None else _builtins.get(target[0].__code__)
-    return None if target is None or found is None or not found[0].unchanged(target) else found[1]
+    target: CallTarget | None = (function, None, ()) if type(function) is FunctionType else _method(function)
+    cached = None if target is None else _builtins.get(target[0].__code__)
+    return None if target is None or cached is None or not cached[0].unchanged(target) else cached[1]
 
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, EdgeColumn]) -> None:
@@ -128,6 +138,6 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, E
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    code, (refused, found) = code_of(function), purity_check(function, True)
+    code, (refused, dependencies) = code_of(function), purity_check(function, True)
     if code is not None and refused is None and repeats(function):
-        _builtins[code] = found, tuple(reducers)
+        _builtins[code] = dependencies, tuple(reducers)

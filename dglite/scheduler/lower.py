@@ -72,7 +72,7 @@ def reduce_signature(function: Any, slot: int) -> ReduceSignature:
 def _signature(function: Any, slot: int, kind: type, role: str, example: str, batch: str) -> Any:
     if isinstance(function, kind):
         return (function,)
-    if isinstance(function, list | tuple) and function and all(isinstance(one, kind) for one in function):
+    if isinstance(function, list | tuple) and function and all(isinstance(item, kind) for item in function):
         return tuple(function)
     if callable(function):
         return UserFunction(slot)
@@ -119,15 +119,15 @@ class _Builder:
         messages = self.messages(message, relation)
         if isinstance(reduce, UserFunction):
             return (self.add(Reduce, relation, messages, reduce),)
-        made = None if message is None or isinstance(message, UserFunction) else [one.out_field for one in message]
+        fields = None if message is None or isinstance(message, UserFunction) else [item.out_field for item in message]
         registers = []
         for function in reduce:
-            if made is not None and function.msg_field not in made:
+            if fields is not None and function.msg_field not in fields:
                 raise DGLError(
                     f"reduce function {function} reads message field {function.msg_field!r}, "
-                    f"but the message function makes {', '.join(map(repr, made))}; give both the same name"
+                    f"but the message function makes {', '.join(map(repr, fields))}; give both the same name"
                 )
-            reads = messages if made is None else (messages[_last(made, function.msg_field)],)
+            reads = messages if fields is None else (messages[_last(fields, function.msg_field)],)
             registers.append(self.add(Reduce, relation, reads, function))
         return tuple(registers)
 

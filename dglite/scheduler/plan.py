@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """Stands for the user's function number ``slot`` of the call; ``recorded`` where it shall be recorded."""
+    """The user's function number ``slot`` of the call; ``recorded`` if it is to be traced."""
 
     slot: int
     recorded: bool = False
@@ -314,7 +314,7 @@ class ReduceOnce(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class Apply(Instruction):
-    """Call a user's function on the destination nodes, whose columns are those of the tables, then the graph's."""
+    """Call a user's function on the destination nodes; the columns of ``tables`` go before the graph's."""
 
     tables: tuple[int, ...]
     function: UserFunction

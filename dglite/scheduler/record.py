@@ -1,4 +1,4 @@
-"""Recording user-defined functions: rule 2 of the scheduler.
+"""Recording user-defined functions: as built-in messages, or for the rule "record the reducer".
 
 A message function is called on deferred columns, once for all active edges, and what it returns are expressions: the
 plan sees built-in messages. A reduce function is called on a deferred mailbox, once for all nodes that receive; its
@@ -19,7 +19,7 @@ from ..function import MessageFunction, ReduceFunction
 from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, function_name
 from .execute import execute
-from .learned import bucket, known_builtins, known_messages, note_messages, why_bucketed
+from .learned import bucket, cached_builtins, cached_messages, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
 from .plan import Plan, UserFunction
 from .relation import Relation, Table, has_kernels
@@ -37,13 +37,13 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
     """Return the signature of a message argument: a user's function as built-in messages, if it can be.
 
     Tensors of the function's own that take part become ``relation.captured``. On few chosen edges a function whose
-    messages are not ``reduced``, that of ``apply_edges``, is executed as written: it may be another one at each call.
+    messages are not ``reduced``, as in ``apply_edges``, is executed as written: it may differ at each call.
     """
     if type(function) is MessageFunction:
         return (function,)
-    known = known_messages(function, relation)
-    if known is not None:
-        return known
+    messages = cached_messages(function, relation)
+    if messages is not None:
+        return messages
     signature = message_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.has_edges or refusal(function) is not None:
         return signature
@@ -75,7 +75,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
 def reducer_of(
     function: Any, slot: int, relation: Relation, messages: MessageSignature, refused: Refused = frozenset()
 ) -> ReduceSignature:
-    """Return the signature of a reduce argument: a user's function is marked where it shall be recorded.
+    """Return the signature of a reduce argument: a user's function is marked if it is to be traced.
 
     One that is known to do no more than built-in reducers do is replaced by them. Functions in ``refused`` are
     executed as written, without fusion.
@@ -83,9 +83,9 @@ def reducer_of(
     if type(function) is ReduceFunction:
         return (function,)
     if relation.has_edges and not relation.nodes.has_initializers:
-        known = known_builtins(function)
-        if known is not None and _have_kernels(messages, relation):
-            return known
+        reducers = cached_builtins(function)
+        if reducers is not None and _have_kernels(messages, relation):
+            return reducers
     signature = reduce_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.has_edges:
         return signature
@@ -106,11 +106,11 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
 
 
 WORTH_RECORDING = 1 << 16
-"""Receiving nodes from which on a kernel that does an apply function's work saves more than recording it takes."""
+"""Minimum number of receiving nodes at which fusing an apply function saves more time than recording it takes."""
 
 
 def applier_of(function: Any, slot: int, relation: Relation) -> UserFunction | None:
-    """Return the signature of an apply argument, marked where it shall be recorded; None where there is none."""
+    """Return the signature of an apply argument, marked if it is to be traced, or None without one."""
     if function is None:
         return None
     few = relation.adjacency.num_dst < WORTH_RECORDING
@@ -122,7 +122,7 @@ Refused = Collection[int]
 
 
 def run(make_plan: Callable[[Refused], Plan], relations: Sequence[Relation], functions: Sequence[Any]) -> Table:
-    """Execute a plan. Where a reduce function turns out not to be recordable, go on with a plan that buckets it.
+    """Execute a plan. If a reduce function turns out not to be recordable, continue with a plan that buckets it.
 
     ``make_plan`` is asked again then. What the first plan has computed serves the second: their registers agree.
     """

@@ -21,7 +21,7 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
 
-__all__ = ["ColumnStore", "Lent", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
+__all__ = ["ColumnStore", "CopyOnWriteGuard", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
 
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
@@ -130,7 +130,7 @@ class Relation:
         return name in store.keys()  # noqa: SIM118
 
     def peek(self, side: Side, name: str) -> Tensor | None:
-        """Return a whole column of a side's frame, None where there is none."""
+        """Return a whole column of a side's frame, or None."""
         return (self.src if side is Side.U else self.edges if side is Side.E else self.dst).peek(name)
 
     def column(self, side: Side, name: FieldName) -> Tensor:
@@ -148,8 +148,8 @@ class Relation:
             store, rows = self.dst, self.node_rows
         column = store.peek(name)
         if column is None:
-            known = ", ".join(map(repr, store.keys())) or "none"
-            raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {known}")
+            names = ", ".join(map(repr, store.keys())) or "none"
+            raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {names}")
         return column if rows is None else core.take_rows(column, rows)
 
     @property
@@ -158,7 +158,7 @@ class Relation:
         return is_read(self.adjacency) or self.adjacency.num_edges > 0
 
     def initial(self, name: str, num_rows: int, like: Tensor) -> Tensor:
-        """Return what the initializer gives for so many rows of a receiving column, in the manner of ``like``."""
+        """Return ``num_rows`` initial rows of a receiving column, with the dtype and device of ``like``."""
         return self.nodes.initial(name, num_rows, backend.shape(like)[1:], like.dtype, backend.device(like))
 
     def write(self, side: Side, table: Table) -> None:
@@ -178,11 +178,11 @@ class Relation:
 
         Without ``function`` it is for one that does not write into what it is given.
         """
-        adjacency, lend = self.adjacency, Lent(function)
+        adjacency, guard = self.adjacency, CopyOnWriteGuard(function)
 
         def of_edge(name: str) -> Tensor:
             column = self.column(Side.E, name)
-            return column if self.edge_rows is not None else lend(column)
+            return column if self.edge_rows is not None else guard(column)
 
         def of_source(name: str) -> Tensor:
             return gather(adjacency, Side.U, self.column(Side.U, name))
@@ -246,9 +246,9 @@ class Relation:
         positions = expand_ranges(starts, counts)
         edge_ids = positions if csc.edge_ids is None else csc.edge_ids[positions]
         if keep is not None:
-            kept = keep(edge_ids)
-            counts = np.bincount(np.repeat(np.arange(len(nodes)), counts)[kept], minlength=len(nodes))
-            positions, edge_ids = positions[kept], edge_ids[kept]
+            mask = keep(edge_ids)
+            counts = np.bincount(np.repeat(np.arange(len(nodes)), counts)[mask], minlength=len(nodes))
+            positions, edge_ids = positions[mask], edge_ids[mask]
         indptr = np.zeros(len(nodes) + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
         part = Adjacency.from_csc(
@@ -285,17 +285,17 @@ def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
     A few edges that were chosen for this once are not compressed for a kernel.
     """
     traced = is_read(adjacency)
-    chosen = not traced and adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
+    few = not traced and adjacency.num_edges <= FEW_EDGES and adjacency.formats == ("coo",)
     floats = backend.dtype(column) in FLOATS
     if traced and not floats:
         return backend.take(column, adjacency.tensors[side is Side.V])
-    if floats and not chosen:
+    if floats and not few:
         return core.sddmm(adjacency, _COPY[side], (column,))
     ends = adjacency.endpoints()[0 if side is Side.U else 1].astype(np.int64, copy=False)
     return core.take_rows(column, ends) if floats else backend.take(column, ends)
 
 
-class Lent:
+class CopyOnWriteGuard:
     """Gives columns that may be the graph's own memory to a user's function; None is one that does not write.
 
     A function that may write into them gets copies: what it does not return leaves no trace in the graph.
@@ -327,13 +327,13 @@ def node_batch(
     The columns of ``table`` are over the frame's own.
     """
 
-    lend = Lent(function)
+    guard = CopyOnWriteGuard(function)
 
     def read(name: str) -> Tensor:
         column = table.get(name)
         if column is None and rows is not None:
             return core.take_rows(frame[name], rows)
-        return lend(frame[name] if column is None else column)
+        return guard(frame[name] if column is None else column)
 
     names = {*frame.keys(), *table} if table else frame.keys()
     return NodeBatch(

@@ -149,8 +149,8 @@ def _copy_message(step: Message, makers: Mapping[int, Instruction]) -> CopyColum
 def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCompute:
     function = step.function
     assert isinstance(function, MessageFunction)
-    how = function.dot, function.out_field, function.keepdim
-    return EdgeCompute(step.out, step.relation, function.expr, _columns(function), *how)
+    options = function.dot, function.out_field, function.keepdim
+    return EdgeCompute(step.out, step.relation, function.expr, _columns(function), *options)
 
 
 def _is_score(function: Any) -> bool:
@@ -164,12 +164,12 @@ def _is_score(function: Any) -> bool:
 def _score_later(step: Message, makers: Mapping[int, Instruction]) -> EdgeScores:
     function = step.function
     assert isinstance(function, MessageFunction)
-    found = find_score(function.expr)
-    assert found is not None  # the pattern has seen it
+    score = find_score(function.expr)
+    assert score is not None  # the pattern has seen it
     columns = _columns(function)
-    edge = None if found.edge is None else columns[found.edge]
-    ends = columns[found.left], columns[found.right], edge
-    return EdgeScores(step.out, step.relation, *ends, found.slope, function.out_field)
+    edge = None if score.edge is None else columns[score.edge]
+    ends = columns[score.left], columns[score.right], edge
+    return EdgeScores(step.out, step.relation, *ends, score.slope, function.out_field)
 
 
 def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF:
@@ -255,18 +255,18 @@ def _reduce_together(plan: Plan) -> Plan:
         if isinstance(step, FusedReduce) and not step.reducer.composed:
             groups.setdefault((step.relation, step.operands), []).append(index)
     for first, *others in groups.values():
-        made = steps[first]
-        assert isinstance(made, FusedReduce)
+        together = steps[first]
+        assert isinstance(together, FusedReduce)
         for index in others:
             step = steps[index]
             assert isinstance(step, FusedReduce)
-            if any(step.out_field == field for *_, field in made.parts):
+            if any(step.out_field == field for *_, field in together.parts):
                 continue
-            made = replace(made, more=(*made.more, *step.parts))
-            steps[index] = TakeColumn(step.out, step.relation, Field(made.out, step.out_field))
+            together = replace(together, more=(*together.more, *step.parts))
+            steps[index] = TakeColumn(step.out, step.relation, Field(together.out, step.out_field))
             reasons[index] = ""
-        if made.more:
-            steps[first] = made
+        if together.more:
+            steps[first] = together
             reasons[first] = "reduce together: the messages are made of the same operands, which are read once for all"
     return Plan(tuple(steps), tuple(reasons))
 
@@ -276,16 +276,16 @@ def _is_one_sum(step: Instruction) -> bool:
 
 
 def _apply_in_kernels(plan: Plan) -> Plan:
-    """Put a function that shall be recorded, and reads one sum or mean that nothing else reads, behind it."""
+    """Fuse an apply function that is to be traced with the sum or mean that it alone reads."""
     steps, reasons = list(plan.steps), list(plan.reasons)
     makers = {step.out: step for step in steps}
     read = [register for step in steps for register in step.inputs]
     for index, step in enumerate(steps):
         if isinstance(step, Apply) and step.function.recorded and len(step.tables) == 1:
-            made = makers[step.tables[0]]
-            if _is_one_sum(made) and read.count(made.out) == 1:
-                assert isinstance(made, FusedReduce)
-                steps[index] = ApplyAfter(step.out, step.relation, made, step.function)
+            reduction = makers[step.tables[0]]
+            if _is_one_sum(reduction) and read.count(reduction.out) == 1:
+                assert isinstance(reduction, FusedReduce)
+                steps[index] = ApplyAfter(step.out, step.relation, reduction, step.function)
                 reasons[index] = "apply in the kernel: the reduced column is computed when the function wants values"
     return Plan(tuple(steps), tuple(reasons))
 
@@ -293,11 +293,11 @@ def _apply_in_kernels(plan: Plan) -> Plan:
 def _drop_dead(plan: Plan) -> Plan:
     """Drop instructions whose table nothing reads, save the last one, which is the result, and every ``Write``."""
     live = {plan.steps[-1].out}
-    kept: list[int] = []
+    indices: list[int] = []
     for index in range(len(plan.steps) - 1, -1, -1):
         step = plan.steps[index]
         if step.out in live or isinstance(step, Write):
             live.update(step.inputs)
-            kept.append(index)
-    kept.reverse()
-    return Plan(tuple(plan.steps[i] for i in kept), tuple(plan.reasons[i] for i in kept))
+            indices.append(index)
+    indices.reverse()
+    return Plan(tuple(plan.steps[i] for i in indices), tuple(plan.reasons[i] for i in indices))

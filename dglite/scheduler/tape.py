@@ -25,11 +25,12 @@ from ..recorder import (
     Tape,
     Unrecordable,
     constants_of,
+    is_boolean,
     is_rows,
-    is_truth,
     realised,
 )
 from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
 from .attention import find_attention
 from .learned import note_builtins
@@ -40,6 +41,11 @@ __all__ = ["MailboxField", "RelationTape", "reduce_once"]
 
 MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
+
+_USED_ROWS: CacheKey[np.ndarray | None] = cache_key("used rows", "the nodes with an edge, by side; None for all nodes")
+_RECEIVING: CacheKey[tuple[Adjacency, np.ndarray | None, np.ndarray | None]] = cache_key(
+    "receiving nodes", "the structure without nodes that receive nothing, those that receive, and each node's row"
+)
 
 
 class _WatchedBatch(EdgeBatch):
@@ -97,7 +103,7 @@ class _WatchedColumns(Columns):
 
 
 class _AllNodes(NodeBatch):
-    """The nodes of all degrees, where a function is to see those of one: it must not ask how many they are."""
+    """The nodes of all degrees, given to a function written for one degree: it must not ask for their number."""
 
     __slots__ = ()
 
@@ -134,7 +140,7 @@ class RelationTape(Mailbox):
             batch.canonical_etype,
         )
 
-    def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
+    def _deferred(self, label: str, side: Side, columns: Columns) -> Columns:
         def read(name: str) -> Any:
             tensor = self.relation.column(side, name)
             if has_kernels(tensor):
@@ -142,21 +148,21 @@ class RelationTape(Mailbox):
             self.cacheable = False
             return columns[name]
 
-        return _WatchedColumns(self, what, columns.keys(), read)
+        return _WatchedColumns(self, label, columns.keys(), read)
 
     def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
         """Return the feature columns that were read: (side, name, shape of a row, dtype)."""
         scheme = []
         for (side, name), x in zip(self.sources, self.tensors, strict=True):
             if isinstance(name, Reshaped):
-                scheme.append((side, name.name, tuple(name.own), backend.dtype(x)))
+                scheme.append((side, name.name, tuple(name.stored), backend.dtype(x)))
             elif isinstance(name, str):
                 scheme.append((side, name, tuple(backend.shape(x)[1:]), backend.dtype(x)))
         return tuple(dict.fromkeys(scheme))
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
-        if type(value) is not EdgeColumn or is_truth(value) or value._value is not None:
+        if type(value) is not EdgeColumn or is_boolean(value) or value._value is not None:
             value = self.capture(Side.E, realised(value))
         expr, slots = compact(value._expr)
         fields = tuple(self.sources[slot] for slot in slots)
@@ -165,13 +171,12 @@ class RelationTape(Mailbox):
     def used_rows(self, side: Side) -> np.ndarray | None:
         if side is Side.E or is_read(self.adjacency):
             return None
-        key = "used rows", side
+        key = variant(_USED_ROWS, side)
         if key not in self.adjacency.cache:
             degrees = self.adjacency.out_degrees() if side is Side.U else self.adjacency.in_degrees()
             used = np.flatnonzero(degrees)
             self.adjacency.cache[key] = None if len(used) == len(degrees) else used
-        found: np.ndarray | None = self.adjacency.cache[key]
-        return found
+        return self.adjacency.cache[key]
 
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: EdgeColumn) -> tuple[Expr, list[Tensor]]:
@@ -179,7 +184,7 @@ class RelationTape(Mailbox):
         return expr, [self.tensor(slot) for slot in slots]
 
     def compute(self, column: EdgeColumn) -> Tensor:
-        if is_truth(column):
+        if is_boolean(column):
             return self.compute(EdgeColumn(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
         expr, operands = self._operands(column)
         if self.log is not None:
@@ -201,8 +206,8 @@ class RelationTape(Mailbox):
         return core.spmm(self.adjacency, expr, reducer, operands)
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
-        """Columns of the same shape that read some of the same operands; an attention has a kernel of its own."""
-        if self._softmaxes or is_truth(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
+        """Whether both columns have the same shape and share operands; an attention has its own kernel."""
+        if self._softmaxes or is_boolean(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
             return False
         slots = {operand.slot for operand in operands_of(column._expr)}
         return any(operand.slot in slots for operand in operands_of(other._expr))
@@ -222,13 +227,13 @@ class RelationTape(Mailbox):
         return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
 
     def _attention(self, column: EdgeColumn) -> Tensor | None:
-        """Return the reduction if it is that of an attention in one kernel, else None."""
-        found = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
-        if found is None:
+        """Return the reduction by the fused attention kernel if the column is an attention, else None."""
+        pattern = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
+        if pattern is None:
             return None
-        left, right, edge, slope = found.score
+        left, right, edge, slope = pattern.score
         slots = (left, right) if edge is None else (left, right, edge)
-        x, *terms = (self.tensors[slot] for slot in (found.x, *slots))
+        x, *terms = (self.tensors[slot] for slot in (pattern.x, *slots))
         feat = tuple(backend.shape(x)[1:])
         if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None
@@ -238,8 +243,8 @@ class RelationTape(Mailbox):
         heads = feat[:-1] or (1,)
         x = backend.reshape(x, (backend.shape(x)[0], *heads, feat[-1]))
         terms = [backend.reshape(y, (backend.shape(y)[0], *heads)) for y in terms]
-        how = core.Attention(core.Score.ADDITIVE, slope, edges=edge is not None)
-        result = core.attention(self.adjacency, how, x, terms)
+        options = core.Attention(core.Score.ADDITIVE, slope, edges=edge is not None)
+        result = core.attention(self.adjacency, options, x, terms)
         return backend.reshape(result, (self.num_rows[Side.V], *feat))
 
     def softmax(self, column: EdgeColumn) -> EdgeColumn:
@@ -355,20 +360,20 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     adjacency = relation.adjacency
     if is_read(adjacency):
         return adjacency, None, None
-    found: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
-    if found is None:
+    cached = adjacency.cache.get(_RECEIVING)
+    if cached is None:
         degrees = adjacency.in_degrees()
         receivers = np.flatnonzero(degrees)
-        found = adjacency, None, None
+        cached = adjacency, None, None
         if len(receivers) < adjacency.num_dst:
             csc = adjacency.csc()
             indptr = np.append(csc.indptr[receivers], csc.indptr[-1:])
             compressed = Adjacency.from_csc(
                 adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
             )
-            found = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
-        found = adjacency.cache.setdefault("receiving", found)
-    return found
+            cached = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
+        cached = adjacency.cache.setdefault(_RECEIVING, cached)
+    return cached
 
 
 def _where_received(relation: Relation, name: str, rows: Tensor) -> Tensor:

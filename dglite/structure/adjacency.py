@@ -16,6 +16,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
+from .derived import DerivedCache
 from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
@@ -68,8 +69,9 @@ class Adjacency(Lookups):
         ``(src, dst)``, the ends of every edge as tensors in ``index_dtype``: what programs of torch hold of it. They
         are made when first asked for; do not write to them.
     cache
-        for values derived from the structure alone; it dies with the structure. What another thread may use by its
-        address or its identity is entered once: under ``lock``, or by ``setdefault``.
+        values derived from the structure alone, by the keys that :mod:`.derived` declares; it dies with the structure.
+        What another thread may use by its address or its identity is entered once: under ``lock``, or by
+        ``setdefault``.
     lock
         held while a format is made, so that threads make it once; shared with the reverse.
     """
@@ -102,7 +104,7 @@ class Adjacency(Lookups):
         if self.index_dtype is _INT64 and idtype == _INT32:
             raise DGLError(f"{num_src} x {num_dst} nodes and {num_edges} edges do not fit int32 ids; use idtype int64")
         self.allowed: tuple[str, ...] = FORMATS
-        self.cache: dict[Any, Any] = {}
+        self.cache = DerivedCache()
         self._endpoints: tuple[np.ndarray, np.ndarray] | None = None
         self._coo: tuple[np.ndarray, np.ndarray] | None = None
         self._csr: Compressed | None = None
@@ -278,15 +280,15 @@ class Adjacency(Lookups):
     def _compressed(self, name: str) -> Compressed:
         """Make the CSR or the CSC, unless another thread just has, and keep it where it is allowed."""
         with self.lock:
-            kept: Compressed | None = getattr(self, f"_{name}")
-            if kept is not None:
-                return kept
+            cached: Compressed | None = getattr(self, f"_{name}")
+            if cached is not None:
+                return cached
             src, dst = self._edges()
-            made = compress(src, dst, self.num_src) if name == "csr" else compress(dst, src, self.num_dst)
+            matrix = compress(src, dst, self.num_src) if name == "csr" else compress(dst, src, self.num_dst)
             if name in self.allowed:
-                setattr(self, f"_{name}", made)
+                setattr(self, f"_{name}", matrix)
                 self._share()
-            return made
+            return matrix
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -296,44 +298,47 @@ class Adjacency(Lookups):
 
     def create_formats(self) -> None:
         """Make every allowed format now, with edge ids, so that threads and processes can share them."""
-        for name, make in zip(FORMATS, (self.endpoints, self.csr, self.csc), strict=True):
-            made = make() if name in self.allowed else None
-            if isinstance(made, Compressed):
-                made.make_edge_ids()
+        for name, build in zip(FORMATS, (self.endpoints, self.csr, self.csc), strict=True):
+            matrix = build() if name in self.allowed else None
+            if isinstance(matrix, Compressed):
+                matrix.make_edge_ids()
 
     def restrict(self, allowed: tuple[str, ...]) -> Adjacency:
         """Return the same relation that keeps only the formats ``allowed``; others are made when needed, not kept."""
-        made = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
-        made.allowed = tuple(name for name in FORMATS if name in allowed)
-        made._endpoints = self._endpoints if "coo" in allowed else None
-        made._csr = self._csr if "csr" in allowed else None
-        made._csc = self._csc if "csc" in allowed else None
-        if not made.formats:
-            made._endpoints = self.endpoints() if "coo" in allowed else None
-            made._csr = self.csr() if "csr" in allowed and made._endpoints is None else None
-            made._csc = self.csc() if made._endpoints is None and made._csr is None else None
-        return made
+        adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
+        adjacency.allowed = tuple(name for name in FORMATS if name in allowed)
+        adjacency._endpoints = self._endpoints if "coo" in allowed else None
+        adjacency._csr = self._csr if "csr" in allowed else None
+        adjacency._csc = self._csc if "csc" in allowed else None
+        if not adjacency.formats:
+            adjacency._endpoints = self.endpoints() if "coo" in allowed else None
+            adjacency._csr = self.csr() if "csr" in allowed and adjacency._endpoints is None else None
+            adjacency._csc = self.csc() if adjacency._endpoints is None and adjacency._csr is None else None
+        return adjacency
 
     def as_idtype(self, idtype: Any) -> Adjacency:
         """Return the same relation with users' ids as ``idtype``; shares every format."""
         idtype = np.dtype(idtype)
         if idtype == self.idtype:
             return self
-        made = Adjacency(self.num_src, self.num_dst, self.num_edges, idtype)
-        made.allowed = self.allowed
-        made._endpoints, made._csr, made._csc = self._endpoints, self._csr, self._csc
-        made._in_degrees, made._out_degrees = self._in_degrees, self._out_degrees
-        return made
+        adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, idtype)
+        adjacency.allowed = self.allowed
+        adjacency._endpoints, adjacency._csr, adjacency._csc = self._endpoints, self._csr, self._csc
+        adjacency._in_degrees, adjacency._out_degrees = self._in_degrees, self._out_degrees
+        return adjacency
 
     def resized(self, num_src: int, num_dst: int) -> Adjacency:
         """Return the same edges among ``num_src`` and ``num_dst`` nodes, which must include all that they join."""
         if (self.num_src, self.num_dst) == (num_src, num_dst):
             return self
-        made = Adjacency(num_src, num_dst, self.num_edges, self.idtype)
-        made.allowed = self.allowed
+        adjacency = Adjacency(num_src, num_dst, self.num_edges, self.idtype)
+        adjacency.allowed = self.allowed
         src, dst = self._edges()
-        made._endpoints = src.astype(made.index_dtype, copy=False), dst.astype(made.index_dtype, copy=False)
-        return made
+        adjacency._endpoints = (
+            src.astype(adjacency.index_dtype, copy=False),
+            dst.astype(adjacency.index_dtype, copy=False),
+        )
+        return adjacency
 
     def reverse(self) -> Adjacency:
         """Return the relation with every edge reversed, in O(1). Formats are shared; edge ids stay.
@@ -401,9 +406,9 @@ class Adjacency(Lookups):
         """
         src, dst = self.endpoints()
         dst_ids, local = numbered(dst[edge_ids])
-        made = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
-        made._endpoints = src[edge_ids].astype(made.index_dtype), local.astype(made.index_dtype)
-        return EdgeSubset(made, edge_ids, dst_ids)
+        adjacency = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
+        adjacency._endpoints = src[edge_ids].astype(adjacency.index_dtype), local.astype(adjacency.index_dtype)
+        return EdgeSubset(adjacency, edge_ids, dst_ids)
 
 
 class EdgeSubset:
@@ -426,6 +431,6 @@ def _restore(
     csc: Compressed | None,
 ) -> Adjacency:
     """Rebuild a pickled relation with the formats that it had."""
-    made = Adjacency(*counts)
-    made.allowed, made._endpoints, made._csr, made._csc = allowed, endpoints, csr, csc
-    return made
+    adjacency = Adjacency(*counts)
+    adjacency.allowed, adjacency._endpoints, adjacency._csr, adjacency._csc = allowed, endpoints, csr, csc
+    return adjacency

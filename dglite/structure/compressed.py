@@ -147,12 +147,12 @@ class Compressed:
 
 def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return a copy of ``array`` as ``dtype``; of many numbers in memory of the pool, made by several threads."""
-    made = new_array(array.shape, dtype)
+    copy = new_array(array.shape, dtype)
     if len(array) < _LARGE:
-        np.copyto(made, array, casting="unsafe")
+        np.copyto(copy, array, casting="unsafe")
     else:
-        kernels().cast(array, made, active.num_threads())
-    return made
+        kernels().cast(array, copy, active.num_threads())
+    return copy
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:

@@ -72,8 +72,8 @@ def contains(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
     count = largest_unsigned(wanted) + 1
     if not few_among(len(ids) + len(wanted), count):
         marks, inside = _marks(wanted, count), (ids >= 0) & (ids < count)
-        found: np.ndarray = inside & marks[np.where(inside, ids, 0)]
-        return found
+        is_member: np.ndarray = inside & marks[np.where(inside, ids, 0)]
+        return is_member
     ascending = np.sort(wanted)
     return ascending[np.minimum(np.searchsorted(ascending, ids), len(ascending) - 1)] == ids
 
@@ -161,7 +161,7 @@ class Positions:
             self._order = np.argsort(ids, kind="stable").astype(dtype)
             self._ascending = ids[self._order].astype(dtype)
 
-    def of(self, ids: np.ndarray) -> np.ndarray:
+    def find(self, ids: np.ndarray) -> np.ndarray:
         """Return the position of each id, -1 for one that is not there."""
         if self.table is not None:
             return self.table[ids]

@@ -36,14 +36,14 @@ LARGEST_COUNT = 1 << 48
 _EMPTY = np.empty(0, np.int64)
 
 
-def count_of(value: Any, what: str, least: int = 0, most: int = LARGEST_COUNT, remark: str = "") -> int:
+def count_of(value: Any, label: str, least: int = 0, most: int = LARGEST_COUNT, remark: str = "") -> int:
     """Return a number of things, which is an integer of Python's or NumPy's, or a tensor of one integer.
 
     Raises
     ------
     DGLError
         It is something else, a boolean or a float among them, or not in ``[least, most]``. The message calls it
-        ``what``, and says ``remark`` about what was expected.
+        ``label``, and says ``remark`` about what was expected.
     """
     if type(value) is int and least <= value <= most:
         return value
@@ -52,20 +52,20 @@ def count_of(value: Any, what: str, least: int = 0, most: int = LARGEST_COUNT, r
     except (TypeError, ValueError, RuntimeError):
         number = None
     if number is None or not least <= number:
-        raise DGLError(f"{what} must be an integer >= {least}{remark}, got {value!r:.60}")
+        raise DGLError(f"{label} must be an integer >= {least}{remark}, got {value!r:.60}")
     if number > most:
-        raise DGLError(f"{what} must be at most {most}{remark}, got {value!r:.60}")
+        raise DGLError(f"{label} must be at most {most}{remark}, got {value!r:.60}")
     return number
 
 
-def number_of(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float:
+def number_of(value: Any, label: str, least: float = -math.inf, most: float = math.inf) -> float:
     """Return a number that a user gives, in ``[least, most]``, as a float; ``DGLError`` for anything else, NaN too."""
     try:
         number = float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         number = math.nan
     if not least <= number <= most:
-        raise DGLError(f"{what} must be a number from {least:g} to {most:g}, got {value!r:.60}")
+        raise DGLError(f"{label} must be a number from {least:g} to {most:g}, got {value!r:.60}")
     return number
 
 
@@ -74,7 +74,7 @@ def is_all(ids: Any) -> bool:
     return type(ids) is str and ids == ALL
 
 
-def integer_array(values: Any, what: str = "ids") -> np.ndarray:
+def integer_array(values: Any, label: str = "ids") -> np.ndarray:
     """Return ``values`` as an array of integers or booleans of its own dtype; an empty list gives int64.
 
     Raises
@@ -87,8 +87,8 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
     elif isinstance(values, np.ndarray):
         array = native(values)
     else:
-        admitted = admit(values, f"the argument with {what}")
-        array = _from_sequence(values, what) if admitted is None else active.to_numpy(admitted)
+        admitted = admit(values, f"the argument with {label}")
+        array = _from_sequence(values, label) if admitted is None else active.to_numpy(admitted)
     kind = array.dtype.kind
     if kind in "ib":
         return array
@@ -98,26 +98,26 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
         return _EMPTY
     if array.dtype.kind in "OSUT":
         raise DGLError(
-            f"{what} must be integers, got text or objects; number them first, by "
+            f"{label} must be integers, got text or objects; number them first, by "
             "names, ids = numpy.unique(values, return_inverse=True) over the values of both ends, or use "
             "dglite.from_pandas, which numbers ids and keeps their names"
         )
-    raise DGLError(f"{what} must be integers, got dtype {array.dtype}; convert them to int64 or int32 first")
+    raise DGLError(f"{label} must be integers, got dtype {array.dtype}; convert them to int64 or int32 first")
 
 
-def _from_sequence(values: Any, what: str) -> np.ndarray:
+def _from_sequence(values: Any, label: str) -> np.ndarray:
     if isinstance(values, range):
         return np.arange(values.start, values.stop, values.step)
     try:
         array = np.asarray(values if hasattr(values, "__len__") or np.isscalar(values) else list(values))
     except (TypeError, ValueError) as error:
-        raise DGLError(f"{what} must be integers, a list, a tensor or an array; got {values!r:.80}") from error
+        raise DGLError(f"{label} must be integers, a list, a tensor or an array; got {values!r:.80}") from error
     if array.dtype == object and array.size:
         array = np.asarray([operator.index(x) if hasattr(x, "__index__") else x for x in array.ravel()])
     return array
 
 
-def as_ids(ids: Any, count: int, what: str = "node") -> np.ndarray:
+def as_ids(ids: Any, count: int, label: str = "node") -> np.ndarray:
     """Return the ids that ``ids`` selects out of ``count``, a 1-D integer array, after checking them.
 
     ``ids`` is a number, list, tensor or array of ids, a slice, a boolean mask of length ``count``, or :data:`ALL`.
@@ -129,26 +129,26 @@ def as_ids(ids: Any, count: int, what: str = "node") -> np.ndarray:
     """
     if type(ids) is int:
         if not 0 <= ids < count:
-            raise _unknown(ids, count, what)
+            raise _unknown(ids, count, label)
         return np.array([ids])
     if isinstance(ids, slice):
         return np.arange(*ids.indices(count))
     if is_all(ids):
         return np.arange(count)
-    array = integer_array(ids, f"{what} ids")
+    array = integer_array(ids, f"{label} ids")
     if array.ndim != 1:
         if array.ndim:
-            raise DGLError(f"{what} ids must be one-dimensional, got shape {array.shape}")
+            raise DGLError(f"{label} ids must be one-dimensional, got shape {array.shape}")
         array = array.reshape(1)
     if array.dtype.kind == "b":
         if len(array) != count:
-            raise DGLError(f"the {what} mask has {len(array)} entries; expected one for each of the {count} {what}s")
+            raise DGLError(f"the {label} mask has {len(array)} entries; expected one for each of the {count} {label}s")
         return array.nonzero()[0]
-    check_range(array, count, what)
+    check_range(array, count, label)
     return array
 
 
-def check_range(ids: np.ndarray, count: int, what: str = "node") -> None:
+def check_range(ids: np.ndarray, count: int, label: str = "node") -> None:
     """Raise :class:`DGLError` naming the first of ``ids`` outside ``[0, count)``."""
     size = ids.size
     if size == 0:
@@ -159,7 +159,7 @@ def check_range(ids: np.ndarray, count: int, what: str = "node") -> None:
     else:
         good = largest_unsigned(ids) < count
     if not good:
-        raise _unknown(int(ids[(ids < 0) | (ids >= count)].flat[0]), count, what)
+        raise _unknown(int(ids[(ids < 0) | (ids >= count)].flat[0]), count, label)
 
 
 def largest_unsigned(ids: np.ndarray) -> int:
@@ -169,11 +169,11 @@ def largest_unsigned(ids: np.ndarray) -> int:
     return int(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None))
 
 
-def _unknown(bad: int, count: int, what: str) -> DGLError:
+def _unknown(bad: int, count: int, label: str) -> DGLError:
     if bad < 0:
-        return DGLError(f"{what} id {bad} is negative; ids run from 0 to {count - 1}")
-    valid = f"ids run from 0 to {count - 1}" if count else f"there are no {what}s"
-    return DGLError(f"{what} id {bad} does not exist; {valid}")
+        return DGLError(f"{label} id {bad} is negative; ids run from 0 to {count - 1}")
+    valid = f"ids run from 0 to {count - 1}" if count else f"there are no {label}s"
+    return DGLError(f"{label} id {bad} does not exist; {valid}")
 
 
 def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,5 +195,5 @@ def positions_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return where each of ``wanted`` is in ``ids``, which are distinct; -1 where it is not."""
     order = np.argsort(ids, kind="stable")
     at = np.append(order, -1)[np.searchsorted(ids, wanted, sorter=order)]
-    found: np.ndarray = np.where(np.append(ids, -1)[at] == wanted, at, -1)
-    return found
+    positions: np.ndarray = np.where(np.append(ids, -1)[at] == wanted, at, -1)
+    return positions

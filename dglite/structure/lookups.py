@@ -12,11 +12,16 @@ from ..backend import active
 from ..backend.memory import new_array
 from ..kernels.density import few_among
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
+from .derived import CacheKey, DerivedCache, cache_key, variant
 from .distinct import KEY_BITS, Positions
 from .pairs import SortedPairs
 
 __all__ = ["Lookups"]
 
+_ASCENDING: CacheKey[np.ndarray] = cache_key("ascending ends", "the sources, or the destinations, of all edges, sorted")
+_IS_MULTIGRAPH: CacheKey[bool] = cache_key("is a multigraph", "whether two edges join the same nodes")
+_SORTED_PAIRS: CacheKey[SortedPairs] = cache_key("sorted pairs", "the edges sorted by (source, destination, id)")
+_SORTED_CSR: CacheKey[Compressed] = cache_key("sorted CSR", "the CSR with ascending destinations in each row")
 _SORTING = 2
 """Out-edges are read unless they are more than this many times the in-edges: those found by in-edges must be sorted."""
 
@@ -31,7 +36,7 @@ class Lookups(ABC):
     num_edges: int
     idtype: Any
     index_dtype: Any
-    cache: dict[Any, Any]
+    cache: DerivedCache
 
     @abstractmethod
     def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
@@ -67,9 +72,9 @@ class Lookups(ABC):
         """Return how many edges have each of ``nodes`` as their source (``end`` 0) or destination (1), int64."""
         if not self.few_edges or ("csr", "csc")[end] in self.formats:
             return (self.in_degrees() if end else self.out_degrees())[nodes]
-        ascending = self.cache.get(("ascending", end))
+        ascending = self.cache.get(variant(_ASCENDING, end))
         if ascending is None:
-            ascending = self.cache["ascending", end] = np.sort(self.endpoints()[end])
+            ascending = self.cache[variant(_ASCENDING, end)] = np.sort(self.endpoints()[end])
         return ascending.searchsorted(nodes, "right") - ascending.searchsorted(nodes, "left")
 
     def find_edges(self, edge_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -120,9 +125,13 @@ class Lookups(ABC):
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
             entries = expand_ranges(starts, counts)
-            numbers = positions.of(stored.indices[entries])
-            found = numbers >= 0
-            return np.repeat(np.arange(len(rows)), counts)[found], numbers[found], stored.edge_ids_of(entries[found])
+            numbers = positions.find(stored.indices[entries])
+            is_member = numbers >= 0
+            return (
+                np.repeat(np.arange(len(rows)), counts)[is_member],
+                numbers[is_member],
+                stored.edge_ids_of(entries[is_member]),
+            )
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
         from ..kernels.cpu.run.rows import run_rows
         from ..kernels.cpu.sample import block
@@ -166,18 +175,18 @@ class Lookups(ABC):
         rows, ids = np.ascontiguousarray(rows), stored.edge_ids
         offsets = block.row_offsets(stored.indptr, rows)
         total, threads = int(offsets[-1]), active.num_threads()
-        found = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
+        edges = tuple(new_array((total,), np.dtype(self.idtype)) for _ in range(3))
         matrix = stored.indptr, stored.indices, stored.indices[:0] if ids is None else ids
-        run_rows(block.list_entries, len(rows), total // 4, threads, *matrix, rows, offsets, *found)
-        return found  # type: ignore[return-value]
+        run_rows(block.list_entries, len(rows), total // 4, threads, *matrix, rows, offsets, *edges)
+        return edges  # type: ignore[return-value]
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
         edge_ids_of, first, last = self._pair_entries(u, v)
-        found = np.full(len(first), -1, self.idtype)
+        edge_ids = np.full(len(first), -1, self.idtype)
         hits = last > first
-        found[hits] = edge_ids_of(first[hits])
-        return found
+        edge_ids[hits] = edge_ids_of(first[hits])
+        return edge_ids
 
     def edge_ids_in_turn(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the id of an edge ``u[i] -> v[i]`` for each i, in ``idtype``; -1 where there is none.
@@ -193,9 +202,9 @@ class Lookups(ABC):
         place = np.arange(len(u))
         turn = np.empty(len(u), np.int64)
         turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
-        found, hits = np.full(len(u), -1, self.idtype), last > first
-        found[hits] = edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
-        return found
+        edge_ids, hits = np.full(len(u), -1, self.idtype), last > first
+        edge_ids[hits] = edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
+        return edge_ids
 
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return whether an edge ``u[i] -> v[i]`` exists."""
@@ -235,15 +244,15 @@ class Lookups(ABC):
     @property
     def is_multigraph(self) -> bool:
         """Whether two edges join the same pair of nodes in the same direction."""
-        if "is_multigraph" not in self.cache:
+        if _IS_MULTIGRAPH not in self.cache:
             pairs = self._sorted_pairs()
             if pairs is not None:
-                self.cache["is_multigraph"] = not pairs.first_of_each().all()
+                self.cache[_IS_MULTIGRAPH] = not pairs.first_of_each().all()
             else:
                 by_src = self.sorted_csr()
                 repeated = by_src.indices[1:] == by_src.indices[:-1]
-                self.cache["is_multigraph"] = bool((repeated & (np.diff(by_src.rows()) == 0)).any())
-        return self.cache["is_multigraph"]
+                self.cache[_IS_MULTIGRAPH] = bool((repeated & (np.diff(by_src.rows()) == 0)).any())
+        return self.cache[_IS_MULTIGRAPH]
 
     def sorted_edges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (source, destination, edge id) of all edges in this order, in ``index_dtype``."""
@@ -257,26 +266,26 @@ class Lookups(ABC):
         """Return the edges sorted by keys; None where there are so many that compressed rows are made faster."""
         if self.num_edges > SMALL and not self.few_edges:
             return None
-        pairs: SortedPairs | None = self.cache.get("sorted_pairs")
+        pairs = self.cache.get(_SORTED_PAIRS)
         if pairs is None:
-            made = SortedPairs(*self.endpoints(), self.num_src, self.num_dst)
-            pairs = self.cache.setdefault("sorted_pairs", made)
+            fresh = SortedPairs(*self.endpoints(), self.num_src, self.num_dst)
+            pairs = self.cache.setdefault(_SORTED_PAIRS, fresh)
         return pairs
 
     def sorted_csr(self) -> Compressed:
         """Return the out-edges of each source node ordered by (destination, edge id)."""
-        made: Compressed | None = self.cache.get("sorted_csr")
-        if made is None:
+        csr = self.cache.get(_SORTED_CSR)
+        if csr is None:
             pairs = self._sorted_pairs()
             if pairs is not None:
-                made = Compressed(self.csr().indptr, pairs.dst, pairs.edge_ids)
+                csr = Compressed(self.csr().indptr, pairs.dst, pairs.edge_ids)
             else:
                 csc = self.csc()
-                made = compress(csc.indices, csc.rows(), self.num_src)
+                csr = compress(csc.indices, csc.rows(), self.num_src)
                 if csc.edge_ids is not None:
-                    made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
-            self.cache["sorted_csr"] = made
-        return made
+                    csr = Compressed(csr.indptr, csr.indices, csc.edge_ids_of(csr.entry_edge_ids()))
+            self.cache[_SORTED_CSR] = csr
+        return csr
 
 
 def _num_entries(stored: Compressed, rows: np.ndarray) -> int:

@@ -92,19 +92,19 @@ class Metagraph:
                 )
             return 0
         if isinstance(etype, str):
-            found = self._by_name.get(etype, ())
-            if len(found) == 1:
-                return found[0]
-            if found:
-                candidates = [self.canonical_etypes[i] for i in found]
+            indices = self._by_name.get(etype, ())
+            if len(indices) == 1:
+                return indices[0]
+            if indices:
+                candidates = [self.canonical_etypes[i] for i in indices]
                 raise DGLError(f"edge type {etype!r} is ambiguous; give one of {candidates}")
         else:
             try:
-                known = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
+                index = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
             except TypeError:  # it has no hash
-                known = None
-            if known is not None:
-                return known
+                index = None
+            if index is not None:
+                return index
         raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")
 
     def canonical(self, etype: EdgeType) -> tuple[str, str, str]:
@@ -121,15 +121,15 @@ class Metagraph:
                 raise DGLError(f"this graph has {len(self.ntypes)} node types; name one of {list(self.ntypes)}")
             return 0
         try:
-            found = self._node_set.get(ntype)
+            node_set = self._node_set.get(ntype)
         except TypeError:  # it has no hash
-            found = None
-        if found is None and isinstance(ntype, str):
+            node_set = None
+        if node_set is None and isinstance(ntype, str):
             side, _, name = ntype.partition("/")
-            found = {"SRC": self._src_set, "DST": self._dst_set}.get(side, {}).get(name)
-        if found is None:
+            node_set = {"SRC": self._src_set, "DST": self._dst_set}.get(side, {}).get(name)
+        if node_set is None:
             raise DGLError(f"node type {ntype!r} does not exist; expected one of {list(self.ntypes)}")
-        return found
+        return node_set
 
     def src_set(self, ntype: str | None) -> int:
         """Return the number of the node set that holds the sources of type ``ntype``; None means the only one."""
@@ -147,8 +147,8 @@ class Metagraph:
         if self.is_block:
             names = [self.ntypes[i] for i in sources], [self.ntypes[i] for i in destinations]
             return Metagraph(names[0], relations, names[1]), sources + destinations
-        kept = list(dict.fromkeys(sources + destinations))
-        return Metagraph([self.ntypes[i] for i in kept], relations), kept
+        node_sets = list(dict.fromkeys(sources + destinations))
+        return Metagraph([self.ntypes[i] for i in node_sets], relations), node_sets
 
     def reversed(self) -> Metagraph:
         """Return the metagraph with every relation reversed; type order is kept."""
@@ -169,10 +169,10 @@ def _one_side(ntype: str | None, sets: dict[str, int], side: str, prefix: str) -
         if len(sets) != 1:
             raise DGLError(f"this graph has {len(sets)} {side} node types; name one of {list(sets)}")
         return next(iter(sets.values()))
-    found = sets.get(ntype.removeprefix(prefix)) if isinstance(ntype, str) else None
-    if found is None:
+    node_set = sets.get(ntype.removeprefix(prefix)) if isinstance(ntype, str) else None
+    if node_set is None:
         raise DGLError(f"{side} node type {ntype!r} does not exist; expected one of {list(sets)}")
-    return found
+    return node_set
 
 
 HOMOGENEOUS = Metagraph(["_N"], [("_N", "_E", "_N")])

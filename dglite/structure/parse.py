@@ -74,20 +74,20 @@ def device_of(data: Any) -> Any:
         Tensors are on different devices.
     """
     if type(data) is tuple and len(data) == 2 and active.is_tensor(data[0]) and active.is_tensor(data[1]):
-        found = active.device(data[0])
-        if active.device(data[1]) == found:
-            return found
-    found = None
+        common = active.device(data[0])
+        if active.device(data[1]) == common:
+            return common
+    common = None
     if isinstance(data, tuple | list):
         if len(data) == 2 and isinstance(data[0], str):
             data = data[1]
         for part in data[:3]:
             if active.is_tensor(part):
                 device = active.device(part)
-                if found is not None and device != found:
-                    raise DGLError(f"edges are given on {found} and on {device}; move the tensors to one device")
-                found = device
-    return found
+                if common is not None and device != common:
+                    raise DGLError(f"edges are given on {common} and on {device}; move the tensors to one device")
+                common = device
+    return common
 
 
 def _from_pair(
@@ -140,7 +140,7 @@ def _bound(ids: np.ndarray, side: str) -> int:
 
 def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None) -> np.dtype:
     """Return ``idtype``; without it that of the tensors, which must agree; int64 without any."""
-    tensors = [array for given, array in ((u, src), (v, dst)) if active.is_tensor(given)]
+    tensors = [array for ids, array in ((u, src), (v, dst)) if active.is_tensor(ids)]
     typed = [array.dtype for array in tensors if array.size]
     if idtype is None and len(set(typed)) > 1:
         raise DGLError(
@@ -148,8 +148,8 @@ def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.d
         )
     if any(dtype.kind == "b" for dtype in (src.dtype, dst.dtype)):
         raise DGLError("node ids must be integers, got booleans")
-    known = typed or [array.dtype for array in tensors]
-    dtype = idtype or (_INT32 if known and all(x == _INT32 for x in known) else _INT64)
+    dtypes = typed or [array.dtype for array in tensors]
+    dtype = idtype or (_INT32 if dtypes and all(x == _INT32 for x in dtypes) else _INT64)
     if src.size and dtype == _INT32 and max(_bound(src, "source"), _bound(dst, "destination")) > 2**31:
         raise DGLError(f"a node id above {2**31 - 1} does not fit idtype int32; use int64")
     return dtype

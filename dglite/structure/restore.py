@@ -44,45 +44,45 @@ def restore(
         Lengths do not fit the counts, an id is out of range, edge ids are no permutation, or formats disagree.
     """
     num_src, num_dst, num_edges = counts
-    made = Adjacency(num_src, num_dst, num_edges, np.dtype(idtype))
-    made.allowed = tuple(name for name in FORMATS if name in allowed)
+    adjacency = Adjacency(num_src, num_dst, num_edges, np.dtype(idtype))
+    adjacency.allowed = tuple(name for name in FORMATS if name in allowed)
     if not check:
-        return _vouched_for(made, endpoints, csr, csc)
+        return _vouched_for(adjacency, endpoints, csr, csc)
     if endpoints is not None:
         _check_ids(endpoints[0], num_edges, num_src, "source node")
         _check_ids(endpoints[1], num_edges, num_dst, "destination node")
-        made._endpoints = tuple(end.astype(made.index_dtype, copy=False) for end in endpoints)  # type: ignore[assignment]
+        adjacency._endpoints = tuple(end.astype(adjacency.index_dtype, copy=False) for end in endpoints)  # type: ignore[assignment]
     for name, rows, num_rows, num_cols in (("csr", csr, num_src, num_dst), ("csc", csc, num_dst, num_src)):
         if rows is not None:
-            _add_rows(made, name, _checked(rows, num_rows, num_cols, num_edges, made.index_dtype))
-    if not made.formats:
+            _add_rows(adjacency, name, _checked(rows, num_rows, num_cols, num_edges, adjacency.index_dtype))
+    if not adjacency.formats:
         raise DGLError("a relation was given in no format; expected some of coo, csr and csc")
-    return made
+    return adjacency
 
 
 def _vouched_for(
-    made: Adjacency,
+    adjacency: Adjacency,
     endpoints: tuple[np.ndarray, np.ndarray] | None,
     csr: CompressedRows | None,
     csc: CompressedRows | None,
 ) -> Adjacency:
     """Give a relation arrays of which only lengths are looked at."""
-    dtype, found = made.index_dtype, []
-    for rows, num_rows in ((csr, made.num_src), (csc, made.num_dst)):
-        if rows is not None and (len(rows[0]) != num_rows + 1 or rows[0][0] != 0 or rows[0][-1] != made.num_edges):
-            raise DGLError(f"indptr does not run from 0 to {made.num_edges} over {num_rows} rows")
+    dtype, matrices = adjacency.index_dtype, []
+    for rows, num_rows in ((csr, adjacency.num_src), (csc, adjacency.num_dst)):
+        if rows is not None and (len(rows[0]) != num_rows + 1 or rows[0][0] != 0 or rows[0][-1] != adjacency.num_edges):
+            raise DGLError(f"indptr does not run from 0 to {adjacency.num_edges} over {num_rows} rows")
         arrays: list[Any] = [None if x is None else x.astype(dtype, copy=False) for x in rows or ()]
-        found.append(None if rows is None else Compressed(*arrays))
-    made._csr, made._csc = found
+        matrices.append(None if rows is None else Compressed(*arrays))
+    adjacency._csr, adjacency._csc = matrices
     if endpoints is not None:
-        made._endpoints = endpoints[0].astype(dtype, copy=False), endpoints[1].astype(dtype, copy=False)
-    return made
+        adjacency._endpoints = endpoints[0].astype(dtype, copy=False), endpoints[1].astype(dtype, copy=False)
+    return adjacency
 
 
-def _check_ids(ids: np.ndarray, num_edges: int, count: int, what: str) -> None:
+def _check_ids(ids: np.ndarray, num_edges: int, count: int, label: str) -> None:
     if ids.shape != (num_edges,):
-        raise DGLError(f"{what}s of the edges have shape {ids.shape}; expected ({num_edges},)")
-    check_range(ids, count, what)
+        raise DGLError(f"{label}s of the edges have shape {ids.shape}; expected ({num_edges},)")
+    check_range(ids, count, label)
 
 
 def _checked(rows: CompressedRows, num_rows: int, num_cols: int, num_edges: int, dtype: np.dtype) -> Compressed:
@@ -95,27 +95,27 @@ def _checked(rows: CompressedRows, num_rows: int, num_cols: int, num_edges: int,
     return Compressed(*arrays)
 
 
-def _add_rows(made: Adjacency, name: str, stored: Compressed) -> None:
-    """Give ``made`` a checked CSR or CSC, after holding it against the format that it has already."""
+def _add_rows(adjacency: Adjacency, name: str, stored: Compressed) -> None:
+    """Give ``adjacency`` a checked CSR or CSC, after holding it against the format that it has already."""
     rows, ids = stored.rows(), stored.edge_ids
-    known = made._endpoints
-    if known is None and made.formats:
-        known = made._endpoints_from_rows()
-    if known is not None:
+    endpoints = adjacency._endpoints
+    if endpoints is None and adjacency.formats:
+        endpoints = adjacency._endpoints_from_rows()
+    if endpoints is not None:
         ends = (rows, stored.indices) if name == "csr" else (stored.indices, rows)
-        for end, expected in zip(ends, known, strict=True):
+        for end, expected in zip(ends, endpoints, strict=True):
             if not np.array_equal(end, expected if ids is None else expected[ids]):
                 raise DGLError(f"the edges in {name} are not those of the other formats")
     if not _ascending_inside_rows(rows, ids):
         # Ours are sorted stably, which kernels rely on for the order of reductions; other libraries' need not be.
-        if known is None:
+        if endpoints is None:
             ends = (rows, stored.indices) if name == "csr" else (stored.indices, rows)
-            made._endpoints = tuple(scattered(end, ids) for end in ends)  # type: ignore[assignment, arg-type]
+            adjacency._endpoints = tuple(scattered(end, ids) for end in ends)  # type: ignore[assignment, arg-type]
         return
     if name == "csr":
-        made._csr = stored
+        adjacency._csr = stored
     else:
-        made._csc = stored
+        adjacency._csc = stored
 
 
 def _ascending_inside_rows(rows: np.ndarray, edge_ids: np.ndarray | None) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .adjacency import Adjacency
+from .derived import DerivedCache
 
 __all__ = ["TracedAdjacency", "relation_of", "traced_edges"]
 
@@ -28,7 +29,7 @@ class TracedAdjacency:
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> None:
         self.tensors, self.num_src, self.num_dst = (src, dst), num_src, num_dst
         self.idtype = _INT64 if idtype is None else idtype
-        self.cache: dict[Any, Any] = {}
+        self.cache = DerivedCache()
 
     @property
     def num_edges(self) -> int:

@@ -141,10 +141,10 @@ def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tu
 
 def _numbers(gpu: Gpu, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each id, by first appearance, and the ids by number."""
-    held = gpu.worker.upload(ids)
-    made = gpu.kernels("sample.sample").number_ids(gpu.worker, str(ids.dtype), held.address, len(ids))
-    numbers = gpu.worker.download(made.numbers.address, len(ids), str(ids.dtype))
-    return numbers, gpu.worker.download(made.distinct.address, made.count, str(ids.dtype))
+    held = gpu.queue.upload(ids)
+    made = gpu.kernels("sample.sample").number_ids(gpu.queue, str(ids.dtype), held.address, len(ids))
+    numbers = gpu.queue.download(made.numbers.address, len(ids), str(ids.dtype))
+    return numbers, gpu.queue.download(made.distinct.address, made.count, str(ids.dtype))
 
 
 def index_dtype_of(g: DGLGraph) -> np.dtype:

@@ -154,7 +154,7 @@ def test_no_live_tensor_changes(small):
     assert all(ends[a] <= b for (a, _), (b, _) in pairwise(starts) if a != b)
     for kept, value in live:
         assert (kept == value).all()
-    assert pool.made < pool.allocations / 2
+    assert pool.new_blocks < pool.allocations / 2
 
 
 def graph(width=8):
@@ -329,7 +329,7 @@ def test_sizes_in_turns_keep_their_blocks():
         del first
         held = lend(own, 16 * MB), lend(own, 2 * MB)
         del held
-    assert own.made <= 5 and own.allocations == 15
+    assert own.new_blocks <= 5 and own.allocations == 15
     assert own.bytes_held <= 1.5 * own.peak
 
 
@@ -337,7 +337,7 @@ def test_small_blocks_of_all_sizes_stay():
     own, chance = Pool(lambda: 1 << 40), random.Random(0)
     for _ in range(300):
         lend(own, chance.randrange(MB // 16, MB), loose=True)
-    assert own.made < 15 and own.bytes_held <= memory.KEPT
+    assert own.new_blocks < 15 and own.bytes_held <= memory.KEPT
 
 
 def test_the_limit_holds():
@@ -402,7 +402,7 @@ def test_memory_that_is_short_is_given_back_and_asked_for_again(monkeypatch):
     held = [lend(own, 4 * MB) for _ in range(3)]
     del held[1:]
     assert len(lend(own, 12 * MB)) == 12 * MB
-    assert own.made == 4
+    assert own.new_blocks == 4
     with pytest.raises(MemoryError, match=r"16\.0 MiB more.*still used take 4\.0 MiB.*dataload"):
         lend(own, 16 * MB)
     assert own.free_bytes == 0 and len(held[0]) == 4 * MB

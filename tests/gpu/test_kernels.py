@@ -35,7 +35,7 @@ CUDA = torch.device("cuda", torch.cuda.current_device())
 
 def runner():
     """Return what starts kernels on torch's current stream."""
-    return devices.device_of(torch.empty(0, device=CUDA)).worker
+    return devices.device_of(torch.empty(0, device=CUDA)).queue
 
 
 def on_cuda(values: list[np.ndarray], dtype: str) -> list[torch.Tensor]:

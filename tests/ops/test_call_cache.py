@@ -11,7 +11,7 @@ from dglite.errors import DGLError
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.graph import panels
 from dglite.ops import core, epilogue, run
-from dglite.ops.call_cache import MAX_CALLS
+from dglite.ops.call_cache import CALLS, MAX_CALLS
 from dglite.opspec import Reducer
 
 pytestmark = pytest.mark.usefixtures("one_library")
@@ -86,7 +86,7 @@ def test_few_calls_are_kept(g: dglite.DGLGraph) -> None:
     for width in range(1, 2 * MAX_CALLS):
         x = torch.randn(5, width)
         torch.testing.assert_close(ops.copy_u_sum(g, x), expected(g, x, torch.ones(6, 1)))
-    assert len(g.adjacency().cache["calls"]) <= MAX_CALLS
+    assert len(g.adjacency().cache[CALLS]) <= MAX_CALLS
 
 
 def test_a_graph_that_was_used_can_be_copied_and_pickled(g: dglite.DGLGraph) -> None:

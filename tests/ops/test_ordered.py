@@ -34,9 +34,9 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(1)).to(dtype) + 0.5
 
 
-def kept(g: Any) -> bool:
-    found = g.adjacency().cache.get("ordered weights")
-    return found is not None and found.kept is not None
+def keeps_copies(g: Any) -> bool:
+    found = g.adjacency().cache.get(ordered.ORDERED_WEIGHTS)
+    return found is not None and found.copies is not None
 
 
 def check(g: Any, src: torch.Tensor, dst: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> None:
@@ -63,10 +63,10 @@ def test_weights_that_were_written_to_are_new(write, at, dtype):
     (g, src, dst), x, w = relation(), numbers(20, 6, dtype=dtype), numbers(EDGES, 1, dtype=dtype)
     for _ in range(3):
         check(g, src, dst, x, w)
-    assert kept(g)
+    assert keeps_copies(g)
     write(w, at)
     check(g, src, dst, x, w)
-    assert not kept(g)
+    assert not keeps_copies(g)
     check(g, src, dst, x, w)
 
 
@@ -80,7 +80,7 @@ def test_the_gradients_read_what_is_kept(width, monkeypatch):
     for _ in range(4):
         loss = ops.u_mul_e_sum(g, x, w).square().sum()
         torch.testing.assert_close(torch.autograd.grad(loss, (x, w)), wanted)
-    assert kept(g) and g.adjacency().reverse().cache["ordered weights"].kept is not None
+    assert keeps_copies(g) and g.adjacency().reverse().cache[ordered.ORDERED_WEIGHTS].copies is not None
 
 
 def test_signs_of_zeros_and_nan_are_told_apart():
@@ -88,21 +88,21 @@ def test_signs_of_zeros_and_nan_are_told_apart():
     x, w = torch.ones(20, 1), torch.zeros(EDGES, 1)
     for _ in range(3):
         ops.u_div_e_max(g, x, w)
-    assert kept(g)
+    assert keeps_copies(g)
     w.copy_(-w)
     met = torch.zeros(20, dtype=torch.bool).index_fill(0, dst, True)
     assert (ops.u_div_e_max(g, x, w)[met] == -torch.inf).all()
     w.fill_(torch.nan)
     for _ in range(4):
         assert ops.u_mul_e_sum(g, x, w)[met].isnan().all()
-    assert kept(g)  # the same NaN are the same weights
+    assert keeps_copies(g)  # the same NaN are the same weights
 
 
 def test_weights_of_another_step_are_not_kept():
     (g, src, dst), x = relation(), numbers(20, 6)
     for step in range(6):
         check(g, src, dst, x, numbers(EDGES, 1) + step)
-        assert not kept(g)
+        assert not keeps_copies(g)
 
 
 def test_each_change_asks_for_twice_as_many_calls_without_one():
@@ -111,7 +111,7 @@ def test_each_change_asks_for_twice_as_many_calls_without_one():
     for _ in range(3):
         w += 1
         calls.append(0)
-        while not kept(g):
+        while not keeps_copies(g):
             check(g, src, dst, x, w)
             calls[-1] += 1
         w += 1
@@ -123,7 +123,7 @@ def test_weights_in_the_order_of_entries_need_no_copy():
     (g, src, dst), x, w = relation(in_order=True), numbers(20, 6), numbers(EDGES, 1)
     for _ in range(3):
         check(g, src, dst, x, w)
-    assert "ordered weights" not in g.adjacency().cache
+    assert ordered.ORDERED_WEIGHTS not in g.adjacency().cache
 
 
 def test_threads_with_weights_of_their_own():

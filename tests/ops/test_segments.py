@@ -48,7 +48,7 @@ def test_torch_finds_the_registration_sound(reducer: str) -> None:
 @pytest.mark.parametrize("reducer", REDUCERS)
 def test_composed_of_the_librarys_own_operations_it_is_the_same(reducer: str) -> None:
     lengths, x = torch.tensor([2, 0, 3]), _values(5, 2)
-    op = _SegmentReduce.made(TracedSegments(lengths, 5), f"{reducer} 0", (True,))
+    op = _SegmentReduce.create(TracedSegments(lengths, 5), f"{reducer} 0", (True,))
     torch.testing.assert_close(op.composed(x), ops.segment_reduce(lengths, x, reducer))
 
 

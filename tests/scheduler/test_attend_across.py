@@ -32,7 +32,7 @@ def runs(monkeypatch, always):
 
     class Counted(fused.FusedAttention):
         def forward(self, *inputs):
-            found.append(self.how)
+            found.append(self.options)
             return super().forward(*inputs)
 
     monkeypatch.setattr(fused, "FusedAttention", Counted)

@@ -59,7 +59,7 @@ def test_positions(size, count, dtype):
     asked = np.concatenate([ids[::2], some(1000, count)]).astype(dtype)
     places = {node: i for i, node in enumerate(ids.tolist())}
     positions = Positions(ids, count, np.dtype(dtype))
-    assert positions.of(asked).tolist() == [places.get(node, -1) for node in asked.tolist()]
+    assert positions.find(asked).tolist() == [places.get(node, -1) for node in asked.tolist()]
     assert (positions.table is None) == density.few_among(len(ids), count)
 
 

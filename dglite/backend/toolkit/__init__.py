@@ -69,14 +69,14 @@ __all__ += _NAMES
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
     """Copy numbers, lists or an array into a tensor; floats become float32 unless they come in an array."""
     array = as_array(data)
-    return _made(array.copy(), dtype or array.dtype, device, requires_grad)
+    return _as_dtype(array.copy(), dtype or array.dtype, device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Make a tensor of data, sharing memory where nothing has to change."""
     require_device(device)
-    made = data if isinstance(data, Tensor) else Tensor(as_array(data))
-    return made if dtype is None else functions["astype"](made, dtype)  # type: ignore[no-any-return]
+    tensor = data if isinstance(data, Tensor) else Tensor(as_array(data))
+    return tensor if dtype is None else functions["astype"](tensor, dtype)  # type: ignore[no-any-return]
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -93,7 +93,7 @@ def _sizes(shape: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
 
 
-def _made(array: Any, dtype: Any, device: Any, requires_grad: Any = False) -> Tensor:
+def _as_dtype(array: Any, dtype: Any, device: Any, requires_grad: Any = False) -> Tensor:
     require_device(device)
     return functions["astype"](Tensor(array), dtype).requires_grad_(requires_grad)  # type: ignore[no-any-return]
 
@@ -101,7 +101,7 @@ def _made(array: Any, dtype: Any, device: Any, requires_grad: Any = False) -> Te
 def _filled(make: str) -> Callable[..., Tensor]:
     def call(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
         dtype = dtype_of(dtype or float32)
-        return _made(getattr(library.xp, make)(_sizes(shape), dtype), dtype, device, requires_grad)
+        return _as_dtype(getattr(library.xp, make)(_sizes(shape), dtype), dtype, device, requires_grad)
 
     return call
 
@@ -111,7 +111,7 @@ zeros, ones, empty = _filled("zeros"), _filled("ones"), _filled("empty")
 
 def full(shape: Sequence[int], value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor filled with ``value``."""
-    return _made(library.xp.full(tuple(shape), value), dtype or as_array(value).dtype, device)
+    return _as_dtype(library.xp.full(tuple(shape), value), dtype or as_array(value).dtype, device)
 
 
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
@@ -126,14 +126,14 @@ def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
 
 def eye(size: int, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the identity matrix."""
-    return _made(library.xp.eye(size), dtype or float32, device)
+    return _as_dtype(library.xp.eye(size), dtype or float32, device)
 
 
 def arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return numbers from ``start`` up to ``stop`` in steps."""
-    made = library.xp.arange(*bounds)
-    usual = int64 if made.dtype.kind == "i" else float32
-    return _made(made, dtype or usual, device)
+    numbers = library.xp.arange(*bounds)
+    usual = int64 if numbers.dtype.kind == "i" else float32
+    return _as_dtype(numbers, dtype or usual, device)
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------
@@ -144,24 +144,24 @@ def manual_seed(seed: int) -> None:
 
 def rand(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return numbers from 0 to 1."""
-    return _made(library.uniform(_sizes(shape)), dtype or float32, device)
+    return _as_dtype(library.uniform(_sizes(shape)), dtype or float32, device)
 
 
 def randn(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
     """Return normal numbers of mean 0 and variance 1."""
-    return _made(library.normal(_sizes(shape)), dtype or float32, device, requires_grad)
+    return _as_dtype(library.normal(_sizes(shape)), dtype or float32, device, requires_grad)
 
 
 def randint(low: int, high: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Return integers from ``low`` up to, without, ``high``; with two arguments the first is ``high``."""
     low, high, size = (0, low, high) if size is None else (low, high, size)
     drawn = library.generator.integers(low, high, tuple(size))
-    return _made(library.xp.asarray(drawn), dtype or int64, device)
+    return _as_dtype(library.xp.asarray(drawn), dtype or int64, device)
 
 
 def randperm(count: int, device: Any = None) -> Tensor:
     """Return 0 .. count - 1 in random order."""
-    return _made(library.xp.asarray(library.generator.permutation(count)), int64, device)
+    return _as_dtype(library.xp.asarray(library.generator.permutation(count)), int64, device)
 
 
 # -- join --------------------------------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 
 
 class Optimizer(ABC):
-    """Holds parameters in groups, each with settings of its own: ``param_groups``, as in torch."""
+    """Holds parameters in groups, each with its settings: ``param_groups``, as in torch."""
 
     def __init__(self, params: Iterable[Any], **settings: Any) -> None:
-        given = list(params)
-        if not given:
+        listed = list(params)
+        if not listed:
             raise DGLError("an optimizer was given no parameters")
-        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        groups = listed if isinstance(listed[0], dict) else [{"params": listed}]
         self.param_groups: list[dict[str, Any]] = [
             {**settings, **group, "params": list(group["params"])} for group in groups
         ]

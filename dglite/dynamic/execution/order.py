@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import DGLError
 from ...kernels import compiled
 from ...structure import Adjacency
+from ...structure.derived import CacheKey, cache_key
 
 __all__ = ["Order", "order_of"]
 
@@ -51,6 +52,9 @@ class Order:
         return made
 
 
+_ORDER: CacheKey[Order] = cache_key("vertex order", "the order in which a vertex program visits the nodes")
+
+
 def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> Order:
     """Return the order of a graph's vertices, whose children are the sources of their in-edges in edge-id order.
 
@@ -62,10 +66,8 @@ def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> 
     DGLError
         The graph has a cycle; its nodes are named.
     """
-    key = "dynamic order"
-    if kinds is None and key in adjacency.cache:
-        found: Order = adjacency.cache[key]
-        return found
+    if kinds is None and _ORDER in adjacency.cache:
+        return adjacency.cache[_ORDER]
     src, dst = adjacency.endpoints()
     numbers = _NO_KINDS if kinds is None else kinds
     cycle, *parts = compiled("dynamic.levels").level_order(src, dst, adjacency.num_dst, numbers, num_kinds)
@@ -77,5 +79,5 @@ def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> 
         )
     order = Order(*parts)
     if kinds is None:
-        order = adjacency.cache.setdefault(key, order)
+        order = adjacency.cache.setdefault(_ORDER, order)
     return order

@@ -110,7 +110,7 @@ class GpuBlocks:
     def runner(self) -> Runner:
         """What starts kernels on torch's current stream."""
         device: Any = devices.HOST if self.device.type == "cpu" else devices.device_of(self._like)
-        return cast(Runner, device.worker)
+        return cast(Runner, device.queue)
 
     @property
     def processors(self) -> int:

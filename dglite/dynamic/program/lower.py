@@ -25,7 +25,7 @@ def _by_formula(formula: Formula) -> Lower:
             operands, options = formula.arguments(*args, **kwargs)
         except TypeError:
             return NotImplemented
-        expr = formula.of(tuple(operands), tuple(options.items()))
+        expr = formula.bind(tuple(operands), tuple(options.items()))
         return NotImplemented if expr is None else builder.formula(expr, list(operands.values()))
 
     return lower

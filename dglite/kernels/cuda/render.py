@@ -56,8 +56,8 @@ class MessageSpec:
 
 def all_operands(exprs: Sequence[Expr]) -> tuple[Operand, ...]:
     """Return the distinct operands of several expressions, by slot."""
-    found = {operand for expr in exprs for operand in operands_of(expr)}
-    return tuple(sorted(found, key=lambda operand: operand.slot))
+    operands = {operand for expr in exprs for operand in operands_of(expr)}
+    return tuple(sorted(operands, key=lambda operand: operand.slot))
 
 
 def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], argmax: bool) -> CudaProgram:
@@ -65,9 +65,9 @@ def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], argmax: bool) -
 
     There is a reducer for each of the expressions; with ``argmax``, max and min store theirs.
     """
-    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in zip(spec.exprs, reducers, strict=True))
+    title = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in zip(spec.exprs, reducers, strict=True))
     body = f"""
-// g-SpMM: {what} ({spec.dtype}, {spec.index} ids)
+// g-SpMM: {title} ({spec.dtype}, {spec.index} ids)
 namespace dg {{ namespace NAME {{
 {message_text(spec)}
 {_reductions(reducers, argmax)}
@@ -92,15 +92,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) NAME_merge(const index* indp
 def _reductions(reducers: Sequence[Reducer], argmax: bool) -> str:
     """Return the struct ``Reductions``: how many there are, how each reduces, and how many before it have an argmax."""
 
-    def chosen(values: Sequence[object]) -> str:
+    def pick(values: Sequence[object]) -> str:
         return "".join(f"part == {i} ? {value} : " for i, value in enumerate(values[:-1])) + str(values[-1])
 
     before = [sum(reducer.selects for reducer in reducers[:i]) for i in range(len(reducers))]
     return f"""struct Reductions {{
     static constexpr int COUNT = {len(reducers)};
     static constexpr bool ARGMAX = {"true" if argmax else "false"};
-    __device__ static constexpr Reduction how(int part) {{ return {chosen([one.name for one in reducers])}; }}
-    __device__ static constexpr int before(int part) {{ return {chosen(before)}; }}
+    __device__ static constexpr Reduction reduction(int part) {{ return {pick([entry.name for entry in reducers])}; }}
+    __device__ static constexpr int before(int part) {{ return {pick(before)}; }}
 }};"""
 
 
@@ -194,11 +194,11 @@ def _place(spec: MessageSpec, operands: tuple[Operand, ...]) -> list[str]:
             starts.append(f"{operand!r}_table[group]" + (" + k" if pattern is Pattern.FULL else ""))
         else:
             starts.append({Pattern.FULL: "column", Pattern.SCALAR: "0", Pattern.REPEAT: "column / repeat"}[pattern])
-    found = f"return Place{{{', '.join(starts)}}};"
+    placed = f"return Place{{{', '.join(starts)}}};"
     here, there = "return place_in(column / inner, column % inner);", "return place(group * inner + k);"
     return [
-        f"    __device__ Place place(long long column) const {{ {here if spec.grouped else found} }}",
-        f"    __device__ Place place_in(long long group, long long k) const {{ {found if spec.grouped else there} }}",
+        f"    __device__ Place place(long long column) const {{ {here if spec.grouped else placed} }}",
+        f"    __device__ Place place_in(long long group, long long k) const {{ {placed if spec.grouped else there} }}",
     ]
 
 
@@ -251,7 +251,7 @@ def expression_text(expressions: Sequence[Expr]) -> tuple[list[str], list[str]]:
 
 
 def _fused(node: Call, name: Callable[[Expr], str]) -> str:
-    """Return a sum with a product as one operation, "" for what is none.
+    """Return a sum with a product as one operation, "" for other expressions.
 
     Left to the compiler it would depend on the code around which products are rounded, and kernels of one expression
     would differ in the last bit.

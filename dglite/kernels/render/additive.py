@@ -80,7 +80,7 @@ def _ahead(spec: AttentionSpec, *names: str) -> list[str]:
 
 # -- gradients without a term of the edge ------------------------------------------------------------------------------
 def additive_destination(spec: AttentionSpec) -> list[str]:
-    """Return a row's share of what sources will read, and the gradient of its own score."""
+    """Return a row's terms that sources will read, and the gradient of its own score."""
     names = ("right", "right_stride", "log_sum", "out", "sloped_out", "sloped_sum", "grad", "state")
     lines = operand_words([*names, "right_grad", "right_grad_stride"])
     lines += [
@@ -160,7 +160,7 @@ def additive_source(spec: AttentionSpec) -> list[str]:
 
 
 def _states_ahead(spec: AttentionSpec) -> list[str]:
-    """Return the lines that prefetch what is known of a later entry's destination."""
+    """Return the lines that prefetch the state of a later entry's destination."""
     size = STATE[spec.score]
     lines = [f"ahead = state + {AHEAD} * {size} * HEADS"]
     return lines + [f"prefetch(ahead + {64 * i})" for i in range(-(-size * spec.heads * 4 // 64))]

@@ -43,7 +43,7 @@ __all__ = ["attention_source"]
 def attention_source(spec: AttentionSpec) -> str:
     """Return the source of the row kernel of one phase.
 
-    Arguments are those of ``WORDS``. Forward and at destinations rows are destinations and far nodes are sources; at
+    Arguments: see ``WORDS``. Forward and at destinations rows are destinations and far nodes are sources; at
     sources it is the other way round, over the reversed structure. Rows without entries are not visited.
     """
     additive = spec.score is Score.ADDITIVE

@@ -20,7 +20,7 @@ SHARED = 2
 """The slot of the operand that all rows share."""
 
 RUN = 256
-"""Rows that are summed before their sums are added to those of their part, which has whole runs where it can."""
+"""Rows of a run: they are summed before their sum is added to their part's; parts have whole runs if possible."""
 _HEAD = '''"""{title} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
@@ -76,8 +76,8 @@ def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: 
     for name, n in (("vectors", lanes), ("numbers", 1)):
         text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 20)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
-    what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
-    return _HEAD.format(functions="\n".join(functions), **what, **text)
+    fields = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
+    return _HEAD.format(functions="\n".join(functions), **fields, **text)
 
 
 def _chunk(formula: Expr, summed: bool, scaled: bool, lanes: int) -> list[str]:

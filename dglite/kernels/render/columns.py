@@ -152,7 +152,7 @@ def accumulate(
     addresses; ``ahead`` is the address of a later entry's row, which is prefetched. ``stores`` tells what goes where;
     there ``again`` multiplies what earlier tiles left. ``products`` (target, value) adds the sums over each head's
     columns of a value. See :func:`fill` for the templates. Where a kernel adds up twice by columns of different widths,
-    sums and ``result`` have names of their own: a variable keeps its type.
+    sums and ``result`` have separate names: a variable keeps its type.
     """
     text = []
     for sweep in sweeps_of(spec, lanes):
@@ -208,16 +208,16 @@ def dots(spec: AttentionSpec, value: str, target: str, add: bool = False) -> lis
 
 def _head_sums(spec: AttentionSpec, sweep: ColumnPass, value: str, target: str, add: bool) -> list[str]:
     """Return the lines that store, or ``add``, the sum of ``value`` over each head's columns in a sweep."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    sums_at: dict[str, tuple[int, list[str]]] = {}
     for piece in sweep.pieces:
         summed, count = f"reduce_add({fill(value, piece)})", 1
         if piece.repeat:
             count = piece.width // piece.repeat
             summed = fill(value, piece) if piece.repeat == 1 else f"sums{piece.width}({fill(value, piece)})"
-        found.setdefault(piece.of_head(target), (count, []))[1].append(summed)
+        sums_at.setdefault(piece.of_head(target), (count, []))[1].append(summed)
     return [
         f"put{count}({at}, {f'get{count}({at}) + ' if add else ''}{' + '.join(sums)})"
-        for at, (count, sums) in found.items()
+        for at, (count, sums) in sums_at.items()
     ]
 
 

@@ -16,11 +16,11 @@ __all__ += ["values_of"]
 OF_ROW = (Side.V, Side.G)
 """Sides whose operands are the same for all entries of a row."""
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
-"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther. They
-go to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
+"""Target number of cache lines in flight, and the least and most entries to prefetch ahead; narrow rows more. Lines go
+to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
 INDICES_AHEAD = 512
-"""Bytes between an index that is read and one that is asked for, where rows come from a cache. CPUs ask for what
-is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
+"""Prefetch distance of indices in bytes, where rows come from a cache. CPUs prefetch sequential reads themselves, but
+not among so many other lines: then 16 entries wait for each line of indices."""
 PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}

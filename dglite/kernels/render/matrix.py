@@ -231,12 +231,12 @@ def _outer_of(dealt: int, vectors: int, lanes: int, suffix: str = "") -> list[st
         lines.append(f"    c{j}{suffix} = splat{lanes}(load1(x_row + {j} * ITEM))")
         lines += [f"    a{j}{v}{suffix} = a{j}{v}{suffix} + c{j}{suffix} * v{v}{suffix}" for v in range(vectors)]
     lines += ["    x_row += x_stride", "    y_row += y_stride"]
-    return lines + _kept(
+    return lines + _add_to_matrix(
         [(f"m + (i + {j}) * m_stride + k + {v * lanes} * ITEM", f"a{j}{v}{suffix}") for j, v in pairs], lanes
     )
 
 
-def _kept(places: list[tuple[str, str]], lanes: int) -> list[str]:
+def _add_to_matrix(places: list[tuple[str, str]], lanes: int) -> list[str]:
     """Return the lines that add sums, scaled, to what is kept of the matrix."""
     lines = ["if keep == 0.0:", *(f"    store{lanes}({at}, {value} * scale)" for at, value in places), "else:"]
     return lines + [f"    store{lanes}({at}, load{lanes}({at}) * keep + {value} * scale)" for at, value in places]
@@ -246,7 +246,7 @@ def _totals(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]
     def columns(n: int, suffix: str = "") -> list[str]:
         lines = [f"a{suffix} = splat{n}(0.0)", "for row in range(count):"]
         lines += [f"    a{suffix} = a{suffix} + load{n}(y + row * y_stride + k)"]
-        return lines + _kept([("m + k", f"a{suffix}")], n)
+        return lines + _add_to_matrix([("m + k", f"a{suffix}")], n)
 
     lines = ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_shared_columns()]
     lines += ["for k in range(first, last, LANES * ITEM):", *(f"    {line}" for line in columns(lanes))]

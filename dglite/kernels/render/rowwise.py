@@ -20,7 +20,7 @@ FORMS = (*LABELLED, "softmax", "log_softmax")
 IGNORED = -100
 """The label that torch leaves out."""
 
-_IMPORTS = '''"""{form}{what} ({dtype})."""
+_IMPORTS = '''"""{form}{variant} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
 ITEM, LANES = {item}, {lanes}
@@ -68,8 +68,12 @@ log_sum = high + log(reduce_add(sums))
 
 def rowwise_source(form: str, gradient: bool, dtype: str, lanes: int) -> str:
     """Return the kernel of one of :data:`FORMS`, or of its gradient."""
-    what = ", gradient" if gradient else ""
-    head = _IMPORTS.format(form=form, what=what, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes) + _BEGINNING + _ROW
+    variant = ", gradient" if gradient else ""
+    head = (
+        _IMPORTS.format(form=form, variant=variant, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes)
+        + _BEGINNING
+        + _ROW
+    )
     label = _LABEL.format(ignored=IGNORED) if form in LABELLED else ""
     if gradient:
         return head + _GRADIENT + label + indent(_gradient(form), 8)
@@ -152,8 +156,8 @@ def loss_source(dtype: str, lanes: int) -> str:
     It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Word 15 is the number of parts
     that tasks take whole; each has a place for its sum, made in runs of rows for accuracy. y is the sum of all.
     """
-    what = {"form": "cross_entropy", "what": " with its gradient"}
-    imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **what)
+    fields = {"form": "cross_entropy", "variant": " with its gradient"}
+    imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **fields)
     return imports + _MEMORY.format(dtype=dtype) + _KERNEL + _WITH_GRADIENT
 
 
@@ -170,7 +174,7 @@ _OF_LABEL = "if known:\n    store1(d + label * ITEM, load1(d + label * ITEM) - l
 
 
 def _gradient(form: str) -> str:
-    """Return the lines that write d, the gradient of x, from g, that of y."""
+    """Return the lines that write d, the gradient of x, from g, the gradient of y."""
     if form == "nll_loss":
         return f"if word(args, 13) == 0:\n{indent(_COLUMNS, 4)}\n        store(d + at, splat(0.0), left)\n{_OF_LABEL}"
     if form == "cross_entropy":

@@ -31,8 +31,8 @@ from .common import (
 __all__ = ["sddmm_source", "spmm_source"]
 
 ROLLED_LINES = {Prefetch.ALL: (1, 0), Prefetch.ROWS: (1, 2), Prefetch.NOTHING: (2, 2)}
-"""Rows of so many cache lines wait for a cache: LLVM is told not to write several entries out, which takes a second
-loop for those that are left. Longer rows compute more, and those of one line that lie near are a single instruction."""
+"""Lengths of rows, in cache lines, whose loop over entries LLVM must not unroll: such rows wait for memory, and
+unrolling needs a second loop for the rest. Longer rows compute more; a row of one line in L2 is one instruction."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -44,10 +44,10 @@ def spmm_source(spec: SpmmSpec) -> str:
     """
     names = [repr(operand) for operand in spec.operands]
     scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
-    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
+    title = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
     passes = _group_offsets(spec, names) + _spmm_passes(spec)
     row = _bounds(spec) + scale + _apart(spec) + _finished(spec) + _in_groups(spec, passes) + _next_row(spec)
-    return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
+    return f'''"""g-SpMM: {title} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, stop, begin, end, out, argmax):
 {_read_operands(spec)}    indptr, pitch = word(args, 0), word(args, {PITCH})
@@ -83,9 +83,9 @@ def _finished(spec: SpmmSpec) -> str:
 
 
 def _apart(spec: SpmmSpec) -> str:
-    """Return what finds how many elements the rows of one result lie before those of the next.
+    """Return the lines that set ``apart``: the number of elements from the rows of one result to those of the next.
 
-    In ``out`` that is all rows; in the carry, where the row of an earlier task is gone on with, it is one.
+    In ``out`` it is all rows; in the carry buffer, which continues a row of the previous task, it is one.
     """
     if not spec.more:
         return ""
@@ -190,8 +190,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
 
 def _totals(spec: SpmmSpec, pieces: tuple[int, ...]) -> list[tuple[int, int, Reducer, int]]:
     """Return (its number, its piece, how it reduces, its width) of every accumulator, one reduction after the other."""
-    found = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
-    return [(total, *rest) for total, rest in enumerate(found)]
+    accumulators = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
+    return [(total, *rest) for total, rest in enumerate(accumulators)]
 
 
 def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value: str) -> list[str]:

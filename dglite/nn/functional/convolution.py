@@ -13,6 +13,7 @@ from ...expr import Expr, Operand, Side
 from ...ops import core, products
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
+from ...structure.derived import CacheKey, cache_key
 from ..sparsefeatures import Features, SparseFeatures
 from ..sparselinear import SparseLinear
 from .given import is_plain, require_rows
@@ -54,6 +55,8 @@ _EDGE_BOTH_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.U, 1) * Operand(Side
 _EDGE_DESTINATION_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
 _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_SCALES["1 / sqrt(in)"]
 _PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
+
+_WITH_SELF_LOOPS: CacheKey[Adjacency] = cache_key("with self-loops", "the relation with one loop at each node")
 
 
 def normalised_sum(
@@ -254,11 +257,11 @@ def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tenso
 
 
 def _with_self_loops(adjacency: Adjacency) -> Adjacency:
-    found = adjacency.cache.get("with self-loops")
+    found = adjacency.cache.get(_WITH_SELF_LOOPS)
     if found is None:
         src, dst = adjacency.endpoints()
         other, nodes = src != dst, np.arange(adjacency.num_src, dtype=src.dtype)
         src, dst = (np.concatenate([side[other], nodes]) for side in (src, dst))
         found = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
-        adjacency.cache["with self-loops"] = found
-    return found  # type: ignore[no-any-return]
+        adjacency.cache[_WITH_SELF_LOOPS] = found
+    return found

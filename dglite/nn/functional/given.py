@@ -103,7 +103,7 @@ def formula_of(activation: Any) -> tuple[str, tuple[tuple[str, Any], ...]] | Non
             return None
         found = name, ()
     formula = FORMULAS.get(name)
-    known = formula is not None and formula.required == 1 and formula.of(("input",), found[1]) is not None
+    known = formula is not None and formula.required == 1 and formula.bind(("input",), found[1]) is not None
     return found if known else None
 
 

@@ -16,6 +16,7 @@ from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
+from ...structure.derived import CacheKey, cache_key
 from ...structure.distinct import numbered
 from ...structure.ids import integer_array
 from .convolution import reduce_neighbours
@@ -77,19 +78,24 @@ class EdgePairs:
     types: core.RowIndex
 
 
+_EDGE_PAIRS: CacheKey[tuple[Any, Any, int, EdgePairs]] = cache_key(
+    "edge pairs", "the pairs of node and edge type, with the types that they were computed from"
+)
+
+
 def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
     """Return the pairs that are fewer, those of destinations or those of sources; kept with the structure.
 
     Raises ``DGLError`` for types that are no integers from 0 to ``num_types - 1``, one for each edge.
     """
-    known = adjacency.cache.get("edge pairs")
+    known = adjacency.cache.get(_EDGE_PAIRS)
     version = active.version(types) if active.is_tensor(types) else None
     if known is not None and known[0] is types and known[1:3] == (version, num_types) and version is not None:
-        return known[3]  # type: ignore[no-any-return]
+        return known[3]
     given = integer_array(types, "edge types")
     core.group_rows(given, num_types, "edge types")
     found = _made(adjacency, given, num_types)
-    adjacency.cache["edge pairs"] = (types, version, num_types, found)
+    adjacency.cache[_EDGE_PAIRS] = (types, version, num_types, found)
     return found
 
 

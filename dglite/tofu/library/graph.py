@@ -14,6 +14,7 @@ import numpy as np
 from ...expr import operands_of
 from ...ops.traced import expression_of
 from ...structure.adjacency import Adjacency
+from ...structure.derived import CacheKey, cache_key, variant
 from ...structure.distinct import distinct
 from ..graphs import adjacency_of, words_of
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
@@ -95,10 +96,13 @@ class _Part:
         return words_of(made)
 
 
+_PARTS: CacheKey[_Part] = cache_key("tofu parts", "the part of a graph that a worker computes, by split and range")
+
+
 def _part(structure: Sequence[int], split: GraphRows, lo: int, hi: int) -> _Part:
     """Return a part of a graph, which is kept with the whole."""
     whole = adjacency_of(structure)
-    key = f"tofu {split} {lo} {hi}"
+    key = variant(_PARTS, str(split), lo, hi)
     return whole.cache.get(key) or whole.cache.setdefault(key, _Part(whole, split, lo, hi))
 
 

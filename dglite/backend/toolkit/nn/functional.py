@@ -47,8 +47,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
 
 def dropout_mask(like: Tensor, p: float) -> Tensor:
     """Return 0 with probability ``p``, else ``1 / (1 - p)``, for every element."""
-    kept = library.uniform(like.shape) >= p
-    return Tensor(kept * like.dtype.type(1 / (1 - p) if p < 1 else 0))
+    keep = library.uniform(like.shape) >= p
+    return Tensor(keep * like.dtype.type(1 / (1 - p) if p < 1 else 0))
 
 
 def cross_entropy(input: Tensor, target: Any) -> Tensor:

@@ -75,7 +75,7 @@ class Identity(Module):
 
 
 class _Activation(Module):
-    """A function without parameters of its own but for one number. ``inplace`` is torch's; results are new here."""
+    """An activation with at most one number as its parameter. ``inplace`` is accepted; results are new here."""
 
     name: str
 

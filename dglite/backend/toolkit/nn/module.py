@@ -178,24 +178,24 @@ class Module:
         Raises
         ------
         DGLError
-            A shape is another one; with ``strict``, a name is missing or unknown.
+            A shape differs; with ``strict``, a name is missing or unknown.
         """
-        own = self.state_dict()
-        missing, unknown = own.keys() - state_dict.keys(), state_dict.keys() - own.keys()
+        state = self.state_dict()
+        missing, unknown = state.keys() - state_dict.keys(), state_dict.keys() - state.keys()
         if strict and (missing or unknown):
             raise DGLError(
                 f"the state of {type(self).__name__} lacks {sorted(missing) or 'nothing'} and has "
                 f"{sorted(unknown) or 'nothing'} that is unknown; pass strict=False to load what fits"
             )
-        given = {name: state_dict[name] for name in own if name in state_dict}
+        common = {name: state_dict[name] for name in state if name in state_dict}
         # NumPy makes arrays of what torch has trained; as_array refuses tensors of torch's.
-        values = {name: as_array(x if isinstance(x, Tensor) else np.asarray(x)) for name, x in given.items()}
+        values = {name: as_array(x if isinstance(x, Tensor) else np.asarray(x)) for name, x in common.items()}
         for name, value in values.items():
-            if value.shape != own[name].shape:
-                raise DGLError(f"{name} has shape {own[name].shape}, but the state's is {value.shape}")
+            if value.shape != state[name].shape:
+                raise DGLError(f"{name} has shape {state[name].shape}, but the state's is {value.shape}")
         with no_grad():
             for name, value in values.items():
-                own[name].copy_(value)  # type: ignore[attr-defined]
+                state[name].copy_(value)  # type: ignore[attr-defined]
 
     # -- print --------------------------------------------------------------------------------------------------
     def extra_repr(self) -> str:

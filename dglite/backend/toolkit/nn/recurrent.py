@@ -74,27 +74,27 @@ class LSTM(_Recurrent):
             states = (Tensor(library.xp.zeros(shape, x.dtype)),) * 2
         last: list[tuple[Any, Any]] = []
         for layer in range(self.num_layers):
-            found = []
+            outputs = []
             for end in self._ends:
                 first = states[0][len(last)], states[1][len(last)]  # type: ignore[index]
                 steps, *state = self._run(x, f"_l{layer}{end}", *first)
-                found.append(steps)
+                outputs.append(steps)
                 last.append((state[0].unsqueeze(0), state[1].unsqueeze(0)))
-            x = found[0] if len(found) == 1 else apply("concat", *found, axis=2)
+            x = outputs[0] if len(outputs) == 1 else apply("concat", *outputs, axis=2)
             if layer + 1 < self.num_layers:
                 x = functional.dropout(x, self.dropout, self.training)
         ends = [apply("concat", *parts, axis=0) for parts in zip(*last, strict=True)]
         return (x.transpose(0, 1) if self.batch_first else x), (ends[0], ends[1])
 
-    def _run(self, x: Any, of: str, state: Any, cell: Any) -> tuple[Any, Any, Any]:
+    def _run(self, x: Any, suffix: str, state: Any, cell: Any) -> tuple[Any, Any, Any]:
         """Return the states of all steps (steps, batch, hidden), and the last state and cell, of one layer and end."""
         weight_ih, weight_hh, bias_ih, bias_hh = (
-            getattr(self, name + of) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            getattr(self, name + suffix) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         inputs: Any = functional.linear(x, weight_ih, bias_ih)
         size, states = self.hidden_size, []
         order = range(x.shape[0])
-        backwards = of.endswith("_reverse")
+        backwards = suffix.endswith("_reverse")
         for step in reversed(order) if backwards else order:
             gates = inputs[step] + functional.linear(state, weight_hh, bias_hh)
             write, forget, read = (gates[:, at * size : (at + 1) * size].sigmoid() for at in (0, 1, 3))
@@ -136,11 +136,11 @@ class GRUCell(_Recurrent):
         size = self.hidden_size
         if hx is None:
             hx = Tensor(library.xp.zeros((*x.shape[:-1], size), x.dtype))
-        given: Any = functional.linear(x, self.weight_ih, self.bias_ih)  # type: ignore[attr-defined]
-        kept: Any = functional.linear(hx, self.weight_hh, self.bias_hh)  # type: ignore[attr-defined]
-        both = (given[..., : 2 * size] + kept[..., : 2 * size]).sigmoid()
+        from_input: Any = functional.linear(x, self.weight_ih, self.bias_ih)  # type: ignore[attr-defined]
+        from_state: Any = functional.linear(hx, self.weight_hh, self.bias_hh)  # type: ignore[attr-defined]
+        both = (from_input[..., : 2 * size] + from_state[..., : 2 * size]).sigmoid()
         reset, keep = both[..., :size], both[..., size:]
-        new = (given[..., 2 * size :] + reset * kept[..., 2 * size :]).tanh()
+        new = (from_input[..., 2 * size :] + reset * from_state[..., 2 * size :]).tanh()
         return new + keep * (hx - new)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:

@@ -36,11 +36,11 @@ class Embedding(Module):
     def forward(self, x: Any) -> Tensor:
         """Return the rows."""
         ids = as_array(x)
-        found: Any = self.weight[ids]  # type: ignore[index]
+        rows: Any = self.weight[ids]  # type: ignore[index]
         if self.padding_idx is None:
-            return found
+            return rows
         padding = (ids == self.padding_idx)[..., None]
-        return functions["where"](padding, found.detach(), found)
+        return functions["where"](padding, rows.detach(), rows)
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
@@ -157,10 +157,10 @@ class BatchNorm1d(Module):
         return mean, variance
 
     def _move(self, mean: Any, variance: Any) -> None:
-        """Move the running statistics towards those of a batch."""
+        """Move the running statistics towards a batch's statistics."""
         share = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
-        for kept, met in ((self.running_mean, mean), (self.running_var, variance)):
-            kept.copy_(kept + share * (met - kept))
+        for running, current in ((self.running_mean, mean), (self.running_var, variance)):
+            running.copy_(running + share * (current - running))
 
     @staticmethod
     def _wide(x: Any, like: Any) -> Any:

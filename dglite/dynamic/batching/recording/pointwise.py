@@ -29,7 +29,7 @@ def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]
     found = {}
     for name, formula in FORMULAS.items():
         function = getattr(torch, name, None) or getattr(F, name, None)
-        expr = formula.of(formula.operands) if len(formula.operands) == formula.required == count else None
+        expr = formula.bind(formula.operands) if len(formula.operands) == formula.required == count else None
         if function is not None and expr is not None and name not in COMPARISONS:
             found[name] = expr, function
     return found

@@ -24,20 +24,20 @@ from .translate_values import product_in
 
 __all__ = ["compile_functions", "fused", "rewritten", "tasks_source"]
 
-_kept: list[Any] = []
+_alive: list[Any] = []
 """Compiled functions: their code goes with them."""
 
 
 def compile_functions(module: ModuleType, names: Iterable[str]) -> dict[str, int]:
     """Return the addresses of functions of integers in a module."""
-    found = {}
+    addresses = {}
     for name in names:
         function = getattr(module, name)
         signature = f"void({', '.join(['int64'] * function.__code__.co_argcount)})"
         compiled = cfunc(signature, error_model="numpy")(function)
-        _kept.append(compiled)
-        found[name] = int(compiled.address)
-    return found
+        _alive.append(compiled)
+        addresses[name] = int(compiled.address)
+    return addresses
 
 
 def rewritten(source: str, plain: Collection[str] | None = None) -> str:
@@ -120,14 +120,14 @@ def tasks_source(module: str, name: str, arguments: tuple) -> str:
 @intrinsic
 def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, of integers, or of floats and vectors as one operation."""
-    given = (a, b, c)
-    vecs = [ty for ty in given if isinstance(ty, Vec)]
+    kinds = (a, b, c)
+    vecs = [ty for ty in kinds if isinstance(ty, Vec)]
     if vecs:
         result = vecs[0]
-    elif all(isinstance(ty, types.Integer | types.Boolean) for ty in given):
+    elif all(isinstance(ty, types.Integer | types.Boolean) for ty in kinds):
         result = types.int64
     else:
-        result = types.float32 if all(ty == types.float32 for ty in given) else types.float64
+        result = types.float32 if all(ty == types.float32 for ty in kinds) else types.float64
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         if vecs:
@@ -138,4 +138,4 @@ def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
             return builder.add(builder.mul(*values[:2]), values[2])
         return multiply_add(builder, *values)
 
-    return result(*given), codegen
+    return result(*kinds), codegen

@@ -36,12 +36,12 @@ def njit(signature: str = "", **options: Any) -> Decorator:
     """Compile a function as ``numba.njit`` does: at once for a signature, else where it is called."""
 
     def decorate(function: Callable) -> Any:
-        made = numba.njit(no_cfunc_wrapper=True, **options)(function)
-        made._cache = _Cache(function, options)
+        dispatcher = numba.njit(no_cfunc_wrapper=True, **options)(function)
+        dispatcher._cache = _Cache(function, options)
         if signature:
-            made.compile(signature)
-            made.disable_compile()
-        return made
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher
 
     return decorate
 
@@ -50,10 +50,10 @@ def cfunc(signature: str, **options: Any) -> Decorator:
     """Compile a function to an ``address`` at once, as ``numba.cfunc`` does."""
 
     def decorate(function: Callable) -> Any:
-        made: Any = CFunc(function, normalize_signature(signature), locals={}, options=options)
-        made._cache = _Cache(function, options)
-        made.compile()
-        return made
+        callback: Any = CFunc(function, normalize_signature(signature), locals={}, options=options)
+        callback._cache = _Cache(function, options)
+        callback.compile()
+        return callback
 
     return decorate
 

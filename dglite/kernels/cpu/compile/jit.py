@@ -53,7 +53,7 @@ def compile_kernel(kind: str, source: str) -> int:
 
 
 def compile_kernels(kind: str, source: str) -> dict[str, int]:
-    """Return the address of every function in ``source`` but those of names with an underscore, compiling them when
+    """Return the address of every function in ``source`` whose name has no leading underscore, compiling them when
     they are not in the cache."""
     name = _name(kind, source)
     with compile_lock:
@@ -65,19 +65,19 @@ def compile_kernels(kind: str, source: str) -> dict[str, int]:
 
 
 def _name(kind: str, source: str) -> str:
-    """Return a name unlike that of any other source."""
+    """Return a name that no other source has."""
     return f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
 def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
     """Return the addresses of ``functions``, compiled by LLVM directly, or by Numba where asked for or needed."""
-    chosen = compiler()
-    if chosen != "numba":
+    choice = compiler()
+    if choice != "numba":
         try:
             code = _code(name, source)
             return dict(zip(functions, machine.load(code, [f"{name}.{each}" for each in functions]), strict=True))
         except Exception as error:  # whatever another LLVM refuses, and however: Numba knows its own
-            if chosen == "llvm":
+            if choice == "llvm":
                 raise
             _tell(error)
     name = f"{name}_numba"

@@ -46,7 +46,7 @@ def assemble(assembly: str) -> bytes:
 
 @cache
 def _engine() -> Any:
-    # With a target of its own: an engine takes it along when it ends.
+    # With a new target: an engine frees its target when it ends.
     return binding.create_mcjit_compiler(binding.parse_assembly(""), target_machine())
 
 

@@ -42,16 +42,16 @@ def module_stamp(module: str) -> bytes:
 
 
 def _digest(parts: list[bytes], modules: list[str]) -> bytes:
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     todo = list(modules)
     while todo:
         module = todo.pop()
-        if module not in found:
-            spec, found[module], imported = _read(module)
+        if module not in digests:
+            spec, digests[module], imported = _read(module)
             if sys.modules[module].__spec__ is not spec:
-                found[module] = os.urandom(32)
+                digests[module] = os.urandom(32)
             todo += imported
-    parts = [*_versions(), *parts, *(part for module in sorted(found) for part in (module.encode(), found[module]))]
+    parts = [*_versions(), *parts, *(part for module in sorted(digests) for part in (module.encode(), digests[module]))]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
@@ -75,15 +75,15 @@ def _read(module: str) -> tuple[Any, bytes, list[str]]:
 
 def _modules(text: str, package: str) -> list[str]:
     """Return the modules of dglite that text imports, by statements anywhere in it, of those that are loaded."""
-    found = []
+    imported = []
     for base, names in _imports(text):
         base = resolve_name(base, package) if package else base
         if _ours(base):
             parts = [f"{base}.{name}" for name in names]
             loaded = [part for part in parts if part in sys.modules]
             # A package of which only modules are imported adds nothing itself.
-            found += loaded if parts and len(loaded) == len(parts) else [*loaded, base]
-    return [module for module in found if module in sys.modules]
+            imported += loaded if parts and len(loaded) == len(parts) else [*loaded, base]
+    return [module for module in imported if module in sys.modules]
 
 
 def _imports(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -75,12 +75,12 @@ def translate(source: str, prefix: str, triple: str, layout: str, finish: Finish
 
 
 class _WiderError(Exception):
-    """A round of a loop hands on a wider number than it is given: function, loop, name, type. All is written again."""
+    """A loop variable needs a wider type than it enters with: function, loop, name, type. All is translated again."""
 
 
 class _Function(ArrayExpressions):
     """The translation of one function, for arguments of these types. If it ``serves`` others it may return a number.
-    With ``asks`` it may ask for memory, and takes, last, a pointer to a word that it sets to 1 where there is none."""
+    With ``asks`` it may allocate memory; its last argument then points to a word that it sets to 1 if that fails."""
 
     def __init__(
         self,
@@ -106,9 +106,9 @@ class _Function(ArrayExpressions):
         super().__init__(ir.IRBuilder(function.append_basic_block()), names, meanings)
         self.function, self.wide, self.callee = function, wide, Callee(function, kinds, result)
         self.rounds: list[Ends] = []
-        """For each loop around this place, where its next round is gone to."""
+        """For each enclosing loop, the blocks that jump to its next iteration."""
         self.breaks: list[Ends] = []
-        """The same, where it is left."""
+        """For each enclosing loop, the blocks that leave it."""
         self.rooms: list[ir.Value] = []
         if asks:
             self.leave, self.failed = ir.Block(function, "leave"), function.args[-1]
@@ -231,7 +231,7 @@ class _Function(ArrayExpressions):
         names: Names = {}
         merged: dict[str, tuple[types.Type, list[ir.Value]]] = {}
         for name, value in ends[0][1].items():
-            values = [found[name] for _, found in ends if name in found]
+            values = [meanings[name] for _, meanings in ends if name in meanings]
             if len(values) < len(ends):
                 continue
             kinds = {other.type for other in values}
@@ -330,10 +330,10 @@ class _Function(ArrayExpressions):
         if breaks := self.breaks.pop():
             self.names = self.join([(leave, inside), *breaks], self.function.append_basic_block())
 
-    def again(self, node: ast.stmt, found: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
+    def again(self, node: ast.stmt, meanings: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
         """Hand the next round what names mean at the end of one."""
         for name, phi in phis.items():
-            kind, value = inside[name].type, found.get(name)
+            kind, value = inside[name].type, meanings.get(name)
             if value is None or (value.type != kind and not (is_number(kind) and is_number(value.type))):
                 came = "unknown" if value is None else value.type
                 refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")
@@ -369,7 +369,7 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def _no_unrolling(module: ir.Module) -> Any:
-    """Return what marks a loop, a node of its own that begins with itself."""
+    """Return the metadata node of a loop, which is distinct and refers to itself first."""
     wish = module.add_metadata(["llvm.loop.unroll.disable"])
     node = module.add_metadata([wish, I64(len(module.metadata))])
     node.operands = (node, wish)

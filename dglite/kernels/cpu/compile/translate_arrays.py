@@ -34,7 +34,7 @@ _LIBRARY = {
 
 class ArrayExpressions(Expressions):
     """The translation of expressions with arrays in them. ``leave`` is the block in which a function ends that asks for
-    memory, which it gives back there, ``failed`` points to a word that it sets to 1 where there is none."""
+    memory, which it frees there, ``failed`` points to a word that it sets to 1 if an allocation fails."""
 
     leave: ir.Block | None = None
     failed: ir.Value = None
@@ -81,9 +81,9 @@ class ArrayExpressions(Expressions):
         lower = I64(0) if bounds.lower is None else self.number(bounds.lower, types.int64)
         upper = self.length(array) if bounds.upper is None else self.number(bounds.upper, types.int64)
         first = builder.gep(builder.extract_value(array.ir, 0), [lower], inbounds=True)
-        return self.made(array.type, first, builder.sub(upper, lower))
+        return self.array_value(array.type, first, builder.sub(upper, lower))
 
-    def made(self, kind: Array, first: ir.Value, length: ir.Value) -> Value:
+    def array_value(self, kind: Array, first: ir.Value, length: ir.Value) -> Value:
         array = self.builder.insert_value(ir.Constant(kind.llvm, ir.Undefined), first, 0)
         return Value(kind, self.builder.insert_value(array, length, 1))
 
@@ -149,7 +149,7 @@ class ArrayExpressions(Expressions):
         builder.store(I64(1), self.failed)
         builder.branch(self.leave)
         builder.position_at_end(after)
-        return self.made(Array(dtype), builder.bitcast(memory, storage.as_pointer()), count)
+        return self.array_value(Array(dtype), builder.bitcast(memory, storage.as_pointer()), count)
 
     def free(self, room: ir.Value) -> None:
         self.builder.call(self.c_function("PyMem_RawFree", ir.VoidType(), _BYTES), [self.builder.load(room)])

@@ -67,27 +67,27 @@ class _Context:
     """What intrinsics use of Numba's target."""
 
     @staticmethod
-    def cast(builder: ir.IRBuilder, value: ir.Value, given: types.Type, wanted: types.Type) -> ir.Value:
+    def cast(builder: ir.IRBuilder, value: ir.Value, kind: types.Type, wanted: types.Type) -> ir.Value:
         """Convert a number."""
-        if given == wanted:
+        if kind == wanted:
             return value
         if wanted == types.boolean:
             zero = ir.Constant(value.type, 0)
-            differs = builder.fcmp_unordered if isinstance(given, types.Float) else builder.icmp_signed
+            differs = builder.fcmp_unordered if isinstance(kind, types.Float) else builder.icmp_signed
             return differs("!=", value, zero)
         llvm = LANES[str(wanted)]
-        if isinstance(given, types.Float):
+        if isinstance(kind, types.Float):
             if isinstance(wanted, types.Float):
-                return (builder.fpext if wanted.bitwidth > given.bitwidth else builder.fptrunc)(value, llvm)
+                return (builder.fpext if wanted.bitwidth > kind.bitwidth else builder.fptrunc)(value, llvm)
             return builder.fptosi(value, llvm)
-        unsigned = given == types.boolean
+        unsigned = kind == types.boolean
         if isinstance(wanted, types.Float):
             if isinstance(value, ir.Constant):
                 return ir.Constant(llvm, float(value.constant))
             return (builder.uitofp if unsigned else builder.sitofp)(value, llvm)
         if unsigned:
             return builder.zext(value, llvm)
-        return (builder.sext if wanted.bitwidth > given.bitwidth else builder.trunc)(value, llvm)
+        return (builder.sext if wanted.bitwidth > kind.bitwidth else builder.trunc)(value, llvm)
 
     @staticmethod
     def get_dummy_value() -> ir.Value:
@@ -251,10 +251,10 @@ class Expressions:
         if function in (min, max):
             result = args[0]
             for other in args[1:]:
-                chosen = self.compare("<" if function is min else ">", other, result)
+                is_better = self.compare("<" if function is min else ">", other, result)
                 kind = wider(result.type, other.type)
                 values = [cast(self.builder, value.ir, value.type, kind) for value in (other, result)]
-                result = Value(kind, self.builder.select(chosen.ir, *values))
+                result = Value(kind, self.builder.select(is_better.ir, *values))
             return result
         definition = getattr(function, "_defn", None)
         if definition is None:

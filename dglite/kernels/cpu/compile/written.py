@@ -26,7 +26,7 @@ __all__ = ["Kernel", "plain"]
 class Kernel:
     """A decorated function. Other kernels may call it, and Python, which lets other threads run meanwhile.
 
-    Its text is that of the file when the module is imported.
+    Its text is read from the file when the module is imported.
     """
 
     def __init__(self, function: Callable) -> None:
@@ -59,7 +59,7 @@ class Kernel:
         copies = tuple(map(plain, args))
         result = entry(*copies)
         if result is NotImplemented:
-            raise TypeError(f"{name} cannot take {[kind_of(x) for x in args]} as they lie in memory")
+            raise TypeError(f"{name} cannot take {[kind_of(x) for x in args]}: their memory layout is not supported")
         for x, copy in zip(leaves(args), leaves(copies), strict=True):
             # What was not copied may be written to by other threads meanwhile.
             copied = isinstance(x, np.ndarray) and not np.may_share_memory(x, copy)

@@ -71,8 +71,8 @@ def scatter(args, task, num_tasks):
 
 @cache
 def _addresses(dtype: str, index: str) -> tuple[int, int]:
-    found = compile_kernels("argmax", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
-    return found["gather"], found["scatter"]
+    addresses = compile_kernels("argmax", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+    return addresses["gather"], addresses["scatter"]
 
 
 Shape = tuple[int, int]

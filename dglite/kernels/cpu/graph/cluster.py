@@ -41,15 +41,15 @@ def sweep(
                     met[count] = label
                     count += 1
                 scores[label] += weights[entry]
-        own = labels[node]
-        best = own
+        current = labels[node]
+        best = current
         for i in range(count):
             if scores[met[i]] > scores[best] and label_sizes[met[i]] + sizes[node] <= most:
                 best = met[i]
         for i in range(count):
             scores[met[i]] = 0
-        if best != own:
-            label_sizes[own] -= sizes[node]
+        if best != current:
+            label_sizes[current] -= sizes[node]
             label_sizes[best] += sizes[node]
             labels[node] = best
             moved += 1

@@ -136,7 +136,7 @@ def widen_int8(
     first: int,
     last: int,
 ) -> None:
-    """Widen rows of ``count`` int8 to float32, times the only scale or that of the row."""
+    """Widen rows of ``count`` int8 to float32, times the only scale or the row's scale."""
     in_order = len(places) == 0
     for i in range(first, last):
         row = source + count * rows[i]

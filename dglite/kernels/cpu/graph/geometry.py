@@ -12,16 +12,16 @@ _jit = njit(nogil=True)
 
 
 @_jit
-def farthest_points(points: np.ndarray, chosen: np.ndarray) -> None:
-    """Fill each row of ``chosen`` (sets, wanted), whose first is given, from ``points`` (sets, points, dimensions)."""
+def farthest_points(points: np.ndarray, samples: np.ndarray) -> None:
+    """Fill each row of ``samples`` (sets, wanted), whose first is given, from ``points`` (sets, points, dimensions)."""
     count, dimensions = points.shape[1], points.shape[2]
     nearest = np.empty(count, points.dtype)
     for s in range(points.shape[0]):
         for j in range(count):
             nearest[j] = np.inf
-        last = chosen[s, 0]
-        for i in range(1, chosen.shape[1]):
-            furthest, found = points.dtype.type(-1.0), 0
+        last = samples[s, 0]
+        for i in range(1, samples.shape[1]):
+            furthest, farthest = points.dtype.type(-1.0), 0
             for j in range(count):
                 distance = points.dtype.type(0.0)
                 for d in range(dimensions):
@@ -30,8 +30,8 @@ def farthest_points(points: np.ndarray, chosen: np.ndarray) -> None:
                 if distance < nearest[j]:
                     nearest[j] = distance
                 if nearest[j] > furthest:
-                    furthest, found = nearest[j], j
-            chosen[s, i] = last = found
+                    furthest, farthest = nearest[j], j
+            samples[s, i] = last = farthest
 
 
 @_jit
@@ -40,7 +40,7 @@ def match(
 ) -> np.ndarray:
     """Return the lowest node of each node's pair, or itself.
 
-    ``weights`` are by entry. Where there are none, ``draws`` (nodes,), from 0 to 1, say which free neighbour is taken.
+    ``weights`` are by entry. If empty, ``draws`` (nodes,), from 0 to 1, choose among free neighbours.
     """
     labels = np.full(len(order), -1, np.int64)
     for u in order:

@@ -27,11 +27,11 @@ __all__ = ["Panels", "factor_of_sources", "panelled_operand"]
 LINE = 64
 """Bytes of a cache line."""
 LEAST_DEGREE = 8
-"""Entries for each row and each source from which on a copy and another pass over the rows pay."""
+"""Minimum number of entries per row and per source at which a copy and another pass over the rows are faster."""
 FITTING = 0.7
 """The part of a thread's cache that a panel may fill."""
 DEGREE_PER_CACHE = 16
-"""Entries for each row and source from which on a panel pays that fills its share, one of two shares twice these."""
+"""Minimum number of entries per row and source at which panels of one share are faster; of two shares, twice that."""
 COLUMNS_PER_ENTRY = 2
 """Columns that are multiplied and copied in the time that a factor costs an entry."""
 SHARES = 8
@@ -122,24 +122,24 @@ class Cache(NamedTuple):
     """The size in bytes of the cache that kernels work from (a core's L2, on AMD's Zen the L3); 0 if unknown."""
 
     whole: int
-    """How much of it sources may fill to be read with all columns, without panels."""
+    """Bytes of it that sources may fill to be read with all columns, without panels."""
     share: int
-    """How much of it one thread may use."""
+    """Bytes of it that one thread may use."""
     most: float
     """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
-    own: int
+    l2: int
     """The size of a core's own cache: sources that fit in it are read without prefetching."""
 
 
 @cache
 def near_cache() -> Cache:
     """Return a core's L2 cache; on AMD's Zen the L3, from which rows are read nearly as fast."""
-    own, _ = cache_level(2)
+    l2, _ = cache_level(2)
     if cpu()[0].startswith("znver"):
         size, sharing = cache_level(3)
-        whole = size // 2  # the other half is for what streams by
-        return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)
-    return Cache(own, own, 1.6, own)
+        whole = size // 2  # the other half is for data that is read once
+        return Cache(whole, whole // min(sharing, num_cores()), FITTING, l2)
+    return Cache(l2, l2, 1.6, l2)
 
 
 @cache
@@ -191,11 +191,11 @@ class Panels:
     def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
         self.width, self.address = width, address
         self.item = ITEM_BYTES[spec.dtype]
-        given = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        slots = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
         factor, self.spec = factor_of_sources(spec, operand)
         spec = self.spec
-        self.factor = None if factor is None else given[factor]
-        self.given = [given[x] for x in spec.operands]
+        self.factor = None if factor is None else slots[factor]
+        self.operand_places = [slots[x] for x in spec.operands]
         places = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
         self.place = places[operand]
         self.of_edges = [place for x, place in places.items() if x.side is Side.E]
@@ -217,17 +217,17 @@ class Panels:
         return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
     def prefetch(self, num_sources: int, columns: int) -> Prefetch:
-        """Return what is to be prefetched of sources with so many columns: what does not fit in a core's own cache."""
-        if num_sources * columns * self.item <= self.cache.own:
+        """Return which operands to prefetch of sources with ``columns`` columns: those that do not fit in L2."""
+        if num_sources * columns * self.item <= self.cache.l2:
             return Prefetch.NOTHING
-        return Prefetch.ROWS if num_sources * self.item <= self.cache.own // 2 else Prefetch.ALL
+        return Prefetch.ROWS if num_sources * self.item <= self.cache.l2 // 2 else Prefetch.ALL
 
     def multiplies_before(self, num_sources: int, num_entries: int) -> bool:
         """Whether a copy of all sources times their factors pays: entries are many, and it lies where all threads read.
 
         That is the cache that they share, if not in their own, where it was written.
         """
-        shared = 2 * self.cache.own < num_sources * self.row_bytes <= self.cache.whole // 2
+        shared = 2 * self.cache.l2 < num_sources * self.row_bytes <= self.cache.whole // 2
         return self.factor is not None and shared and num_entries * COLUMNS_PER_ENTRY >= num_sources * self.width
 
     def columns(self, num_sources: int) -> tuple[int, int]:
@@ -246,7 +246,7 @@ class Panels:
         return threads * self.bytes_of_thread(num_sources) + ordered * num_entries * self.item
 
     def bytes_of_thread(self, num_sources: int) -> int:
-        """Return how large the part of the scratch is that one thread has: its arguments and its panel."""
+        """Return the bytes of scratch memory per thread: its arguments and its panel."""
         columns, num_panels = self.columns(num_sources)
         size = max(columns, self.width - columns * (num_panels - 1))
         return -(-(8 * _WORDS + num_sources * size * self.item) // 4096) * 4096
@@ -254,7 +254,7 @@ class Panels:
     def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
         """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
         factors = [0, 0] if self.factor is None else words[self.factor : self.factor + 2].tolist()
-        words = sum((words[place : place + 3] for place in self.given), words[:_FIRST_OPERAND])
+        words = sum((words[place : place + 3] for place in self.operand_places), words[:_FIRST_OPERAND])
         work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)
@@ -283,7 +283,7 @@ class Panels:
         words[_EDGE_IDS] = 0
 
     def _kernel(self, columns: int, prefetch: Prefetch) -> int:
-        """Return the address of the kernel for a panel of so many columns."""
+        """Return the address of the kernel for a panel of ``columns`` columns."""
         blocks = columns >= self.spec.lanes
         pieces = pieces_of(columns % self.spec.lanes)
         return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, prefetch=prefetch))

@@ -19,8 +19,8 @@ Structure = tuple[int, int, int, int, int]
 @cache
 def _addresses(dtype: str, index: str, heads: int) -> tuple[int, int]:
     # One register per vector: the exponential needs the rest for its own intermediate values.
-    found = compile_kernels("softmax", softmax_source(dtype, index, heads, block_lanes(dtype) // 8))
-    return found["forward"], found["backward"]
+    addresses = compile_kernels("softmax", softmax_source(dtype, index, heads, block_lanes(dtype) // 8))
+    return addresses["forward"], addresses["backward"]
 
 
 def edge_softmax(structure: Structure, index: str, dtype: str, heads: int, logits: int, out: int, threads: int) -> None:

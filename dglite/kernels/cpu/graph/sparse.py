@@ -34,7 +34,7 @@ _OUT, _ARGMAX, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 
 
 class _Bound:
-    """A kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
+    """A kernel with the arguments that shapes determine. ``layout`` owns the group tables it points to."""
 
     def __init__(
         self, driver: int, compiled: Callable[[], int], spec: KernelSpec, layout: BroadcastLayout, mode: int
@@ -65,7 +65,7 @@ class _Bound:
 class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width).
 
-    ``panels`` is another way for wide rows of few sources, None where the expression has none. ``weights`` is the slot
+    ``panels`` computes wide rows of few sources, None if the expression does not allow it. ``weights`` is the slot
     of the only operand of edges where that is a number for each, else -1.
     """
 
@@ -81,14 +81,14 @@ class SpmmKernel(_Bound):
         self.spec, operand, self.others = spec, panelled_operand(spec), dict[Prefetch, SpmmKernel]()
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
 
-    def prefetching(self, what: Prefetch) -> SpmmKernel:
-        """Return the kernel that prefetches ``what``; this one prefetches all."""
-        if what is Prefetch.ALL:
+    def prefetching(self, prefetch: Prefetch) -> SpmmKernel:
+        """Return the kernel that prefetches ``prefetch``; this one prefetches all."""
+        if prefetch is Prefetch.ALL:
             return self
-        found = self.others.get(what)
-        if found is None:
-            found = self.others[what] = SpmmKernel(replace(self.spec, prefetch=what), self.layout)
-        return found
+        kernel = self.others.get(prefetch)
+        if kernel is None:
+            kernel = self.others[prefetch] = SpmmKernel(replace(self.spec, prefetch=prefetch), self.layout)
+        return kernel
 
     @cached_property
     def of_scaled_sources(self) -> tuple[SpmmKernel, int, int]:
@@ -102,10 +102,9 @@ class SpmmKernel(_Bound):
     def bound_to(
         self, structure: Structure, threads: Callable[[], int], longest: int
     ) -> Callable[[Sequence[int], int], None]:
-        """Return what runs this on ``structure``, whose longest row has ``longest`` entries, given the addresses of the
-        operands and of the result.
+        """Return a function of the addresses of the operands and of the result that runs this on ``structure``.
 
-        A small call then takes a copy of words that are laid down here, once.
+        ``longest`` is the number of entries of its longest row. A small call copies words that are prepared here, once.
         """
         if (structure[4] + structure[3]) * self.width >= PARALLEL_FROM:
             cuts = part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
@@ -114,11 +113,11 @@ class SpmmKernel(_Bound):
         places = [(_FIRST_OPERAND + 3 * i, slot) for i, slot in enumerate(self.slots)]
 
         def run(operands: Sequence[int], out: int) -> None:
-            own = words[:]
-            own[_OUT] = out
+            call_words = words[:]
+            call_words[_OUT] = out
             for place, slot in places:
-                own[place] = operands[slot]
-            run_here(driver, own.buffer_info()[0])
+                call_words[place] = operands[slot]
+            run_here(driver, call_words.buffer_info()[0])
 
         return run
 
@@ -208,8 +207,8 @@ def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: 
     lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
     layout = broadcast_layout(shapes, lanes)
     (expr, reducer), *more = parts
-    how = {"dtype": dtype, "index": index, "argmax": argmax, **spec_of(layout, lanes)}
-    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
+    options = {"dtype": dtype, "index": index, "argmax": argmax, **spec_of(layout, lanes)}
+    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **options)
     return SpmmKernel(spec, layout)
 
 

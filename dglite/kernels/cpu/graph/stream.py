@@ -35,9 +35,9 @@ def assign(
     num_parts, moved = loads.shape[1], 0
     near = np.zeros(num_parts, np.int64)
     for node in range(first, last):
-        own, kind, weight = parts[node], types[node], weights[node]
-        if own >= 0:
-            loads[kind, own] -= weight
+        current, kind, weight = parts[node], types[node], weights[node]
+        if current >= 0:
+            loads[kind, current] -= weight
         for entry in range(indptr[node], indptr[node + 1]):
             other = indices[entry]
             if other != node and parts[other] >= 0:
@@ -56,5 +56,5 @@ def assign(
             best = least
         loads[kind, best] += weight
         parts[node] = best
-        moved += best != own
+        moved += best != current
     return moved

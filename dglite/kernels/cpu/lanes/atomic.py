@@ -49,8 +49,8 @@ def take_bit(typingctx: Any, address: Any, bit: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         mask = builder.shl(I64(1), args[1])
-        known = builder.atomic_rmw("or", _at(builder, args[0]), mask, "acq_rel")
-        return builder.icmp_unsigned("==", builder.and_(known, mask), I64(0))
+        previous = builder.atomic_rmw("or", _at(builder, args[0]), mask, "acq_rel")
+        return builder.icmp_unsigned("==", builder.and_(previous, mask), I64(0))
 
     return types.boolean(types.int64, types.int64), codegen
 

@@ -30,7 +30,7 @@ _AS_ROUNDED = 4
 
 
 class _Lanes:
-    """Writes instructions on values of one kind: float32 or float64, in so many lanes."""
+    """Writes instructions on values of one kind: float32 or float64, and a number of lanes."""
 
     def __init__(self, builder: ir.IRBuilder, dtype: str, lanes: int) -> None:
         self.builder, self.dtype, self.lanes = builder, dtype, lanes
@@ -74,8 +74,8 @@ class _Lanes:
         """
         if not has_avx512():
             return self.native(name, a, b, flags=("nsz",))
-        chosen = self.where(">" if name == "maximum" else "<", a, b, a, b)
-        return self.builder.select(self.builder.fcmp_ordered("ord", a, a), chosen, a)
+        result = self.where(">" if name == "maximum" else "<", a, b, a, b)
+        return self.builder.select(self.builder.fcmp_ordered("ord", a, a), result, a)
 
     # -- functions ----------------------------------------------------------------------------------------------
     def exp(self, x: ir.Value) -> ir.Value:
@@ -129,8 +129,8 @@ class _Lanes:
         word = builder.bitcast(builder.select(subnormal, builder.fmul(x, self.number(2.0**lift)), x), self.whole)
         # Adding the distance from sqrt(1/2) to 1 before taking the exponent centres m around 1.
         root = 0x3F3504F3 if self.single else 0x3FE6A09E667F3BCD
-        one = self.bias << self.mantissa
-        shifted = builder.add(word, self.integer(one - root))
+        bits_of_one = self.bias << self.mantissa
+        shifted = builder.add(word, self.integer(bits_of_one - root))
         n = builder.sub(builder.ashr(shifted, self.integer(self.mantissa)), self.integer(self.bias))
         n = builder.sub(n, builder.select(subnormal, self.integer(lift), self.integer(0)))
         fraction = builder.add(builder.and_(shifted, self.integer((1 << self.mantissa) - 1)), self.integer(root))
@@ -195,13 +195,13 @@ class _Lanes:
     def power(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """Return e^(y ln |x|); below 0 it is negative for odd y, and for finite x NaN where y is no whole number."""
         builder = self.builder
-        one, half = self.number(1.0), builder.fmul(y, self.number(0.5))
+        unit, half = self.number(1.0), builder.fmul(y, self.number(0.5))
         size = self.exp(builder.fmul(y, self.log(self.native("fabs", x))))
         signed = self.where("==", self.native("rint", half), half, size, builder.fneg(size))
         unsigned = self.where("==", x, self.number(-math.inf), size, self.number(math.nan))
         below = self.where("==", self.native("rint", y), y, signed, unsigned)
         result = self.where("<", x, self.number(0.0), below, size)
-        return self.where("==", y, self.number(0.0), one, self.where("==", x, one, one, result))
+        return self.where("==", y, self.number(0.0), unit, self.where("==", x, unit, unit, result))
 
     def sign(self, x: ir.Value) -> ir.Value:
         """Return -1, 0 or 1; 0 for NaN."""

@@ -1,4 +1,4 @@
-"""16-bit floats as they lie in memory, to and from the float32 lanes that compute; vectors and scalars.
+"""16-bit floats in memory, to and from the float32 lanes that compute; vectors and scalars.
 
 A CPU that does not convert float16 itself does it by operations on the bits. All ways give the same bits: values are
 rounded to nearest, ties to even, subnormal numbers are kept, and NaN becomes quiet.
@@ -84,7 +84,7 @@ class _Bits:
         # A carry out of the digits raises the exponent, out of the largest number to infinity.
         carried = builder.add(builder.add(size, self.word(0xFFF - ((127 - 15) << 23))), even)
         normal = builder.lshr(carried, self.word(13))
-        # The last digit of a float32 between 1/2 and 1 is 2^-24, that of a subnormal float16: the sum is rounded to it.
+        # The last digit of a float32 between 1/2 and 1 is 2^-24, as of a subnormal float16: the sum is rounded to it.
         half = constant(ir.FloatType(), 0.5, self.lanes)
         rounded = builder.bitcast(builder.fadd(builder.bitcast(size, self.single), half), self.bits)
         subnormal = builder.sub(rounded, self.word(0x3F000000))

@@ -115,10 +115,10 @@ def part_loader(dtype: str, lanes: int, other: float) -> Any:
                     mask = _first_lanes(builder, args[1], lanes)
                     part = _masked(builder, "load", result, result.llvm, (pointer, I32(BYTES[dtype]), mask, rest))
                     after_part = builder.block
-            found = builder.phi(result.llvm)
-            found.add_incoming(whole, after_whole)
-            found.add_incoming(part, after_part)
-            return found
+            loaded = builder.phi(result.llvm)
+            loaded.add_incoming(whole, after_whole)
+            loaded.add_incoming(part, after_part)
+            return loaded
 
         return result(types.int64, types.int64), codegen
 

@@ -93,8 +93,8 @@ def multiplier_drawer(dtype: str, index: str) -> Any:
             words = _draw(builder, counter, [_spread(builder, part) for part in _halves(builder, seed)])
             least = _spread(builder, builder.trunc(threshold, I32))
             value = context.cast(builder, scale, sig.args[-1], getattr(types, dtype))
-            kept, dropped = _spread(builder, value), ir.Constant(ir.VectorType(element, ENTRIES), [0.0] * ENTRIES)
-            values = [builder.select(builder.icmp_unsigned(">=", word, least), kept, dropped) for word in words]
+            factor, dropped = _spread(builder, value), ir.Constant(ir.VectorType(element, ENTRIES), [0.0] * ENTRIES)
+            values = [builder.select(builder.icmp_unsigned(">=", word, least), factor, dropped) for word in words]
             for lane, four in enumerate(_by_entry(builder, values)):
                 at = builder.add(address, builder.mul(step, I64(lane)))
                 builder.store(four, builder.inttoptr(at, four.type.as_pointer()), align=BYTES[dtype])

@@ -48,7 +48,7 @@ def target_machine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     name, features = cpu()
-    # As Numba has it: code that runs where it is made needs no other relocation on x86.
+    # As in Numba: code that runs in the process that compiled it needs no other relocation on x86.
     relocation = "static" if triple().startswith("x86") else "default"
     target = binding.Target.from_triple(triple())
     return target.create_target_machine(

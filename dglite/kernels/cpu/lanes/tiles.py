@@ -50,7 +50,7 @@ def steep(typingctx: Any, value: Any, slope: Any) -> Any:
 @cache
 def run_sums(dtype: str, lanes: int, run: int) -> Any:
     """Return ``sums(vec)``: the sums of each ``run`` (a power of two) neighbouring lanes, ``lanes / run`` values."""
-    given, result = value_type(dtype, lanes), value_type(dtype, lanes // run)
+    argument, result = value_type(dtype, lanes), value_type(dtype, lanes // run)
 
     @intrinsic
     def sums(typingctx: Any, vec: Any) -> Any:
@@ -67,9 +67,9 @@ def run_sums(dtype: str, lanes: int, run: int) -> Any:
                 value, count = builder.fadd(*halves), count // 2
             return value
 
-        return result(given), codegen
+        return result(argument), codegen
 
-    if run == 1 or not isinstance(given, Vec):
+    if run == 1 or not isinstance(argument, Vec):
         raise ValueError(f"{lanes} lanes have no runs of {run} to add")
     return sums
 

@@ -28,13 +28,13 @@ _RUN, _RUNS_OF_SUMS = 64, 8
 """Rows that go through the steps together; how many such runs a part of a sum over rows has, unless there are few."""
 _MOST_MEMORY = 1 << 26
 """Bytes that tasks share, unless each thread needs more for one; and that parts of sums share, unless they are few."""
-_ROWS, _SAME, _SUMS, _OWN, _COLUMNS = range(5)
+_ROWS, _SAME, _SUMS, _TASK, _COLUMNS = range(5)
 """Where an operand of a step lies: in the rows of a tensor, in one place for all rows, in the sums over rows, as long
 as rows go through the steps in memory of the task, or in the columns of a tensor, one for each row."""
 _WORDS, _OPERANDS = 12, 4
 """Words of a matrix kernel: among them, from the fifth on, address and row stride of its operands."""
 _STEP = _WORDS + _OPERANDS + 1
-"""Words of a step: those of its kernel, then where the operands lie, and which word is the number of rows."""
+"""Words of a step: the kernel's words, then the base of each operand, and which word is the number of rows."""
 _SOURCE = '''"""Steps that some rows go through, one after the other; among them ReLU and transposition ({dtype})."""
 from dglite.kernels.cpu.lanes import simd, tiles
 from dglite.kernels.cpu.lanes.atomic import put_word
@@ -90,7 +90,7 @@ def kernel(args, task, num_tasks):
                         address += begin * word(step, 5 + 2 * j)
                     if where == {sums}:
                         address += sums
-                    if where == {own}:
+                    if where == {task}:
                         address += mine
                     if where == {columns}:
                         address += begin * ITEM
@@ -122,7 +122,7 @@ _NOWHERE: _At = (0, 0, _SAME)
 
 @cache
 def _kernels(dtype: str) -> dict[str, int]:
-    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "own": _OWN, "columns": _COLUMNS}
+    lanes, places = block_lanes(dtype) // 8, {"rows": _ROWS, "sums": _SUMS, "task": _TASK, "columns": _COLUMNS}
     sizes = {"words": _WORDS, "step": _STEP, "operands": _OPERANDS, "run": _RUN, "item": ITEM_BYTES[dtype]}
     steps = compile_kernels("products", _SOURCE.format(dtype=dtype, lanes=lanes, **sizes, **places))
     forms = {form: compile_kernel("matrix", matrix_source(form, dtype, lanes)) for form in ("sums", "totals")}
@@ -136,7 +136,7 @@ def is_faster(dtype: str, inner: int, outer: int) -> bool:
 
 @cache
 def _outruns_libraries() -> bool:
-    """Whether vectors are twice as long as those of the usual GEMM.
+    """Whether vectors are twice as long as the usual GEMM's.
 
     MKL, which torch comes with for x86, takes AVX2 where a CPU is not Intel's. AMD's multiply 512 bits at once from
     Zen 5 on; before, the longer instructions take twice the time.
@@ -150,8 +150,8 @@ def product(
 ) -> None:
     """Write ``x @ weight + start``, with ``relu`` its ReLU; ``shape`` is (rows, columns of x, of the result).
 
-    ``places`` are those of x, weight, start and the result, whose rows may be further apart than they are long. A start
-    whose rows are 0 bytes apart is a bias; its address is 0 where there is none. A ``turned`` weight lies transposed.
+    ``places``: x, weight, start and the result, whose rows may be further apart than they are long. A start whose rows
+    are 0 bytes apart is a bias; without one its address is 0. A ``turned`` weight is stored transposed.
     With ReLU the result's rows follow each other.
     """
     (_, inner, outer), item = shape, ITEM_BYTES[dtype]
@@ -178,26 +178,26 @@ def transpose(dtype: str, shape: tuple[int, int], x: Place, out: Place, threads:
 def gradients(
     dtype: str,
     shape: tuple[int, int, int],
-    given: Sequence[Place],
+    operands: Sequence[Place],
     out: Sequence[Place],
     threads: int,
     adds: bool = False,
 ) -> None:
     """Write the gradients of x, weight and bias of :func:`product` to ``out``, none where its address is 0.
 
-    ``given`` are the gradient of the result; the result of the ReLU, at 0 where there was none; x; the weight,
+    ``operands`` are the gradient of the result; the result of the ReLU, at 0 where there was none; x; the weight,
     transposed. What is not read may be anywhere. Rows of the gradients of weight and bias follow each other, as do
     those of the result and its gradient where there was a ReLU. With ``adds`` the former are added to what is there.
     """
     (_, inner, outer), item = shape, ITEM_BYTES[dtype]
-    (grad, result, x, turned), (x_grad, weight_grad, bias_grad) = given, out
+    (grad, result, x, turned), (x_grad, weight_grad, bias_grad) = operands, out
     run, wide, rows = _Pass(dtype), outer * item, (*grad, _ROWS)
     if result[0]:
-        own = (run.take(_RUN * wide), wide, _OWN)
-        run.step("relu", (0, 0, 0), rows, (*result, _ROWS), own)
-        rows = own
+        masked = (run.take(_RUN * wide), wide, _TASK)
+        run.step("relu", (0, 0, 0), rows, (*result, _ROWS), masked)
+        rows = masked
     if weight_grad[0]:
-        columns, sums = (run.take(_RUN * inner * item), _RUN * item, _OWN), run.sums_for(weight_grad[0], inner, wide)
+        columns, sums = (run.take(_RUN * inner * item), _RUN * item, _TASK), run.sums_for(weight_grad[0], inner, wide)
         run.step("turn", (0, inner, 0), (*x, _ROWS), _NOWHERE, columns)
         run.step("sums", (inner, 0, outer), columns, rows, sums, sums, counted=2)
     if bias_grad[0]:
@@ -213,15 +213,15 @@ class _Pass:
 
     def __init__(self, dtype: str) -> None:
         self.kernels, self.words = _kernels(dtype), array("q")
-        self.own, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
+        self.task_bytes, self.sums, self.targets = _lines(8 * _WORDS), 0, array("q")
 
     def take(self, size: int) -> int:
-        """Return where so much of the memory of a task begins, behind the words of its step."""
-        begin, self.own = self.own, self.own + _lines(size)
+        """Return the offset of ``size`` bytes of a task's memory, behind the words of its step."""
+        begin, self.task_bytes = self.task_bytes, self.task_bytes + _lines(size)
         return begin
 
     def sums_for(self, address: int, rows: int, stride: int) -> _At:
-        """Return where a task sums up over rows; what all have found is added up at ``address``."""
+        """Return the place of a task's sums over rows; the sums of all tasks are added up at ``address``."""
         begin, self.sums = self.sums, self.sums + rows * stride
         self.targets.extend((address, rows * stride))
         return begin, stride, _SUMS
@@ -245,11 +245,12 @@ class _Pass:
         """Let all rows go through the steps, and add up the sums of all parts."""
         rows, inner, outer = shape
         tasks, threads = tasks_for(rows * inner * outer, threads)
-        tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.own), threads))
+        tasks = min(tasks, max(min(rows // _RUN, _MOST_MEMORY // self.task_bytes), threads))
         parts = self._num_parts(shape) if self.sums else tasks
-        memory = np.empty(tasks * self.own + parts * self.sums, np.int8)  # each task's own, then the sums of each part
-        mine, num_steps = memory.ctypes.data, len(self.words) // _STEP
-        words = [rows, self.words.buffer_info()[0], num_steps, mine, mine + tasks * self.own, self.sums, self.own]
+        size = self.task_bytes
+        memory = np.empty(tasks * size + parts * self.sums, np.int8)  # of each task, then the sums of each part
+        first, num_steps = memory.ctypes.data, len(self.words) // _STEP
+        words = [rows, self.words.buffer_info()[0], num_steps, first, first + tasks * size, self.sums, size]
         words += [self.targets.buffer_info()[0], len(self.targets) // 2, adds, parts]
         launch(self.kernels["kernel"], words, tasks, threads)
 

@@ -3,7 +3,7 @@
 Work is split by entries, not by rows, so a power-law graph balances: each task takes an equal run of entries, with the
 rows that begin in it. Rows of many entries are cut into parts, each of which is of the task that it begins in. Where a
 row is cut depends on its length alone (see :mod:`.parts`), and the results of its parts are merged in their order: so a
-sum has the same bits for any number of tasks. A task merges the parts of rows that it began; those of a row that an
+sum has the same bits for any number of tasks. A task merges the parts of rows that it began; the parts of a row that an
 earlier task began lie in its slots of the carry until all tasks are done.
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
@@ -116,15 +116,15 @@ def _merge_of(mode: int, part: int) -> int:
 
 @Kernel
 def _num_selecting(mode: int) -> int:
-    found = 0
+    count = 0
     for part in range(mode // 8 % 32):
-        found += _merge_of(mode, part) != ADD
-    return found
+        count += _merge_of(mode, part) != ADD
+    return count
 
 
 @Kernel
 def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: int, ids: int, late_ids: int) -> None:
-    """Combine what a later part has for a row with ``ours``; ``ids`` are our argmax, 0 where they are not kept."""
+    """Combine a later part's values of a row with ``ours``; ``ids`` is the address of our argmax, 0 without one."""
     dtype, wide = mode % 4, mode // 4 % 2
     begin = 0
     if merge == ADD and dtype == 0:
@@ -147,21 +147,21 @@ def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: in
 
 @Kernel
 def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids: int) -> None:
-    """Combine the results of a later part of a row with those of the parts before it."""
+    """Combine the results of a later part of a row with the results of the parts before it."""
     num_rows, out, argmax, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 11)
     row_bytes, id_bytes = width * item, width * (8 if mode // 4 % 2 else 4)
-    chosen = 0
+    selecting = 0
     for part in range(mode // 8 % 32):
         merge = _merge_of(mode, part)
-        ids = argmax + (chosen * num_rows + row) * id_bytes if argmax != 0 else 0
+        ids = argmax + (selecting * num_rows + row) * id_bytes if argmax != 0 else 0
         ours = out + (part * num_rows + row) * row_bytes
-        _merge_row(mode, merge, width, item, ours, late + part * row_bytes, ids, late_ids + chosen * id_bytes)
-        chosen += merge != ADD
+        _merge_row(mode, merge, width, item, ours, late + part * row_bytes, ids, late_ids + selecting * id_bytes)
+        selecting += merge != ADD
 
 
 @Kernel
 def _finish(args: int, width: int, item: int, row: int) -> None:
-    """Let the kernel's epilogue have a row that was cut: it is called without entries, ``first`` being -1."""
+    """Apply the kernel's epilogue to a row that was cut: it is called without entries, ``first`` being -1."""
     if word(args, 11) >> (8 + 2 * MOST_PARTS) & 1:
         call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
 

@@ -54,7 +54,7 @@ PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
 TASKS_PER_THREAD = 6
 NEXT = 7
-"""The word of a team from which on the next tasks lie."""
+"""The first of a team's words that hold each thread's next task."""
 _NO_TASK = array("q", (0,))
 WORK_PER_CALL = 1 << 25
 """Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""
@@ -203,9 +203,9 @@ def run_team(member: int, team: int, threads: int) -> None:
 def pool_functions(threads: int) -> tuple[int, ...]:
     """Return the addresses of OpenMP's functions that start a team of ``threads`` threads and tell a thread's number; 0
     for both where there is none, and these threads are our own."""
-    found = openmp("GOMP_parallel", "omp_get_thread_num")
-    if found is not None:
-        return found
+    functions = openmp("GOMP_parallel", "omp_get_thread_num")
+    if functions is not None:
+        return functions
     if not _Pool.closed:
         start_threads(threads)
     return 0, 0

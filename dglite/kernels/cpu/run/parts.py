@@ -40,7 +40,7 @@ def part_memory(tasks: int, num_entries: int, width: int, part_bytes: int, half:
     """Return the first words of the carry of a reduction, see :mod:`.driver`, and how often they fit in all of it.
 
     It is None if rows cannot be long enough to be cut: all have ``num_entries`` entries together. ``part_bytes`` are
-    those of the results of one part; ``half`` tells that they are rounded to 16 bits.
+    the bytes of one part's results; ``half``: they are rounded to 16 bits.
     """
     least, largest = (max(size // max(width, 1), ENTRIES) for size in (ROW_PART, LARGEST))
     if num_entries <= least:

@@ -87,7 +87,7 @@ def _serve(mail: int, number: int) -> None:
 
 @Kernel
 def run_on_threads(mail: int, function: int, data: int, threads: int) -> None:
-    """Call a function at an address with (data, number) on so many threads, of which this is number 0; of compiled
+    """Call a function at an address with (data, number) on ``threads`` threads, of which this is number 0; of compiled
     code. No signal is handled meanwhile: what others write to must not go with the caller."""
     put_word(mail, 0, function)
     put_word(mail, 1, data)
@@ -100,7 +100,7 @@ def run_on_threads(mail: int, function: int, data: int, threads: int) -> None:
 
 
 class _Team:
-    """The threads of this process; those of a forked child are its parent's, and it must not use them."""
+    """The threads of this process; a forked child sees its parent's, and must not use them."""
 
     mail = array("q", bytes(8 * (_LOCKS + MOST)))
     address = mail.buffer_info()[0]
@@ -114,7 +114,7 @@ def mail_address() -> int:
 
 
 def start_threads(threads: int) -> None:
-    """Have so many threads, the caller among them; raise ``RuntimeError`` where the system has no more."""
+    """Start threads up to ``threads``, the caller included; raise ``RuntimeError`` if the system has no more."""
     if threads > MOST:
         raise RuntimeError(f"kernels use {MOST} threads at most, got {threads}: set a lower number of threads")
     if _Team.started >= threads:

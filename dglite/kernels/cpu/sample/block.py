@@ -69,7 +69,7 @@ def draw_again(
 
 @Kernel
 def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: np.ndarray) -> None:
-    """Move choices together where rows have fewer than places; ``offsets`` become those of the result."""
+    """Close the gaps of rows with fewer choices than places; ``offsets`` become the offsets of the result."""
     to = 0
     for i in range(len(counts)):
         begin = offsets[i]
@@ -93,7 +93,7 @@ def list_entries(
     first: int,
     last: int,
 ) -> None:
-    """Write row, column and edge id of each entry of some rows, those of ``rows[i]`` from ``offsets[i]`` on."""
+    """Write row, column and edge id of each entry of some rows; entries of ``rows[i]`` start at ``offsets[i]``."""
     by_entry = len(edge_ids) == 0
     for i in range(first, last):
         _ask_ahead(indptr, indices, rows, i, last)
@@ -117,7 +117,7 @@ def _set_offsets(indptr: np.ndarray, rows: np.ndarray, offsets: np.ndarray) -> N
 
 
 def row_offsets(indptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return where the entries of each row begin when those of some rows are listed, and how many they are."""
+    """Return the offset of each row's entries in a list of the entries of ``rows``, and their total."""
     offsets = np.empty(len(rows) + 1, np.int64)
     _set_offsets(indptr, rows, offsets)
     return offsets

@@ -21,7 +21,7 @@ from .counter import below, draw, unit
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 
 _SCAN = 24
-"""Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
+"""Maximum number of positions that are compared one by one, which is cheaper than a hash set."""
 _INSERTION = 64
 """Up to this count the greatest are kept in order as they come; above, the row is sorted."""
 
@@ -82,14 +82,14 @@ def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.
 
 
 @Kernel
-def is_new(position: int, found: int, positions: np.ndarray, taken: np.ndarray) -> bool:
-    """Whether a position is not among the first ``found``; then it enters the set ``taken``, which holds them.
+def is_new(position: int, count: int, positions: np.ndarray, taken: np.ndarray) -> bool:
+    """Whether a position is not among the first ``count``; then it enters the set ``taken``, which holds them.
 
     A set for few is not kept: they are compared.
     """
     if len(taken) <= 2 * _SCAN:
         new = True
-        for k in range(found):
+        for k in range(count):
             new = new and positions[k] != position
         return new
     mask = len(taken) - 1
@@ -113,12 +113,12 @@ def choose_weighted(
     a negative count takes every positive weight.
     """
     if count < 0:
-        found = 0
+        size = 0
         for j in range(degree):
             if weights[j] > 0:
-                positions[found] = j
-                found += 1
-        return found
+                positions[size] = j
+                size += 1
+        return size
     if count == 0:
         return 0
     if replace:
@@ -157,19 +157,19 @@ def _first_to_ring(
     weights: np.ndarray, degree: int, count: int, random: Any, keys: np.ndarray, positions: np.ndarray
 ) -> int:
     """Keep the ``count`` earliest of the exponential clocks in a heap whose root is the latest of them."""
-    found = 0
+    size = 0
     for j in range(degree):
         weight = weights[j]
         if not weight > 0:
             continue
         uniform = unit(draw(random, j))
         # -log(u) >= 1 - u: most clocks are seen to ring too late without a logarithm.
-        if found == count and 1 - uniform >= keys[0] * weight:
+        if size == count and 1 - uniform >= keys[0] * weight:
             continue
         ring = -np.log(uniform) / weight
-        if found < count:
-            at = found
-            found += 1
+        if size < count:
+            at = size
+            size += 1
             while at > 0 and keys[(at - 1) >> 1] < ring:
                 keys[at], positions[at] = keys[(at - 1) >> 1], positions[(at - 1) >> 1]
                 at = (at - 1) >> 1
@@ -186,7 +186,7 @@ def _first_to_ring(
         else:
             continue
         keys[at], positions[at] = ring, j
-    return found
+    return size
 
 
 # -- the greatest ------------------------------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ def choose_ranked(row: np.ndarray, count: int, ascending: int, order: np.ndarray
             order[j] = j
         merge_sort(order, spare, row, not ascending)
         return
-    found = 0
+    size = 0
     for j in range(len(row)):
-        if found == count and (count == 0 or not _before(row[j], row[order[count - 1]], ascending)):
+        if size == count and (count == 0 or not _before(row[j], row[order[count - 1]], ascending)):
             continue
-        at = found if found < count else count - 1
-        found = min(found + 1, count)
+        at = size if size < count else count - 1
+        size = min(size + 1, count)
         while at > 0 and _before(row[j], row[order[at - 1]], ascending):
             order[at] = order[at - 1]
             at -= 1

@@ -79,7 +79,7 @@ class Places:
         self.values, self.base = np.full(count, -1, dtype), 0
 
     def advance(self, used: int) -> None:
-        """Leave so many numbers to the numbering that comes to its end."""
+        """Finish a numbering that used ``used`` numbers: the next one writes larger values."""
         self.base += used
         if self.base > np.iinfo(self.values.dtype).max // 2:
             self.values.fill(-1)
@@ -94,7 +94,7 @@ class Numbering:
     count
         ids are below this.
     most
-        at most so many ids will be given to :meth:`place` and :meth:`add` together.
+        upper bound of the number of ids given to :meth:`place` and :meth:`add` together.
     dtype
         of the ids.
     places
@@ -120,7 +120,7 @@ class Numbering:
         return self._ids[: self._size[0]]
 
     def reserve(self, more: int) -> None:
-        """Allow so many more ids to be given, to a numbering in places of the caller's."""
+        """Allow ``more`` further ids, in a numbering with ``places``."""
         size = int(self._size[0])
         if size + more >= len(self._ids):
             grown = np.empty(size + more + 1, self._ids.dtype)
@@ -172,12 +172,12 @@ def _add_dense(
             prefetch(address_of(values, ids[i + _AHEAD]))
         # Without a branch, which could not be predicted.
         key = ids[i]
-        known = values[key] - base
-        number = known if known >= 0 else total
+        previous = values[key] - base
+        number = previous if previous >= 0 else total
         values[key] = number + base
         listed[total] = key
         numbers[i] = number
-        total += known < 0
+        total += previous < 0
     size[0] = total
 
 

@@ -1,11 +1,11 @@
 """Layer-neighbour sampling (Balin and Catalyurek 2023, arXiv 2210.13339): one random number per vertex, for all seeds.
 
 Seed s takes its neighbour t when ``r_t <= c_s * a_ts * q_t``: a_ts is the edge's weight, q_t the vertex's importance,
-and c_s makes the variance of s's estimate that of ``fanout`` independent draws:
+and c_s makes the variance of s's estimate equal to the variance of ``fanout`` independent draws:
 
     sum over t of a_ts**2 / min(1, c_s * a_ts * q_t)  =  (sum over t of a_ts)**2 / fanout
 
-Candidates lie flat: those of row i from ``offsets[i]`` up to ``offsets[i + 1]``.
+Candidates are one flat array: row i has ``offsets[i]`` up to ``offsets[i + 1]``.
 """
 
 from __future__ import annotations

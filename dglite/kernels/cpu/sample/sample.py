@@ -119,16 +119,16 @@ def ask_for(rows: Rows, entry: int) -> None:
 
 
 @Kernel
-def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choices, first: int, last: int) -> None:
+def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, out: Choices, first: int, last: int) -> None:
     """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled.
 
     Every look at an entry is a step to anywhere in memory. So positions are drawn for some rows, and memory is asked
     for, before anything of it is read.
     """
-    offsets, edges = rows.offsets, chosen.edges
+    offsets, edges = rows.offsets, out.edges
     size = max(fanout, 1)
     scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
-    with_rows = len(chosen.near) > 0
+    with_rows = len(out.near) > 0
     for chunk in range(first, last, TOGETHER):
         end = min(chunk + TOGETHER, last)
         for i in range(chunk, end):
@@ -146,8 +146,8 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choice
                 if draws or j % 16 == 0:
                     ask_for(rows, entry)
                 if with_rows:
-                    chosen.near[to + j] = rows.seeds[i]
-        read_entries(rows, chosen.far, edges, offsets[chunk], offsets[end])
+                    out.near[to + j] = rows.seeds[i]
+        read_entries(rows, out.far, edges, offsets[chunk], offsets[end])
 
 
 @Kernel
@@ -170,7 +170,7 @@ def etype_rows(
     longest: int,
     weights: np.ndarray,
     type_offsets: np.ndarray,
-    chosen: Choices,
+    out: Choices,
     counts: np.ndarray,
     bad: np.ndarray,
     first: int,
@@ -200,8 +200,8 @@ def etype_rows(
             count = choose_weighted(row, size, fanouts[t], replace, random, keys, positions)
             for j in range(count):
                 entry = start + order[begin + positions[j]]
-                chosen.far[to + total], chosen.near[to + total] = rows.indices[entry], rows.seeds[i]
-                chosen.edges[to + total] = edge_at(rows.edge_ids, entry)
+                out.far[to + total], out.near[to + total] = rows.indices[entry], rows.seeds[i]
+                out.edges[to + total] = edge_at(rows.edge_ids, entry)
                 total += 1
             begin = ends[t]
         counts[i] = total
@@ -241,7 +241,7 @@ def _sort_by_type(
 # -- the heaviest ------------------------------------------------------------------------------------------------------
 @Kernel
 def topk_rows(
-    rows: Rows, k: int, ascending: int, weights: np.ndarray, chosen: Choices, bad: np.ndarray, first: int, last: int
+    rows: Rows, k: int, ascending: int, weights: np.ndarray, out: Choices, bad: np.ndarray, first: int, last: int
 ) -> None:
     """Choose the entries of largest weight, or of least, in order; of equal ones the earlier entry comes first."""
     longest = 0
@@ -261,5 +261,5 @@ def topk_rows(
         choose_ranked(row, count, ascending, order[:degree], spare)
         for j in range(count):
             entry = start + order[j]
-            chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
-            chosen.edges[to + j] = edge_at(rows.edge_ids, entry)
+            out.far[to + j], out.near[to + j] = rows.indices[entry], rows.seeds[i]
+            out.edges[to + j] = edge_at(rows.edge_ids, entry)

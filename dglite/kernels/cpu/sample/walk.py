@@ -1,6 +1,6 @@
 """Random walks along the rows of compressed matrices, uniform or by weight, of first and second order.
 
-Walks go forward together, some dozens at a time, so that the memory accesses of one do not wait for those of another.
+Some dozens of walks advance together, so that one walk's memory accesses do not wait for another's.
 Walker i at step t takes its random numbers from stream i: a walk does not depend on how walkers are shared out.
 """
 
@@ -52,7 +52,7 @@ def walk(
     probability ``stops[t]``. ``weights`` by edge id are uniform when empty; one that is negative or not finite puts its
     edge id into ``bad[0]``.
     """
-    chosen = np.empty(_TOGETHER, np.int64)
+    entries = np.empty(_TOGETHER, np.int64)
     by_entry = len(edge_ids) == 0
     for group in range(first, last, _TOGETHER):
         until = min(group + _TOGETHER, last)
@@ -62,13 +62,13 @@ def walk(
                 entry = -1
                 if node >= 0:
                     entry = _next_entry(indptr, edge_ids, weights, node, stops[t], stream(key, i), t * _DRAWS, bad)
-                chosen[i - group] = entry
+                entries[i - group] = entry
                 if entry >= 0:
                     prefetch(address_of(indices, entry))
                     if len(edges) > 0 and not by_entry:
                         prefetch(address_of(edge_ids, entry))
             for i in range(group, until):
-                entry = chosen[i - group]
+                entry = entries[i - group]
                 node = indices[entry] if entry >= 0 else -1
                 traces[i * (length + 1) + t + 1] = node
                 if len(edges) > 0:
@@ -106,16 +106,16 @@ def _next_entry(
             bad[0] = edge
             return -1
         total += weight
-    chosen = -1
+    next_entry = -1
     target = unit(bits) * total
     for entry in range(start, start + degree):
         weight = float(weights[entry if by_entry else edge_ids[entry]])
         if weight > 0:
-            chosen = entry
+            next_entry = entry
             target -= weight
             if target < 0:
                 break
-    return chosen
+    return next_entry
 
 
 # -- second order ------------------------------------------------------------------------------------------------------
@@ -204,15 +204,15 @@ def _next_of_second_order(
                 return -1
         row[entry - start] = weight * _bias(indptr, indices, biases, previous, indices[entry])
         total += row[entry - start]
-    chosen = -1
+    next_entry = -1
     target = unit(draw(random, 2 * _TRIES)) * total
     for entry in range(start, end):
         if row[entry - start] > 0:
-            chosen = entry
+            next_entry = entry
             target -= row[entry - start]
             if target < 0:
                 break
-    return chosen
+    return next_entry
 
 
 @Kernel
@@ -262,18 +262,18 @@ def count_visits(
                 visited[size] = node
                 size += 1
         merge_sort(visited[:size], spare, None, 0)
-        found, j = 0, 0
+        distinct, j = 0, 0
         while j < size:
             run = j
             while j < size and visited[j] == visited[run]:
                 j += 1
-            if found < most or (most > 0 and times[i * most + most - 1] < j - run):
-                at = found if found < most else most - 1
-                found = min(found + 1, most)
+            if distinct < most or (most > 0 and times[i * most + most - 1] < j - run):
+                at = distinct if distinct < most else most - 1
+                distinct = min(distinct + 1, most)
                 while at > 0 and times[i * most + at - 1] < j - run:
                     times[i * most + at] = times[i * most + at - 1]
                     nodes[i * most + at] = nodes[i * most + at - 1]
                     at -= 1
                 times[i * most + at] = j - run
                 nodes[i * most + at] = visited[run]
-        counts[i] = found
+        counts[i] = distinct

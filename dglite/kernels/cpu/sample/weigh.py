@@ -14,19 +14,19 @@ from .counter import below, draw, stream, unit
 from .hashing import has
 from .sample import Choices, Rows, edge_at
 
-__all__ = ["Absent", "Weights", "sum_rows", "weighted_rows"]
+__all__ = ["ExcludedEdges", "Weights", "sum_rows", "weighted_rows"]
 
 _FAR, _NEAR, _MOST = 12, 4, 32
 """Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
 _LONG = 4
-"""Rows of more than so many entries for each choice are not read as a whole."""
+"""Number of entries per choice above which a row is not read as a whole."""
 
 
 @Kernel
 def sum_rows(
     indptr: np.ndarray, edge_ids: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
 ) -> None:
-    """Write the running sums of each row's weights, which are by edge id; NaN from a weight that is none on."""
+    """Write the running sums of each row's weights, which are by edge id; NaN from an invalid weight on."""
     for i in range(first, last):
         start, end = indptr[i], indptr[i + 1]
         _sum_row(edge_ids, weights, start, end - start, sums[start:end])
@@ -42,7 +42,7 @@ def _sum_row(edge_ids: np.ndarray, weights: np.ndarray, start: int, degree: int,
 
 
 class Weights(NamedTuple):
-    """Weights of edges by edge id, 1 where there are none; or weights by group, where there are groups.
+    """Weights by edge id, all 1 if empty; or weights by group, if there are groups.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Weights(NamedTuple):
     num_groups: int
 
 
-class Absent(NamedTuple):
+class ExcludedEdges(NamedTuple):
     """Edges that have weight 0 whatever it is.
 
     Attributes
@@ -85,8 +85,8 @@ def weighted_rows(
     key: int,
     longest: int,
     weights: Weights,
-    absent: Absent,
-    chosen: Choices,
+    absent: ExcludedEdges,
+    out: Choices,
     counts: np.ndarray,
     bad: np.ndarray,
     first: int,
@@ -125,8 +125,8 @@ def weighted_rows(
         counts[i] = count
         for j in range(count):
             entry = start + positions[j]
-            chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
-            chosen.edges[to + j] = edge_at(rows.edge_ids, entry)
+            out.far[to + j], out.near[to + j] = rows.indices[entry], rows.seeds[i]
+            out.edges[to + j] = edge_at(rows.edge_ids, entry)
 
 
 @Kernel
@@ -140,7 +140,7 @@ def _ask_for_weights(rows: Rows, i: int, values: np.ndarray) -> None:
 
 
 @Kernel
-def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: Absent, row: np.ndarray) -> int:
+def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: ExcludedEdges, row: np.ndarray) -> int:
     """Write the weights of row i to ``row``; return the edge, or group, of one that cannot be used, else -1."""
     start, values, num_groups = rows.starts[i], weights.values, weights.num_groups
     at_group = rows.seeds[i] * (num_groups + 1)
@@ -162,7 +162,7 @@ def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: A
 
 
 @Kernel
-def _is_absent(edge: int, i: int, absent: Absent) -> bool:
+def _is_absent(edge: int, i: int, absent: ExcludedEdges) -> bool:
     """Whether an edge is treated as if it were not in row i."""
     if len(absent.excluded) > 0 and has(absent.excluded, edge):
         return True
@@ -176,7 +176,7 @@ def _by_trial(
     degree: int,
     count: int,
     weights: Weights,
-    absent: Absent,
+    absent: ExcludedEdges,
     random: Any,
     keys: np.ndarray,
     positions: np.ndarray,
@@ -199,19 +199,19 @@ def _by_trial(
         return 0
     for slot in range(len(taken)):
         taken[slot] = -1
-    found = 0
+    size = 0
     for trial in range(4 * count + 16):
         bits = draw(random, trial)
         low = below(bits, degree) if len(running) == 0 else _first_above(running, unit(bits) * total)
         if low >= degree:  # the target was rounded up to the total
             continue
         edge = edge_at(rows.edge_ids, start + low)
-        if not _is_absent(edge, i, absent) and is_new(low, found, positions, taken):
-            positions[found] = low
-            found += 1
-            if found == count:
+        if not _is_absent(edge, i, absent) and is_new(low, size, positions, taken):
+            positions[size] = low
+            size += 1
+            if size == count:
                 break
-    return found
+    return size
 
 
 @Kernel

@@ -51,20 +51,22 @@ def run_attention(
     spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], runner: Runner
 ) -> None:
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
-    given = {**arguments, "heads": spec.heads, "features": spec.features}
-    program, lanes = specialised(spec, [int(given.get(name, 0)) for name in _VECTORS], structure.mean)
+    values = {**arguments, "heads": spec.heads, "features": spec.features}
+    program, lanes = specialised(spec, [int(values.get(name, 0)) for name in _VECTORS], structure.mean)
     additive_destination = spec.phase is Phase.DESTINATION and spec.score is Score.ADDITIVE
     shares = None
     if spec.weight_gradient and spec.heads > 1:
         shares = runner.empty(structure.num_entries * spec.heads * ITEM_BYTES[spec.compute])
-        given["weight_grad"] = shares.address
+        values["weight_grad"] = shares.address
     partial = None
     if structure.num_chunks and not additive_destination:
         # A multiple of the widest vector, so that every chunk's share begins at one.
-        given["partial_stride"] = stride = -(-(2 * spec.features + 3) // 8) * 8
+        values["partial_stride"] = stride = -(-(2 * spec.features + 3) // 8) * 8
         partial = runner.empty(structure.num_chunks * spec.heads * stride * ITEM_BYTES[spec.compute])
-        given["partial"] = partial.address
-    words = [float(given.get(name, 0)) if kind == "double" else int(given.get(name, 0)) for name, kind in WORDS.items()]
+        values["partial"] = partial.address
+    words = [
+        float(values.get(name, 0)) if kind == "double" else int(values.get(name, 0)) for name, kind in WORDS.items()
+    ]
     rows, teams = structure.words, structure.num_teams
     if additive_destination:
         rows, teams = structure.uncut_words, structure.num_rows

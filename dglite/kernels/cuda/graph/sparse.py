@@ -138,8 +138,8 @@ class CudaSpmmKernel(_BoundProgram):
         partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
         partial = runner.empty(partial_bytes) if elements else None
         partial_argmax = runner.empty(elements * self.num_selecting * 8) if elements and self.argmax else None
-        found = [0 if memory is None else memory.address for memory in (partial, partial_argmax)]
-        words = [*structure.words, out, argmax, *found, width, *self.operand_words(runner, operands)]
+        partials = [0 if memory is None else memory.address for memory in (partial, partial_argmax)]
+        words = [*structure.words, out, argmax, *partials, width, *self.operand_words(runner, operands)]
         runner.launch(program, "rows", self.grid(spec, structure), words)
         if elements:
             words = [
@@ -148,7 +148,7 @@ class CudaSpmmKernel(_BoundProgram):
                 structure.num_long,
                 out,
                 argmax,
-                *found,
+                *partials,
                 width,
                 structure.num_rows,
                 structure.num_chunks,

@@ -13,7 +13,7 @@ from .convert import compress
 __all__ = ["Structure", "row_limit"]
 
 LEAST_LIMIT, TIMES_MEAN = 256, 8
-"""Rows longer than this, and than so many times the mean, are cut: below it a warp that finishes late is no loss."""
+"""Rows longer than the first, and than the mean times the second, are cut: shorter ones do not delay their warp."""
 
 
 def row_limit(num_rows: int, num_entries: int) -> int:
@@ -54,19 +54,21 @@ class Structure:
         cls, runner: Runner, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None = None, limit: int = 0
     ) -> Structure:
         """Copy a compressed matrix from the host. ``limit`` is chosen unless given."""
-        made = cls.of(runner, indptr, len(indices), runner.upload(indptr), runner.upload(indices), None, limit)
-        made.ids_known = False
+        structure = cls.on_device(
+            runner, indptr, len(indices), runner.upload(indptr), runner.upload(indices), None, limit
+        )
+        structure.ids_known = False
         if edge_ids is not None:
-            made.add_edge_ids(runner, lambda: edge_ids)
-        return made
+            structure.add_edge_ids(runner, lambda: edge_ids)
+        return structure
 
     @classmethod
     def sort(cls, runner: Runner, rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Structure:
         """Copy edges from the host and sort them by row on the device. Waits for the lengths of the rows."""
         index, held = str(rows.dtype), [runner.upload(rows), runner.upload(cols)]
-        made = compress(runner, index, held[0].address, held[1].address, num_rows, len(rows))
-        indptr = runner.download(made.indptr.address, num_rows + 1, index)
-        return cls.of(runner, indptr, len(rows), made.indptr, made.indices, made.edge_ids)
+        matrix = compress(runner, index, held[0].address, held[1].address, num_rows, len(rows))
+        indptr = runner.download(matrix.indptr.address, num_rows + 1, index)
+        return cls.on_device(runner, indptr, len(rows), matrix.indptr, matrix.indices, matrix.edge_ids)
 
     def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
         """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""
@@ -77,7 +79,7 @@ class Structure:
         self.ids_known = True
 
     @classmethod
-    def of(
+    def on_device(
         cls,
         runner: Runner,
         host_indptr: np.ndarray,

@@ -92,8 +92,10 @@ class Emulator:
 
     def _run(self, program: CudaProgram, kernel: str, shape: Sequence[int], words: Sequence[int | float]) -> None:
         self.prepare([program])
-        given, sizes = packed(words), array("q", shape)
-        wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.buffer_info()[0], len(given))
+        arguments, sizes = packed(words), array("q", shape)
+        wrong = self._functions[program.name(kernel)](
+            sizes.buffer_info()[0], arguments.buffer_info()[0], len(arguments)
+        )
         if wrong:
             raise DGLError(f"{program.name(kernel)}: {wrong.decode()}")
 

@@ -77,9 +77,9 @@ class StreamRunner:
         words: Sequence[int | float],
         *more: int,
     ) -> None:
-        given = packed(words)
-        first = given.buffer_info()[0]
-        pointers = array("q", range(first, first + 8 * len(given), 8))
+        arguments = packed(words)
+        first = arguments.buffer_info()[0]
+        pointers = array("q", range(first, first + 8 * len(arguments), 8))
         with self._device:
             function = self._functions.get((program.prefix, kernel))
             if function is None:
@@ -124,11 +124,11 @@ def binary(nvrtc: Any, program: CudaProgram, arch: int) -> bytes:
 
     Compiled when it is not in the cache. For a GPU newer than the compiler it is PTX, which the driver translates.
     """
-    known = [number for number in nvrtc.getSupportedArchs() if number <= arch]
-    if not known:
+    supported = [number for number in nvrtc.getSupportedArchs() if number <= arch]
+    if not supported:
         raise DGLError(f"this NVRTC has no support for compute capability {arch / 10}; use a newer GPU or older CuPy")
-    real = max(known) == arch
-    options = (*OPTIONS, f"-arch={'sm' if real else 'compute'}_{max(known)}")
+    real = max(supported) == arch
+    options = (*OPTIONS, f"-arch={'sm' if real else 'compute'}_{max(supported)}")
     key = hashlib.sha256("\n".join([program.text, *options, str(nvrtc.getVersion())]).encode()).digest()
     name = store.file_name(program.prefix, key, ".cubin" if real else ".ptx")
     code = store.read("cuda", name, key)
@@ -141,12 +141,12 @@ def binary(nvrtc: Any, program: CudaProgram, arch: int) -> bytes:
 
 
 def _compiled(nvrtc: Any, program: CudaProgram, options: Sequence[str], real: bool) -> bytes:
-    made = nvrtc.createProgram(program.text, f"{program.prefix}.cu", [], [])
+    unit = nvrtc.createProgram(program.text, f"{program.prefix}.cu", [], [])
     try:
-        nvrtc.compileProgram(made, list(options))
-        result = nvrtc.getCUBIN(made) if real else nvrtc.getPTX(made)
+        nvrtc.compileProgram(unit, list(options))
+        result = nvrtc.getCUBIN(unit) if real else nvrtc.getPTX(unit)
         return result if isinstance(result, bytes) else str(result).encode()
     except nvrtc.NVRTCError as error:
-        raise DGLError(f"NVRTC does not take {program.prefix}: {error}\n{nvrtc.getProgramLog(made)}") from error
+        raise DGLError(f"NVRTC does not take {program.prefix}: {error}\n{nvrtc.getProgramLog(unit)}") from error
     finally:
-        nvrtc.destroyProgram(made)
+        nvrtc.destroyProgram(unit)

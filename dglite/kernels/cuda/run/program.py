@@ -114,5 +114,5 @@ def _as_word(word: int | float) -> int:
 
 
 def blocks_for(threads: int) -> int:
-    """Return how many blocks have so many threads."""
+    """Return the number of blocks for ``threads`` threads."""
     return -(-threads // BLOCK)

@@ -76,8 +76,8 @@ template <class M> struct Lane {
     }
 };
 
-// Make the reductions R of the message's parts in one pass: R::COUNT, R::how(part), R::ARGMAX, and R::before(part), how
-// many parts before it have an argmax. Results and argmax of a part lie behind those of the part before.
+// Make the reductions R of the message's parts in one pass: R::COUNT, R::reduction(part), R::ARGMAX, and
+// R::before(part), the number of parts before it that have an argmax. Results and argmax of a part lie behind those of the part before.
 template <class M, class R>
 __device__ inline void spmm(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
                             typename M::index* argmax, compute_t<typename M::item>* partial,
@@ -95,7 +95,7 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
         for (int v = 0; v < V; ++v)
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
-                total[p][v][i] = identity<compute>(R::how(p));
+                total[p][v][i] = identity<compute>(R::reduction(p));
                 entry[p][v][i] = work.first;
             }
     for (long long j = work.first + lane.team.entry; j < work.last; j += S * M::AHEAD) {
@@ -111,9 +111,9 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
                 for (int p = 0; p < P; ++p)
 #pragma unroll
                     for (int i = 0; i < VEC; ++i) {
-                        if (!selects(R::how(p))) {
+                        if (!selects(R::reduction(p))) {
                             total[p][v][i] += value[p][i];
-                        } else if (better(R::how(p), value[p][i], total[p][v][i])) {
+                        } else if (better(R::reduction(p), value[p][i], total[p][v][i])) {
                             total[p][v][i] = value[p][i];
                             entry[p][v][i] = index(j + a * S);
                         }
@@ -130,8 +130,8 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     const compute other = across(total[p][v][i], distance);
-                    const index other_entry = selects(R::how(p)) ? across(entry[p][v][i], distance) : index(0);
-                    combine(R::how(p), total[p][v][i], entry[p][v][i], other, other_entry);
+                    const index other_entry = selects(R::reduction(p)) ? across(entry[p][v][i], distance) : index(0);
+                    combine(R::reduction(p), total[p][v][i], entry[p][v][i], other, other_entry);
                 }
     if (!work.exists || lane.team.entry != 0) return;
     const bool empty = work.first == work.last, whole = work.chunk < 0;
@@ -146,9 +146,9 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
             const long long chosen = (R::before(p) * apart + row) * width + lane.columns[v];
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
-                if (R::how(p) == MEAN) total[p][v][i] *= inverse;
+                if (R::reduction(p) == MEAN) total[p][v][i] *= inverse;
                 if (empty) total[p][v][i] = compute(0);
-                if (R::ARGMAX && selects(R::how(p)))
+                if (R::ARGMAX && selects(R::reduction(p)))
                     (whole ? argmax : partial_argmax)[chosen + i] = empty ? index(-1) : entry[p][v][i];
             }
             if (whole) store<VEC>(out + at, total[p][v]);
@@ -169,14 +169,14 @@ __device__ inline void spmm_merge(const index* indptr, const index* long_rows, c
     const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
 #pragma unroll
     for (int p = 0; p < R::COUNT; ++p) {
-        const bool kept = R::ARGMAX && selects(R::how(p));
+        const bool kept = R::ARGMAX && selects(R::reduction(p));
         const compute* found = partial + p * num_chunks * width + column;
         const index* chosen = partial_argmax + R::before(p) * num_chunks * width + column;
         compute total = found[first * width];
         index entry = kept ? chosen[first * width] : index(0);
         for (long long chunk = first + 1; chunk < last; ++chunk)
-            combine(R::how(p), total, entry, found[chunk * width], kept ? chosen[chunk * width] : index(0));
-        if (R::how(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
+            combine(R::reduction(p), total, entry, found[chunk * width], kept ? chosen[chunk * width] : index(0));
+        if (R::reduction(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
         out[(p * num_rows + row) * width + column] = narrow<item>(total);
         if (kept) argmax[(R::before(p) * num_rows + row) * width + column] = entry;
     }
