@@ -207,9 +207,9 @@ class Loader(Resumable, _Base):
                 raise
 
         ahead = self._ahead()
-        made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
+        results = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
-        return Epoch(made, progress, self._received)
+        return Epoch(results, progress, self._received)
 
     def _ahead(self) -> int:
         """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
@@ -224,8 +224,8 @@ class Loader(Resumable, _Base):
         """Return the batch of some items."""
         raise NotImplementedError(f"{type(self).__name__} must define _make(positions), which returns a batch")
 
-    def _received(self, made: Any) -> None:
-        """Do what is to be done in the thread that takes a batch."""
+    def _received(self, batch: Any) -> None:
+        """Hook: runs in the consumer's thread when a batch is delivered."""
 
     def _describe(self, positions: np.ndarray) -> str:
         """Return a batch's items, in words for an error."""
@@ -242,21 +242,21 @@ class Loader(Resumable, _Base):
 class Epoch:
     """The batches of an epoch, counted as they are taken."""
 
-    def __init__(self, made: Any, progress: Progress, received: Callable[[Any], None]) -> None:
-        self._made, self._progress, self._received = made, progress, received
+    def __init__(self, batches: Any, progress: Progress, received: Callable[[Any], None]) -> None:
+        self._batches, self._progress, self._received = batches, progress, received
 
     def __iter__(self) -> Epoch:
         return self
 
     def __next__(self) -> Any:
-        made = next(self._made)
+        batch = next(self._batches)
         self._progress.position += 1
-        self._received(made)
-        return made
+        self._received(batch)
+        return batch
 
     def close(self) -> None:
         """End the worker threads; no more batches are returned."""
-        self._made.close()
+        self._batches.close()
 
 
 def shortened(ids: Any) -> str:

@@ -49,9 +49,9 @@ class Transfer:
     def copy(self, x: Any) -> Any:
         """Return a batch on the GPU, all of it copied."""
         with framework.cuda.stream(self._stream):
-            made = moved(x, self._device)
+            result = moved(x, self._device)
             self._stream.synchronize()
-        return made
+        return result
 
     def received(self, x: Any) -> None:
         """Keep the memory of a batch from being used again before the trainer's stream, of this thread, is done."""

@@ -51,7 +51,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
     OSError
         The folder of ``path`` is not there or may not be written to.
     """
-    made = _make_folders(path.parent) if parents else []
+    new_folders = _make_folders(path.parent) if parents else []
     prefix = _prefix(path)
     for left in path.parent.glob(f"{prefix}*.part"):
         if not _is_running(left.name.removeprefix(prefix).partition("-")[0]):
@@ -62,7 +62,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
         yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        for place in reversed(made):
+        for place in reversed(new_folders):
             with suppress(OSError):  # somebody else's files may be in it by now
                 place.rmdir()
         raise

@@ -138,7 +138,7 @@ class Container:
     """
 
     def __init__(self, path: Path, kind: str) -> None:
-        """Open a container of ``kind``; a file that is none, or of another kind or version, raises ``DGLError``."""
+        """Open a container of ``kind``; any other file, kind or version raises ``DGLError``."""
         self.path = path
         start = first_bytes(path)
         self.size = path.stat().st_size
@@ -150,9 +150,9 @@ class Container:
         except (OSError, SafetensorError) as error:
             raise DGLError(f"{path} is not read: {_guess(start)} ({error})") from error
         self.header = self._parsed(metadata.get(_KEY))
-        found, version = self.header.get("kind"), self.header.get("version")
-        if found != kind:
-            raise self.damaged(f"it holds {found!r}, not {kind!r}")
+        file_kind, version = self.header.get("kind"), self.header.get("version")
+        if file_kind != kind:
+            raise self.damaged(f"it holds {file_kind!r}, not {kind!r}")
         if type(version) is not int or not 1 <= version <= VERSION:
             raise DGLError(f"{path} is of version {version!r}; this dglite reads up to {VERSION}: update it")
         self._complex128 = frozenset(map(str, self.field(self.header, "complex128", list)))
@@ -175,9 +175,9 @@ class Container:
         """Return the error that says why the file is not read."""
         return DGLError(f"{self.path} is not read, it is damaged or was not written by dglite: {why}")
 
-    def field(self, of: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    def field(self, record: Any, name: str, kind: type | tuple[type, ...]) -> Any:
         """Return ``of[name]``, which must be of type ``kind``."""
-        value = of.get(name) if isinstance(of, dict) else None
+        value = record.get(name) if isinstance(record, dict) else None
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if type(value) not in kinds:
             raise self.damaged(f"field {name!r} of its header is missing or of the wrong type")

@@ -186,7 +186,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _of_torch(module: str, name: str) -> Any:
-    """Return a function that makes tensors, a dtype or a class of storages; None where ``name`` is none of them."""
+    """Return a function that makes tensors, a dtype or a class of storages; None for other names."""
     import torch  # only tensors need it
 
     if name in _OF_TORCH[module].split():

@@ -115,7 +115,7 @@ def graph_of(state: Any, is_block: bool = False, source: Path = Path("the pickle
     Raises
     ------
     DGLError
-        The state is none that DGL 0.4 to 2.x writes, or contradicts itself.
+        The state is not one that DGL 0.4 to 2.x writes, or contradicts itself.
     """
     try:
         if isinstance(state, tuple) and len(state) == 5:

@@ -130,7 +130,7 @@ def _restored(value: Any, file: Container, used: set[str]) -> Any:
 
 
 def _strings(codes: np.ndarray) -> np.ndarray:
-    """Return the strings of :func:`_codes`; raise ``ValueError`` for numbers that are none of characters."""
+    """Return the strings of :func:`_codes`; raise ``ValueError`` for numbers that are not character codes."""
     if (
         codes.dtype != np.int32
         or not codes.ndim

@@ -46,8 +46,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, np.n
         with zipfile.ZipFile(path) as archive:
             members = zip_members(archive, size)
             by_name = {member.filename.removesuffix(".npy"): member for member in members}
-            wanted = by_name.keys() if names is None else [name for name in by_name if name in names]
-            return {name: _array(archive, by_name[name]) for name in wanted}
+            requested = by_name.keys() if names is None else [name for name in by_name if name in names]
+            return {name: _array(archive, by_name[name]) for name in requested}
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, SyntaxError, struct.error ...
         raise DGLError(f"{path} is not read as .npz: {error or type(error).__name__}") from error
 

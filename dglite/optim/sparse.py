@@ -39,9 +39,9 @@ class SparseGradOptimizer(ABC):
             for table in self._params:
                 read = [(ids, rows.grad) for ids, rows in table.trace if rows.grad is not None]
                 table._trace = [entry for entry in table.trace if entry[1].grad is not None]
-                found = table._gathered(read)
-                if found is not None:
-                    self.update(*found, table)
+                gathered = table._gathered(read)
+                if gathered is not None:
+                    self.update(*gathered, table)
 
     def zero_grad(self) -> None:
         """Forget the rows whose gradients have been computed."""

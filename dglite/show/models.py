@@ -178,10 +178,10 @@ _ITEM = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "bool
 
 def _distinct_modules(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield each module once, with its path."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     for name, module in model.named_modules():
-        if id(module) not in seen:
-            seen.add(id(module))
+        if id(module) not in ids:
+            ids.add(id(module))
             yield name, module
 
 

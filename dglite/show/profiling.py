@@ -208,7 +208,7 @@ class profile:  # a context manager that is used like a function
                 return method(*args, **kwargs)
             finally:
                 self._depth -= 1
-                functions = ", ".join(filter(None, map(_said, (*args[1:], *kwargs.values()))))
+                functions = ", ".join(filter(None, map(_text_of, (*args[1:], *kwargs.values()))))
                 self._result.add("method", f"{verb}({functions})", time.perf_counter() - start)
 
         return run
@@ -320,12 +320,12 @@ class _TimedModule:
 
 
 # -- names and sizes --------------------------------------------------------------------------------------------------
-def _said(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """Return a function as it was given, "" for other arguments."""
     if value is None or isinstance(value, str | int):
         return ""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(filter(None, map(_said, value)))}]" if all(map(_said, value)) and value else ""
+        return f"[{', '.join(filter(None, map(_text_of, value)))}]" if all(map(_text_of, value)) and value else ""
     if type(value).__module__ == "dglite.function":
         return str(value)
     return function_name(value) if callable(value) and not active.is_tensor(value) else ""
@@ -339,15 +339,17 @@ def _why(step: Any, function: Any) -> str:
     return f"not fused: {why_not_fused(function, isinstance(step, BucketReduce))}"
 
 
-def _spmm_label(bind: str, adj: Any, what: tuple[Any, ...], edges: bool, lead: Any, operands: Any, kept: Any) -> Any:
-    return _cached_label(adj, what, operands)
+def _spmm_label(
+    bind: str, adj: Any, reducers: tuple[Any, ...], edges: bool, lead: Any, operands: Any, cached: Any
+) -> Any:
+    return _cached_label(adj, reducers, operands)
 
 
-def _cached_label(adj: Any, what: tuple[Any, ...], operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-    parts = what[0] if len(what) == 1 else (what[:2],)
-    said = ", ".join(f"{reducer.value}({expr})" for expr, reducer in parts)
-    then = f" then {what[2]}" if len(what) > 2 else ""
-    return f"g-SpMM {said}{then}, {_shape_of(operands)}", operands
+def _cached_label(adj: Any, reducers: tuple[Any, ...], operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    parts = reducers[0] if len(reducers) == 1 else (reducers[:2],)
+    text = ", ".join(f"{reducer.value}({expr})" for expr, reducer in parts)
+    then = f" then {reducers[2]}" if len(reducers) > 2 else ""
+    return f"g-SpMM {text}{then}, {_shape_of(operands)}", operands
 
 
 def _sddmm_label(adj: Any, expr: Any, operands: Sequence[Any], dot: bool) -> tuple[str, Sequence[Any]]:
