@@ -73,12 +73,12 @@ class _Disk:
     def __init__(self, most: int) -> None:
         self.most = self._left = most
 
-    def take(self, size: int, what: str) -> None:
+    def take(self, size: int, label: str) -> None:
         """Count ``size`` bytes more; raise ``DGLError`` where they are too many."""
         self._left -= size
         if self._left < 0:
             raise DGLError(
-                f"with {what} it would be unpacked to more than {self.most} bytes, {_RATIO} times its size and "
+                f"with {label} it would be unpacked to more than {self.most} bytes, {_RATIO} times its size and "
                 f"{_FREE >> 20} MiB; if you trust it, unpack it by other means"
             )
 
@@ -184,10 +184,10 @@ class _Stream:
         self.left -= size
         if self.left < 0:
             raise DGLError(f"the headers of a member have more than {_LARGEST_HEADER} bytes")
-        return b"".join(self._taken(size))
+        return b"".join(self._blocks(size))
 
     def seek(self, place: int) -> None:
-        for _ in self._taken(place - self._place):
+        for _ in self._blocks(place - self._place):
             pass
 
     def rest(self) -> Iterator[bytes]:
@@ -195,7 +195,7 @@ class _Stream:
         yield self._waiting
         yield from self._pieces
 
-    def _taken(self, size: int) -> Iterator[bytes]:
+    def _blocks(self, size: int) -> Iterator[bytes]:
         while size > 0:
             self._waiting = self._waiting or next(self._pieces, b"")
             if not self._waiting:
@@ -206,18 +206,18 @@ class _Stream:
             yield piece
 
 
-def _move(made: Path, target: Path, replaced: Path) -> None:
+def _move(source: Path, target: Path, replaced: Path) -> None:
     """Move a folder, or what is in it where the target is there already: all of it, or nothing.
 
     Files that it takes the place of lie in the folder ``replaced`` meanwhile.
     """
     if not target.exists():
-        made.replace(target)
+        source.replace(target)
         return
     replaced.mkdir()
     begun: list[tuple[Path, Path, Path]] = []
     try:
-        for place, to in list(_moves(made, target)):
+        for place, to in list(_moves(source, target)):
             aside = replaced / str(len(begun))
             begun.append((place, to, aside))
             if not _is_folder(place) and os.path.lexists(to) and not _is_folder(to):
@@ -232,9 +232,9 @@ def _move(made: Path, target: Path, replaced: Path) -> None:
         raise
 
 
-def _moves(made: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+def _moves(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
     """Yield what is to be moved, and where to."""
-    for place in made.iterdir():
+    for place in source.iterdir():
         to = target / place.name
         if _is_folder(place) and to.is_dir():
             yield from _moves(place, to)

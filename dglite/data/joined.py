@@ -35,8 +35,8 @@ class Joined:
     def graph(self, i: int) -> DGLGraph:
         """Make graph ``i``."""
         nodes, edges = (slice(*first[i : i + 2].tolist()) for first in (self.first_node, self.first_edge))
-        made = graph((self.src[edges], self.dst[edges]), num_nodes=nodes.stop - nodes.start)
-        for frame, rows, columns in ((made.ndata, nodes, self.ndata), (made.edata, edges, self.edata)):
+        g = graph((self.src[edges], self.dst[edges]), num_nodes=nodes.stop - nodes.start)
+        for frame, rows, columns in ((g.ndata, nodes, self.ndata), (g.edata, edges, self.edata)):
             for name, column in columns.items():
                 frame[name] = backend.active.from_numpy(column[rows])
-        return made
+        return g

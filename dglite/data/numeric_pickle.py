@@ -104,15 +104,17 @@ class CsrMatrix:
         self._check_density()
 
     @classmethod
-    def of(cls, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> CsrMatrix:
+    def from_parts(
+        cls, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+    ) -> CsrMatrix:
         """Return the matrix of three one-dimensional arrays; raise ``ValueError`` where they contradict each other."""
         if any(part.ndim != 1 for part in (values, indices, indptr)) or {indices.dtype.kind, indptr.dtype.kind} - {
             *"iu"
         }:
             raise ValueError("a CSR matrix whose parts are not one-dimensional arrays, of integers where they count")
-        made = cls()
-        made._set(values, indices, indptr, shape)
-        return made
+        matrix = cls()
+        matrix._set(values, indices, indptr, shape)
+        return matrix
 
     def _set(self, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> None:
         self.values, self.indices, self.indptr = values, indices, indptr
@@ -207,8 +209,8 @@ class _NumericUnpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            found: Any = _ADMITTED[module, name]
-            return partial(found, self._budget) if found in vars(_Budget).values() else found
+            admitted: Any = _ADMITTED[module, name]
+            return partial(admitted, self._budget) if admitted in vars(_Budget).values() else admitted
         except KeyError:
             raise pickle.UnpicklingError(
                 f"{module}.{name}, which is not a type of number, array, list or dict"
@@ -265,9 +267,9 @@ def _pt_pickle(content: bytes) -> Any:
     start = 0
     for _ in range(4):
         unpickler = _NumericUnpickler(content, start)
-        found = unpickler.load()
+        loaded = unpickler.load()
         start = unpickler.place()
-    return found
+    return loaded
 
 
 def plain(found: Any) -> Any:

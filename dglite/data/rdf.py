@@ -37,11 +37,11 @@ Edge = tuple[Entity, str, Entity]
 
 
 class RDFGraphDataset(OneGraph):
-    """Base of the graphs of RDF statements: ``_edge`` says what becomes of a statement, ``_sample`` reads the splits.
+    """Base of the graphs of RDF statements: ``_edge`` turns a statement into an edge, ``_sample`` reads the splits.
 
     Statements are sorted: by subject, relation and object; IRIs come before literals. Nodes and types are numbered as
-    they first occur in that order, with the types in order of name. ``nodes[predict_category]`` have ``label`` (int64,
-    -1 where there is none; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
+    they first occur in that order, with the types in order of name. ``nodes[predict_category]`` have ``label`` (int64, or
+    -1 without a label; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
     type have their numbers in the whole as ``dglite.NID`` and ``dglite.EID``; reversed edges come after all others.
 
     Parameters
@@ -132,14 +132,14 @@ class RDFGraphDataset(OneGraph):
             print(f"{self.name}: {self._graph.num_nodes()} nodes, {self._graph.num_edges()} edges")
 
     def _edges(self) -> list[Edge]:
-        """Return what becomes of the statements of all files, sorted."""
-        found: list[tuple[Any, Edge]] = []
+        """Return the edges from the statements of all files, sorted."""
+        edges: list[tuple[Any, Edge]] = []
         read = 0
         for path in _sources(self._folder):
-            seen: dict[Any, Edge] = {}
+            distinct_edges: dict[Any, Edge] = {}
             for statement in statements(path):
                 if self.verbose and read % self._print_every == 0:
-                    print(f"{read} statements of {self.name} are read, {len(found) + len(seen)} are edges")
+                    print(f"{read} statements of {self.name} are read, {len(edges) + len(distinct_edges)} are edges")
                 read += 1
                 try:
                     edge = self._edge(statement)
@@ -147,10 +147,10 @@ class RDFGraphDataset(OneGraph):
                     named = " ".join(term.text for term in statement)
                     raise DGLError(f"{path} has a statement that {self.name} cannot have: {named[:200]!r}") from None
                 if edge is not None:
-                    seen[tuple(map(order, statement))] = edge
-            found += seen.items()
-        found.sort(key=lambda pair: pair[0])
-        return [edge for _, edge in found]
+                    distinct_edges[tuple(map(order, statement))] = edge
+            edges += distinct_edges.items()
+        edges.sort(key=lambda pair: pair[0])
+        return [edge for _, edge in edges]
 
     def _built(self, rows: np.ndarray, entities: list[Entity], ntypes: list[str], etypes: list[str]) -> DGLGraph:
         src, etype, dst = rows.T

@@ -197,9 +197,9 @@ def _node_property(g: Any, name: str) -> np.ndarray:
 
 def _fractions(ratios: Sequence[float], count: int | None = None) -> np.ndarray:
     """Return ratios as an array if they are ``count`` numbers from 0 up that sum to 1."""
-    found = np.asarray(ratios, dtype=float)
-    if found.ndim != 1 or (count is not None and len(found) != count):
+    fractions = np.asarray(ratios, dtype=float)
+    if fractions.ndim != 1 or (count is not None and len(fractions) != count):
         raise DGLError(f"got {list(ratios)}; expected {count or 'some'} ratios")
-    if (found < 0).any() or not np.isclose(found.sum(), 1):
-        raise DGLError(f"ratios must not be negative and sum to 1, got {found.tolist()}")
-    return found
+    if (fractions < 0).any() or not np.isclose(fractions.sum(), 1):
+        raise DGLError(f"ratios must not be negative and sum to 1, got {fractions.tolist()}")
+    return fractions

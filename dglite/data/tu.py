@@ -146,23 +146,23 @@ class TUDataset(_Collection):
         """Read the files and build the graphs."""
         parts = self._parts()
         labels, classes = self._labels(len(parts))
-        known, numbers = numbered(labels)
-        self.num_labels = len(known) if classes else None
-        made = numbers.reshape(labels.shape) if classes else labels
-        self.graph_labels = backend.active.from_numpy(made)
+        values, numbers = numbered(labels)
+        self.num_labels = len(values) if classes else None
+        table = numbers.reshape(labels.shape) if classes else labels
+        self.graph_labels = backend.active.from_numpy(table)
         ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.ndata[NID]))
         edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.src))
         if "edge_attr" in edata:
             edata["node_labels"] = edata["edge_attr"]
         self._build(ndata, edata, parts)
 
-    def _columns(self, what: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
-        found = {}
-        for part, name in zip((f"{what}_labels", f"{what}_attributes"), names, strict=True):
+    def _columns(self, kind: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
+        columns = {}
+        for part, name in zip((f"{kind}_labels", f"{kind}_attributes"), names, strict=True):
             if self._file(part).is_file():
                 values = table_of(self._file(part), num_rows)
-                found[name] = values - values.min() if "labels" in part and len(values) else values
-        return found
+                columns[name] = values - values.min() if "labels" in part and len(values) else values
+        return columns
 
 
 class LegacyTUDataset(_Collection):
@@ -209,8 +209,8 @@ class LegacyTUDataset(_Collection):
         self.num_labels = int(flat.max()) + 1 if classes else None
         self._build({"feat": self._features(len(parts.ndata[NID]))}, {}, parts)
         if self.max_allow_node:
-            kept = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
-            self.graph_lists, flat = [self.graph_lists[i] for i in kept], flat[kept]
+            small = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
+            self.graph_lists, flat = [self.graph_lists[i] for i in small], flat[small]
             self.max_num_node = self.max_allow_node
         self.graph_labels = backend.active.from_numpy(flat)
 

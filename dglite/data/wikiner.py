@@ -57,7 +57,7 @@ class WikiNERDataset(PublishedDataset):
 
     @property
     def raw_path(self) -> str:
-        """The folder that has the file; where there is none, the one that a download goes to."""
+        """The folder that has the file, else the folder for downloads."""
         return str(self._folder)
 
     def _fetch(self) -> None:

@@ -86,10 +86,10 @@ def facts_of(name: str, kind: str = "") -> Facts:
     DGLError
         There is no set of that name.
     """
-    known = {name: facts for each, sets in _ALL.items() if kind in ("", each) for name, facts in sets.items()}
-    if name not in known:
-        raise DGLError(f"{name!r} is no set of OGB that is known here; expected one of {', '.join(known)}")
-    return known[name]
+    by_name = {name: facts for each, sets in _ALL.items() if kind in ("", each) for name, facts in sets.items()}
+    if name not in by_name:
+        raise DGLError(f"{name!r} is no set of OGB that is known here; expected one of {', '.join(by_name)}")
+    return by_name[name]
 
 
 def url_of(name: str) -> str:
