@@ -272,19 +272,19 @@ def _pt_pickle(content: bytes) -> Any:
     return loaded
 
 
-def plain(found: Any) -> Any:
+def plain(item: Any) -> Any:
     """Return dicts, lists and tuples with arrays for what stands in for them, and for tensors."""
-    if isinstance(found, dict):
-        return {key: plain(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [plain(value) for value in found] if any(isinstance(x, _HOLDERS) for x in found) else list(found)
-    if isinstance(found, _Array):
-        return found.values
-    if found is None or isinstance(found, int | float | str):
-        return found
-    values = np.asarray(found)
+    if isinstance(item, dict):
+        return {key: plain(value) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [plain(value) for value in item] if any(isinstance(x, _HOLDERS) for x in item) else list(item)
+    if isinstance(item, _Array):
+        return item.values
+    if item is None or isinstance(item, int | float | str):
+        return item
+    values = np.asarray(item)
     if values.dtype.kind not in "biuf":
-        raise pickle.UnpicklingError(f"{type(found).__name__}; only numbers are read")
+        raise pickle.UnpicklingError(f"{type(item).__name__}; only numbers are read")
     return values
 
 

@@ -40,8 +40,8 @@ class RDFGraphDataset(OneGraph):
     """Base of the graphs of RDF statements: ``_edge`` turns a statement into an edge, ``_sample`` reads the splits.
 
     Statements are sorted: by subject, relation and object; IRIs come before literals. Nodes and types are numbered as
-    they first occur in that order, with the types in order of name. ``nodes[predict_category]`` have ``label`` (int64, or
-    -1 without a label; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
+    they first occur in that order, with the types in order of name. ``nodes[predict_category]`` have ``label`` (int64,
+    -1 for nodes without one; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
     type have their numbers in the whole as ``dglite.NID`` and ``dglite.EID``; reversed edges come after all others.
 
     Parameters

@@ -238,9 +238,9 @@ class _Results:
         for ntype, rows in ({self._g.dsttypes[0]: output} if self._alone else output).items():
             count = block.num_dst_nodes(ntype)
             if not active.is_tensor(rows) or rows.shape[:1] != (count,):
-                got = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
+                description = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
                 raise DGLError(
-                    f"layer {self._path} returned {got} for {count} nodes of type {ntype!r}; expected a tensor with a "
+                    f"layer {self._path} returned {description} for {count} nodes of type {ntype!r}; expected a tensor with a "
                     "row for each, or a dictionary of such by node type"
                 )
             if ntype not in self._rows:

@@ -69,8 +69,8 @@ def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     if store.get("edge_index") is not None:
         ends = store["edge_index"]
         if not active.is_tensor(ends) or len(active.shape(ends)) != 2 or active.shape(ends)[0] != 2:
-            got = f"shape {tuple(active.shape(ends))}" if active.is_tensor(ends) else type(ends).__name__
-            raise DGLError(f"edge_index must be a tensor (2, num_edges), got {got}")
+            description = f"shape {tuple(active.shape(ends))}" if active.is_tensor(ends) else type(ends).__name__
+            raise DGLError(f"edge_index must be a tensor (2, num_edges), got {description}")
         return ends[0], ends[1], None
     for name, transposed in (("adj_t", True), ("adj", False)):
         matrix = store.get(name)
