@@ -240,8 +240,8 @@ class _Results:
             if not active.is_tensor(rows) or rows.shape[:1] != (count,):
                 description = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
                 raise DGLError(
-                    f"layer {self._path} returned {description} for {count} nodes of type {ntype!r}; expected a tensor with a "
-                    "row for each, or a dictionary of such by node type"
+                    f"layer {self._path} returned {description} for {count} nodes of type {ntype!r}; expected a tensor "
+                    "with a row for each, or a dictionary of such by node type"
                 )
             if ntype not in self._rows:
                 shape = (self._g.num_nodes(ntype), *rows.shape[1:])
