@@ -252,10 +252,10 @@ class GraphsWithLabels(Graphs):
 
 
 class GraphsMadeWhenRead(DGLDataset):
-    """Base of data sets that build a graph by ``_read`` each time that it is asked for."""
+    """Base of data sets that build a graph by ``_graph_at`` each time that it is asked for."""
 
-    def _read(self, number: int) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must define _read(number), which returns a graph")
+    def _graph_at(self, number: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _graph_at(number), which returns a graph")
 
     def _number(self, index: int) -> int:
         """Return which graph ``index`` means, from 0 on; raise ``IndexError`` for one that there is not."""
@@ -265,4 +265,4 @@ class GraphsMadeWhenRead(DGLDataset):
 
     def __getitem__(self, index: int) -> Any:
         """Return graph ``index``; ``IndexError`` if there is no such graph."""
-        return self._transformed(self._read(self._number(index)))
+        return self._transformed(self._graph_at(self._number(index)))

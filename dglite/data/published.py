@@ -114,7 +114,7 @@ class PublishedDataset(DGLDataset):
         assert self.url is not None
         downloaded = fetch(self.url, self.raw_dir)
         if self._sha1 is not None and not check_sha1(downloaded, self._sha1):
-            raise DGLError(f"{downloaded} differs from the published file; remove it to have it downloaded again")
+            raise DGLError(f"{downloaded} has another content than was published; remove it to download it again")
         if downloaded.name.endswith(_ARCHIVES):
             extract_archive(downloaded, self.raw_path)
         if missing := self._missing(self._folder):

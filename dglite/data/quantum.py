@@ -128,7 +128,7 @@ class QM9Dataset(_Molecules):
     def __len__(self) -> int:
         return len(self.N)
 
-    def _read(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         atoms = slice(*self.N_cumsum[number : number + 2])
         positions = self.R[atoms]
         near = np.linalg.norm(positions[:, None] - positions[None], axis=-1) <= self.cutoff
@@ -188,7 +188,7 @@ class QM9EdgeDataset(_Molecules):
     def __len__(self) -> int:
         return len(self.n_node)
 
-    def _read(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         return self._all.graph(number)
 
     def _label(self, number: int) -> np.ndarray:

@@ -178,7 +178,7 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
     def __len__(self) -> int:
         return len(self._trees.offsets) - 1
 
-    def _read(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         trees = self._trees
         first, last = trees.offsets[number : number + 2]
         parents = trees.parents[first:last]

@@ -63,7 +63,7 @@ class _Events(GraphsMadeWhenRead, PublishedDataset):
     def __len__(self) -> int:
         return self.end_time - self.start_time + 1
 
-    def _read(self, number: int) -> DGLGraph:
+    def _graph_at(self, number: int) -> DGLGraph:
         so_far = self._steps <= self.start_time + number
         g = graph(tuple(self._ends[so_far].T))
         g.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
@@ -119,7 +119,7 @@ class BitcoinOTCDataset(_Events):
     @cached_property
     def graphs(self) -> list[DGLGraph]:
         """The graphs."""
-        return [self._read(number) for number in range(len(self))]
+        return [self._graph_at(number) for number in range(len(self))]
 
 
 class _EventDataset(_Events, PartOfThree):

@@ -74,10 +74,10 @@ class _TypeItems:
             raise DGLError(f"{argument} must be one-dimensional, got shape {self.ids.shape}")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_of": self._library is active}  # a backend is of its process
+        return {**self.__dict__, "_library": self._library is active}  # a backend is of its process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _of=active if state["_of"] else active.guest or active)
+        self.__dict__.update(state, _library=active if state["_library"] else active.guest or active)
 
     def at(self, positions: np.ndarray) -> Tensor:
         return self._library.from_numpy(self.ids[positions], self._device)
