@@ -75,7 +75,9 @@ def fanouts_of(g: DGLGraph, fanout: Any, argument: str = "fanout") -> list[int]:
     by_relation = {g.etype_id(etype): _count(value, argument) for etype, value in fanout.items()}
     missing = [etype for i, etype in enumerate(etypes) if i not in by_relation]
     if missing:
-        raise DGLError(f"{argument} has no number for edge types {missing}; give one for each, 0 to leave a type out")
+        raise DGLError(
+            f"{argument} has no number for the edge types {missing}; give one for each, 0 to leave a type out"
+        )
     return [by_relation[i] for i in range(len(etypes))]
 
 

@@ -18,7 +18,7 @@ from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
-from .sums import kept_sums
+from .sums import cached_sums
 
 __all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
 
@@ -131,7 +131,7 @@ def choose_by_key(
             continue
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if values is not None and not replace and fanouts[i] > 0:
-            sums = kept_sums(g, i, prob, values, inward, rows)
+            sums = cached_sums(g, i, prob, values, inward, rows)
         label = f"{g._metagraph.etypes[i]!r} edge"
         picks.append(_weighted(rows, fanouts[i], replace, key + i, label, values, sums, excluded[i], limits))
     return picks

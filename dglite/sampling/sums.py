@@ -17,7 +17,7 @@ from ..locks import new_lock
 from ..structure import Adjacency
 from .frontier import IncidentEdges, compiled
 
-__all__ = ["kept_sums"]
+__all__ = ["cached_sums"]
 
 _NONE = np.empty(0)
 
@@ -36,7 +36,7 @@ _SUMS: weakref.WeakKeyDictionary[Adjacency, WeightSums] = weakref.WeakKeyDiction
 _lock = new_lock()
 
 
-def kept_sums(
+def cached_sums(
     g: DGLGraph, relation: int, prob: Any, weights: np.ndarray, inward: bool, sampled: IncidentEdges
 ) -> np.ndarray:
     """Return the running sums of each node's weights, by entry of the matrix; empty before they are computed.
