@@ -15,7 +15,7 @@ from diagrams import Drawing
 DOCS = Path(__file__).parents[1]
 PACKAGE = DOCS.parent / "dglite"
 PAGE = DOCS / "architecture.md"
-BEGIN, END = "<!-- begin layers -->\n", "<!-- end layers -->"
+BEGIN, END = "<!-- layers -->\n", "<!-- end of layers -->"
 WIDTH, BOX, ROW, GAP, LETTER, MOST = 940, 26, 46, 14, 7.4, 8
 
 
