@@ -190,7 +190,7 @@ def _parsed(
     idtype: Any,
     device: Any,
 ) -> tuple[tuple[Adjacency, ...], Any]:
-    """Return a relation for each edge type, and ``device``, by default the one that all edges are on.
+    """Return a relation for each edge type, and ``device``, by default the device of all edges.
 
     What is missing in the numbers of nodes, one dictionary for both ends unless the graph is a block, is added to them.
     """

@@ -36,7 +36,7 @@ def bipartite_from_scipy(
 ) -> DGLGraph:
     """Make a graph from nodes ``utype``, the rows of a SciPy matrix, to nodes ``vtype``, its columns.
 
-    An edge stands for a stored entry; with ``eweight_name`` the entries become that edge feature.
+    Each stored entry is an edge; with ``eweight_name`` the entries become that edge feature.
     """
     _require_scipy(sp_mat)
     if utype == vtype:

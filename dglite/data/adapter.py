@@ -26,7 +26,7 @@ __all__ = ["AsGraphPredDataset", "AsLinkPredDataset", "AsNodePredDataset"]
 
 _PARTS = ("train", "val", "test")
 _ROUNDS = 10
-"""How often pairs of nodes are drawn for edges that are not there, in graphs that have nearly all."""
+"""The most rounds of drawing node pairs without an edge, in nearly complete graphs."""
 
 Ends = tuple[Tensor, Tensor]
 
@@ -287,7 +287,7 @@ def _as_ids(pairs: tuple[np.ndarray, np.ndarray], g: DGLGraph) -> Ends:
 
 @final
 class AsGraphPredDataset(_Adapted):
-    """The graphs of a data set, split for prediction. ``dataset[i]`` is what the given data set has there.
+    """The graphs of a data set, split for prediction. ``dataset[i]`` is the item of the given data set.
 
     Parameters
     ----------

@@ -27,9 +27,9 @@ _RATIO, _FREE = 200, 64 << 20
 _BLOCK = 1 << 16
 """Bytes that are unpacked at a time."""
 _LARGEST_HEADER = 1 << 18
-"""Bytes of what a .tar file says about one member; the content of members is no part of it."""
+"""The most bytes of the headers of one member of a .tar file, without its content."""
 _XZ_MEMORY = 66 << 20
-"""What unpacking .xz files takes that were made with its highest preset, -9; a file may ask for 4 GiB."""
+"""Memory to unpack .xz files of the highest preset, -9; a file may ask for 4 GiB."""
 
 
 def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = True) -> None:
@@ -55,7 +55,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
         return
     unpack = next((unpack for endings, unpack in _KINDS.items() if file.name.lower().endswith(endings)), None)
     if unpack is None:
-        raise DGLError(f"{file} is no archive that is known; expected .zip, .tar, .tar.gz, .tgz or .gz")
+        raise DGLError(f"{file} is not a known archive; expected .zip, .tar, .tar.gz, .tgz or .gz")
     try:
         disk = _Disk(_RATIO * file.stat().st_size + _FREE)
         with folder_beside(target, parents=True) as folder:
@@ -68,7 +68,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
 
 
 class _Disk:
-    """How much may still be unpacked."""
+    """The number of bytes that may still be unpacked."""
 
     def __init__(self, most: int) -> None:
         self.most = self._left = most
@@ -207,7 +207,7 @@ class _Stream:
 
 
 def _move(source: Path, target: Path, replaced: Path) -> None:
-    """Move a folder, or what is in it where the target is there already: all of it, or nothing.
+    """Move a folder, or its content if the target exists: all of it, or nothing.
 
     Files that it takes the place of lie in the folder ``replaced`` meanwhile.
     """
@@ -233,7 +233,7 @@ def _move(source: Path, target: Path, replaced: Path) -> None:
 
 
 def _moves(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield what is to be moved, and where to."""
+    """Yield each source and its target."""
     for place in source.iterdir():
         to = target / place.name
         if _is_folder(place) and to.is_dir():

@@ -96,7 +96,7 @@ class CitationGraphDataset(OneGraph):
     """
 
     num_classes: int
-    """How many labels there are; ``num_labels`` is the same."""
+    """The number of labels; ``num_labels`` is the same."""
     _files = tuple(f"ind.{{self.name}}.{part}" for part in _PARTS)
     _subfolders = ".", "planetoid"
     _home = 1

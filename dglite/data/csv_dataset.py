@@ -40,7 +40,7 @@ class CSVTable(NamedTuple):
     """The number of the line on which each row ends."""
 
     def line(self, row: int) -> str:
-        """Return where a row is, in words."""
+        """Return the file and line of a row, for messages."""
         return f"line {self.lines[row]} of {self.path}"
 
 
@@ -214,7 +214,7 @@ class CSVDataset(DGLDataset):
 
 
 def _parser_of(parsers: Any, kind: Any) -> Parser | None:
-    """Return the function for a type: the only one, that of the type, or None."""
+    """Return the parser of a type, the only parser, or None."""
     if isinstance(parsers, Mapping):
         return parsers.get(kind)
     return parsers  # type: ignore[no-any-return]
@@ -222,7 +222,7 @@ def _parser_of(parsers: Any, kind: Any) -> Parser | None:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def _read_meta(path: Path) -> dict[str, Any]:
-    """Return what ``meta.yaml`` says, with defaults filled in."""
+    """Return the content of ``meta.yaml``, with defaults filled in."""
     entries = yaml_of(path, "it describes the CSV files")
     if str(entries.get("version", "1.0.0")) != "1.0.0":
         raise DGLError(f"{path} has version {entries['version']}; expected 1.0.0")

@@ -48,7 +48,7 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
 
 
 def file_name(url: str) -> str:
-    """Return what a download is called: the last part of the address, without ``?dl=1`` and the like."""
+    """Return the file name of a download: the last part of the address, without ``?dl=1`` and the like."""
     return urlsplit(url).path.rsplit("/", 1)[-1]
 
 
@@ -129,7 +129,7 @@ class DGLDataset:
 
     @property
     def url(self) -> str | None:
-        """Where ``download`` finds the raw file."""
+        """The address of the raw file."""
         return self._url
 
     @property
@@ -196,7 +196,7 @@ class DGLDataset:
         raise NotImplementedError(f"{type(self).__name__} does not write __getitem__, which returns graph number index")
 
     def __len__(self) -> int:
-        """Return how many graphs there are."""
+        """Return the number of graphs."""
         raise NotImplementedError(f"{type(self).__name__} does not write __len__, which returns the number of graphs")
 
     def __iter__(self) -> Iterator[Any]:

@@ -45,7 +45,7 @@ class _WithSplits(OneGraph):
     """Base of graphs with ten splits, whose class count is in the files."""
 
     num_classes: int
-    """How many labels there are."""
+    """The number of labels."""
 
     def __init__(
         self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = True, transform: Transform = None

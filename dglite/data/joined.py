@@ -14,7 +14,7 @@ __all__ = ["Joined", "starts"]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return where each of ``counts`` rows begins, and where the last one ends, int64 ``(len(counts) + 1,)``."""
+    """Return the offsets of parts of ``counts`` rows, int64 ``(len(counts) + 1,)``."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 

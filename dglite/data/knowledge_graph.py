@@ -46,13 +46,13 @@ class KnowledgeGraphDataset(OneGraph):
     Raises
     ------
     DGLError
-        A file is missing and not to be had; or a line is no statement, or names what the dictionaries have not.
+        A file is missing and cannot be downloaded, a line is not a statement, or a name is not in the dictionaries.
     """
 
     num_nodes: int
-    """How many entities there are."""
+    """The number of entities."""
     num_rels: int
-    """How many relations there are, without the reversed ones."""
+    """The number of relations, without the reversed ones."""
     _files = tuple(f"{part}.txt" for part in _SETS)
     _subfolders = "{self.name}", "{self.name}/{self.name}", "."
 
@@ -70,7 +70,7 @@ class KnowledgeGraphDataset(OneGraph):
 
     @property
     def save_name(self) -> str:
-        """What DGL names the processed graph by."""
+        """The stem of DGL's file name of the processed graph."""
         return f"{self.name}_dgl_graph"
 
     def process(self) -> None:

@@ -196,7 +196,7 @@ def _ratings(path: Path, between: str) -> Ratings:
 
 
 def _positions(ids: np.ndarray, listed: np.ndarray, path: Path, kind: str) -> np.ndarray:
-    """Return where each id is among the known ones, which a file has."""
+    """Return the position of each id among the listed ids of a file."""
     order = np.argsort(listed, kind="stable")
     positions = np.searchsorted(listed, ids, sorter=order)
     places: np.ndarray = order[np.minimum(positions, len(listed) - 1)] if len(listed) else np.zeros(len(ids), np.int64)

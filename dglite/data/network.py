@@ -15,7 +15,7 @@ _SECONDS = 2.5
 
 
 class Downloader:
-    """What pooch calls for a file that it has to download, only then."""
+    """The callback of pooch, called only if a file has to be downloaded."""
 
     def __init__(self, progressbar: bool = True, verify_ssl: bool = True) -> None:
         self._progressbar, self._verify = progressbar, verify_ssl

@@ -25,7 +25,7 @@ __all__ = ["CooMatrix", "CsrMatrix", "plain", "read_numeric_pickle", "read_numer
 
 
 _SPARSEST = 256
-"""How much more memory a matrix may take when it is dense. Data sets of bags of words are below 100."""
+"""The largest ratio of a matrix's memory when dense to when sparse. Data sets of bags of words are below 100."""
 
 
 class _DType:
@@ -185,7 +185,7 @@ _ADMITTED = {
     ("__builtin__", "bytes"): _no_bytes,
     ("_codecs", "encode"): _Budget.encode,
 }
-"""What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
+"""The classes and functions by their names in a file; modules have the names of old and new library versions."""
 
 
 class _NumericUnpickler(pickle._Unpickler):
@@ -204,7 +204,7 @@ class _NumericUnpickler(pickle._Unpickler):
         self._budget, self._file = _Budget(len(content)), file
 
     def place(self) -> int:
-        """Return where the pickle that was loaded ends."""
+        """Return the position at which the loaded pickle ends."""
         return self._file.tell()
 
     def find_class(self, module: str, name: str) -> Any:
@@ -218,7 +218,7 @@ class _NumericUnpickler(pickle._Unpickler):
 
 
 def read_numeric_pickle(path: str | Path) -> Any:
-    """Return what the pickle at ``path`` holds: an array, a :class:`CsrMatrix`, a dict, a list or a number.
+    """Return the object in the pickle at ``path``: an array, a :class:`CsrMatrix`, a dict, a list or a number.
 
     Raises ``DGLError`` for anything else, for a damaged file and for a matrix that contradicts itself; no code that
     the file names is run.
@@ -236,7 +236,7 @@ def read_numeric_pickle(path: str | Path) -> Any:
 
 
 def read_numeric_pt(path: str | Path) -> Any:
-    """Return what ``torch.save`` wrote, with arrays for tensors: dicts, lists, numbers, strings and arrays.
+    """Return the object that ``torch.save`` wrote, with arrays for tensors: dicts, lists, numbers, strings and arrays.
 
     A file of arrays is read without PyTorch, one of tensors by its reader of weights only. Raises ``DGLError`` for
     anything else, and for a damaged file; no code that the file names is run.
@@ -273,7 +273,7 @@ def _pt_pickle(content: bytes) -> Any:
 
 
 def plain(item: Any) -> Any:
-    """Return dicts, lists and tuples with arrays for what stands in for them, and for tensors."""
+    """Return dicts, lists and tuples with arrays in place of placeholders and tensors."""
     if isinstance(item, dict):
         return {key: plain(value) for key, value in item.items()}
     if isinstance(item, list | tuple):

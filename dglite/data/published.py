@@ -15,7 +15,7 @@ from .utils import check_sha1
 __all__ = ["SITE", "OneGraph", "PartOfThree", "PublishedDataset"]
 
 SITE = "https://data.dgl.ai/dataset"
-"""Where DGL publishes files."""
+"""The address at which DGL publishes files."""
 
 _ARCHIVES = (".zip", ".tgz", ".gz")
 _PARAMETERS = {
@@ -24,7 +24,7 @@ _PARAMETERS = {
     "verbose": "Accepted for DGL's sake.",
     "transform": "Function of a graph, applied each time one is read.",
 }
-"""What the docstrings of data sets need not say again."""
+"""Sections that all docstrings of data sets share."""
 
 
 class PublishedDataset(DGLDataset):
@@ -99,7 +99,7 @@ class PublishedDataset(DGLDataset):
         return not self._missing(self._folder)
 
     def download(self) -> None:
-        """Fetch what is published, and unpack it."""
+        """Fetch the published file, and unpack it."""
         try:
             self._fetch()
         except DGLError as error:

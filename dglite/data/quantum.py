@@ -68,7 +68,7 @@ class _Molecules(GraphsMadeWhenRead, PublishedDataset):
         return super().__getitem__(index), float_tensor(self._label(self._number(index)))
 
     def _starts(self, counts: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Return where each molecule begins in columns that have ``counts`` rows for each."""
+        """Return the offset of each molecule in columns of ``counts`` rows for each."""
         wrong = counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any()
         if wrong or any(len(column) != counts.sum() for column in columns):
             raise DGLError(f"{self._paths[0]} has counts that do not fit its arrays")
@@ -120,7 +120,7 @@ class QM9Dataset(_Molecules):
 
     @property
     def num_tasks(self) -> int:
-        """How many properties are asked for."""
+        """The number of requested properties."""
         return int(self.label.shape[1])
 
     num_labels = num_classes = num_tasks

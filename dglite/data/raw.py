@@ -176,7 +176,7 @@ def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.n
 
 # -- Matlab ------------------------------------------------------------------------------------------------------------
 def mat_of(path: Path, arrays: Sequence[str], matrices: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a ``.mat`` file has by name: arrays, and sparse matrices in COO format, checked."""
+    """Return the arrays of a ``.mat`` file by name, and its sparse matrices in COO format, checked."""
     from scipy.io import loadmat  # takes a tenth of a second, and few data sets need it
 
     names = (*arrays, *matrices)

@@ -61,13 +61,13 @@ class RDFGraphDataset(OneGraph):
     Raises
     ------
     DGLError
-        A file is missing and not to be had, a line in it cannot be read, or the splits name what is no node.
+        A file is missing and cannot be downloaded, a line cannot be read, or the splits name something else than nodes.
     """
 
     predict_category: str
     """The type of the nodes that have labels."""
     num_classes: int
-    """How many classes there are."""
+    """The number of classes."""
     _files = "trainingSet.tsv", "testSet.tsv"
 
     def __init__(
@@ -91,7 +91,7 @@ class RDFGraphDataset(OneGraph):
 
     @property
     def save_name(self) -> str:
-        """What DGL names the processed graph by."""
+        """The stem of DGL's file name of the processed graph."""
         return f"{self.name}_dgl_graph"
 
     def _entity(self, term: Term) -> Entity | None:
@@ -280,7 +280,7 @@ class MUTAGDataset(_Published):
         if not statement[1].text.startswith(self._space):
             return (kind or "SCHEMA", name), relation, ("SCHEMA", other)
         if not kind:
-            raise ValueError("a statement about what is neither a molecule nor a bond")
+            raise ValueError("a statement about neither a molecule nor a bond")
         return (kind, name), relation, (other_kind or relation, other)
 
 

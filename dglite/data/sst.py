@@ -172,7 +172,7 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
 
     @property
     def vocab_size(self) -> int:
-        """How many words the vocabulary has."""
+        """The number of words in the vocabulary."""
         return len(self.vocab)
 
     def __len__(self) -> int:

@@ -92,7 +92,7 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
 
 
 def likeness(place: np.ndarray, colour: np.ndarray | None) -> np.ndarray:
-    """Return how alike nodes are, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
+    """Return the similarity of nodes, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
     exponent = np.zeros((len(place), len(place)))
     for x in (place, colour):
         if x is not None:

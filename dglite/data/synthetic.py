@@ -215,7 +215,7 @@ class _TreeDataset(SingleGraphDataset):
     seed: int | None
 
     def _motif(self) -> Motif:
-        raise NotImplementedError(f"{type(self).__name__} does not write _motif, which returns what is attached")
+        raise NotImplementedError(f"{type(self).__name__} does not write _motif, which returns the attached motif")
 
     def _link(self, growing: _Growing, first: int, anchor: int, numbers: Any) -> None:
         """Link a motif to the tree once more, or not."""

@@ -151,7 +151,7 @@ class _EventDataset(_Events, PartOfThree):
     _files = ("{self.mode}.txt",)
     _subfolders = ("{self.name}",)  # the names of the files say nothing
     _minutes: ClassVar[int]
-    """What a step takes, in the unit of the file's times."""
+    """The length of a step, in the unit of the file's times."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def statements(path: Path) -> Iterator[Statement]:
 
 
 def order(term: Term) -> tuple[Any, ...]:
-    """Return what terms are sorted by: blank nodes, IRIs, then literals by type, language and value."""
+    """Return the sort key of a term: blank nodes, IRIs, then literals by type, language and value."""
     if term.kind != LITERAL:
         return term.kind, term.text
     value = _value(term)
@@ -83,7 +83,7 @@ _TRUTH = {"true": "true", "1": "true", "false": "false", "0": "false"}
 
 
 def _value(term: Term) -> Any:
-    """Return the number that a literal stands for, or None."""
+    """Return the value of a numeric literal, or None."""
     try:
         return _NUMBERS[term.datatype](term.text) if term.datatype in _NUMBERS else None
     except ValueError:
@@ -192,7 +192,7 @@ class _Turtle:
 
     def _fail(self, why: str) -> NoReturn:
         line = self._text.count("\n", 0, self._start) + 1
-        raise DGLError(f"{self._path} is not read: {why}, in line {line}, which is no Turtle that is known") from None
+        raise DGLError(f"{self._path} is not read: {why}, in line {line}, which is not supported Turtle") from None
 
     def _advance(self) -> str:
         """Go to the next token, and return the one before."""

@@ -28,7 +28,7 @@ _WIDEST = 1 << 16
 
 
 class _Collection(PublishedDataset):
-    """What the two classes share: where the files are, and how they are cut into graphs.
+    """Base of the two classes: the places of the files, and cutting them into graphs.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class _Collection(PublishedDataset):
 
     @property
     def num_classes(self) -> Any:
-        """How many classes there are, as ``num_labels``."""
+        """The number of classes, as ``num_labels``."""
         return self.num_labels
 
     def statistics(self) -> tuple[int, Any, int]:
@@ -166,7 +166,7 @@ class TUDataset(_Collection):
 
 
 class LegacyTUDataset(_Collection):
-    """One data set of the TU collection with features made of what there is: ``ndata['feat']``, float32.
+    """One data set of the TU collection with features made of the files that it has: ``ndata['feat']``, float32.
 
     Features are the attributes of the nodes; else one-hot node labels; else ``hidden_size`` ones. ``data_mode`` says
     which: ``"node_attr"``, ``"node_label"``, ``"constant"``. Labels, (num_graphs,), are int64 less the lowest one, so
@@ -233,7 +233,7 @@ class LegacyTUDataset(_Collection):
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are, as ``num_labels``; ``DGLError`` where graphs have attributes instead."""
+        """The number of classes, as ``num_labels``; ``DGLError`` where graphs have attributes instead."""
         if self.num_labels is None:
             raise DGLError(f"the graphs of {self.name} have attributes, no classes")
         return self.num_labels

@@ -107,7 +107,7 @@ class Sampler:
     formats: tuple[str, ...] = ("csr", "csc")
     """Sparse formats that :meth:`sample` reads, which are made before threads need them."""
     output_device: Any = None
-    """Where samples are put; None for where the graph is."""
+    """The device of the samples; None for the graph's device."""
 
     def sample(self, g: DGLGraph, indices: Any) -> Any:
         """Return the batch for some indices, which have the form that the loader was given."""

@@ -1,6 +1,6 @@
 """Reused memory of mini-batches: for gathered features, and for numbering nodes.
 
-It is the memory pool's; what is copied to a GPU lies in a pool of page-locked memory.
+They are from the memory pool; buffers that are copied to a GPU are from a pool of page-locked memory.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _borrow(source: Pool, size: int, loose: bool = False) -> np.ndarray:
 
 
 def _page_locked(size: int) -> tuple[Any, int]:
-    # No array: views of views would refer to it, instead of to what is lent.
+    # Not an array: views of views would refer to it, instead of to the lent buffer.
     array = framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
     return (ctypes.c_char * size).from_buffer(array), 0
 

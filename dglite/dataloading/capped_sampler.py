@@ -34,7 +34,7 @@ class CappedNeighborSampler(HopSampler):
         as for :class:`NeighborSampler`; the last fan-out is the first hop's.
     fixed_k
         nodes of a hop, of all types together. Each type gets a share in proportion to its nodes that were reached;
-        what is left by rounding falls to types at random. What a type has not got nodes for is left.
+        the rest of rounding goes to types at random. A type with fewer nodes takes all it has.
     upsample_rare_types
         shares in proportion to square roots, so that rare types get more.
     prefetch_node_feats, prefetch_edge_feats, output_device

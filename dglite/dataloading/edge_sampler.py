@@ -58,7 +58,7 @@ def as_edge_prediction_sampler(
 
 @final
 class EdgePredictionSampler(Sampler):
-    """What :func:`as_edge_prediction_sampler` returns.
+    """The sampler that :func:`as_edge_prediction_sampler` returns.
 
     With ``g_sampling``, another graph over the same nodes, blocks are of that one, from which no edges are left out.
     """

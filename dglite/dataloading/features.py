@@ -34,7 +34,7 @@ _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 floa
 _READERS = 32
 """Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
 _PROBE, _AT_ONCE = 64, 1 << 15
-"""Rows of a file that are read before it is known whether its pages are in memory, and rows of each run after that."""
+"""Rows read to measure whether a file's pages are in memory, and rows of each run after that."""
 _IN_MEMORY = 4e-6
 """Seconds a row takes at most whose page is in memory. A disk takes a hundred microseconds for one."""
 
@@ -64,7 +64,7 @@ class _Stored:
     num_rows, shape
         rows, and the shape of one.
     dtype
-        name of the dtype that comes out: float32 for what is widened.
+        name of the dtype of the result: float32 for widened rows.
     """
 
     def __init__(self, array: np.ndarray, stored: str, scale: Any, widen: bool) -> None:

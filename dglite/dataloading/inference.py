@@ -114,9 +114,9 @@ def inference(
 
 @final
 class _Options:
-    """How layers are run; and whether one is running, whose own modules are then left alone.
+    """Options of running layers, and whether one is running: its submodules are then not batched.
 
-    ``device`` is the model's and ``home`` that of the features, both None where all is on one device.
+    ``device`` is the model's and ``home`` the features' device, both None if all is on one device.
     """
 
     __slots__ = ("batch_size", "device", "home", "inside", "num_workers", "progress")
@@ -139,7 +139,7 @@ def _device_of(module: Any) -> Any:
     return next((active.device(x) for x in chain(module.parameters(), module.buffers())), None)
 
 
-class _PassedOn(Exception):
+class _NotALayer(Exception):
     """The module delegates to a submodule: it is a container, not a layer."""
 
 
@@ -170,13 +170,13 @@ def _wrapped(module: Any, path: str, options: _Options) -> Any:
                 return _run_elsewhere(forward, args, kwargs, options)
             return forward(*args, **kwargs)
         if options.inside:
-            raise _PassedOn
+            raise _NotALayer
         inputs = (*args[1:], *kwargs.values())
         if graph.is_block or not inputs or not _fits(graph, inputs[0]) or not any(map(graph.num_nodes, graph.dsttypes)):
             return forward(*args, **kwargs)
         try:
             return _run_layer(forward, graph, args[1:], kwargs, path, options)
-        except _PassedOn:
+        except _NotALayer:
             return forward(*args, **kwargs)
 
     return run
@@ -187,11 +187,11 @@ def _has_graph(x: Any) -> bool:
 
 
 def _run_elsewhere(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: _Options) -> Any:
-    """Return what a module between layers gives for features of all nodes, which are on another device."""
+    """Return the output of a module between layers for the features of all nodes, which are on another device."""
     options.inside = True
     try:
         return moved(forward(*moved(args, options.device), **moved(kwargs, options.device)), options.home)
-    except _PassedOn:  # it knows the graph, and the layers are in it
+    except _NotALayer:  # it knows the graph, and the layers are in it
         options.inside = False
         return forward(*args, **kwargs)
     finally:
@@ -314,7 +314,7 @@ def _rows_of(x: Tensor, ids: Tensor) -> Tensor:
 
 
 def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> Any:
-    """Return an argument with its tensors of edges, of a relation that is known, cut to those of a block."""
+    """Return an argument with its edge tensors of known relations cut to the edges of a block."""
     if isinstance(x, Mapping):
         relations = {name: g.etype_id(name) for name in x if name in g.etypes or name in g.canonical_etypes}
         return {name: _edge_rows(value, g, block, relations.get(name, relation)) for name, value in x.items()}

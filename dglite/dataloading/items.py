@@ -15,7 +15,7 @@ __all__ = ["Items", "by_kind"]
 
 
 class Items:
-    """Ids of nodes, of edges, or of whatever a sampler takes.
+    """Ids of nodes or edges, or other items that a sampler takes.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """All blocks of a mini-batch in one pass, numbered by one table that later batches reuse.
 
-The nodes of a layer are the first nodes of the next one, so that what has a number keeps it. Blocks are those that
-samplers make layer by layer, of the same draws; where edges are left out, by the same law.
+The nodes of a layer are the first nodes of the next one, so that numbered nodes keep their number. The blocks
+equal those that samplers make layer by layer, by the same draws; if edges are excluded, by the same distribution.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _numberings(buffers: Buffers, counts: Sequence[int], dtype: np.dtype) -> Ite
     hashing, key = compiled().hashing, tuple(counts)
     tables = buffers.take_tables(key) or [hashing.Places(count, dtype) for count in counts]
     numberings = [hashing.Numbering(len(table.values), 0, dtype, table) for table in tables]
-    yield numberings  # after an exception nobody knows what is in the tables, and nobody has them back
+    yield numberings  # after an exception the content of the tables is undefined: they are dropped
     for numbering in numberings:
         numbering.close()
     buffers.give_tables(key, tables)
@@ -130,7 +130,7 @@ def uniform_draws(g: DGLGraph, fanouts: Sequence[Any], replace: bool, exclude: A
 
 
 def uniform_draw(g: DGLGraph, fanouts: list[int], replace: bool, excluded: list[np.ndarray | None], key: int) -> Draw:
-    """Return what draws the edges of one layer, by a key; ``excluded`` has sets of ids."""
+    """Return the function that draws the edges of one layer, by a key; ``excluded`` has sets of ids."""
 
     def draw(i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
         if fanouts[i] == 0:

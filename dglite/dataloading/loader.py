@@ -29,7 +29,7 @@ _SHOWN = 8
 
 
 class Progress:
-    """How far an epoch has come."""
+    """The position in an epoch."""
 
     __slots__ = ("epoch", "position")
 
@@ -49,7 +49,7 @@ class Resumable:
         raise NotImplementedError(f"{type(self).__name__} must define __len__")
 
     def _begin(self) -> Progress:
-        """Return where the epoch begins that an ``iter`` begins.
+        """Return the start position of the epoch that ``iter`` begins.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Resumable:
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Let the next ``iter`` continue from a position that :meth:`state_dict` returned.
 
-        What it gives is what the other loader would have given next, if the loaders were made alike.
+        It then gives the batches that the other loader would have given next, if both have the same arguments.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Loader(Resumable, _Base):
             self.multiprocessing_context = None
 
     def _sampler_of(self, count: int) -> Any:
-        """Return the sampler of torch's that stands for the order: training loops look at its class."""
+        """Return torch's sampler of the same order: training loops look at its class."""
         items = range(count)
         if self.use_ddp:
             ranks = self._share.size, self._share.rank
@@ -212,7 +212,7 @@ class Loader(Resumable, _Base):
         return Epoch(results, progress, self._received)
 
     def _ahead(self) -> int:
-        """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
+        """Return the most batches in progress or waiting: by default one for each core at work, and two more."""
         if self.prefetch_factor is not None:
             return self.prefetch_factor * self.num_workers
         return min(2 * self.num_workers, num_cores() + 2)
@@ -260,7 +260,7 @@ class Epoch:
 
 
 def shortened(ids: Any) -> str:
-    """Return some of many numbers as text."""
+    """Format a long list of ids, abbreviated."""
     listed = ids[:_SHOWN].tolist()
     rest = len(ids) - len(listed)
     return f"{listed}" if rest <= 0 else f"{str(listed)[:-1]}, ... {rest} more]"

@@ -26,7 +26,7 @@ __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborS
 
 
 class _Layered(BlockSampler):
-    """What samplers with a fan-out for each layer share."""
+    """Base of samplers with a fan-out for each layer."""
 
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
         super().__init__(*prefetched)
@@ -264,7 +264,7 @@ class LaborSampler(_Layered):
             yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
     def _random_seeds(self) -> tuple[np.ndarray, float]:
-        """Return the seeds of this batch's random numbers and how far they have gone from the first to the second."""
+        """Return two seeds of this batch's random numbers, and the interpolation weight between them."""
         key = key_here()
         if key is None:
             key = self._own_seed, next(self._batches)

@@ -27,7 +27,7 @@ class Share(NamedTuple):
 
     @classmethod
     def of_this_process(cls, seed: int) -> Share:
-        """Return what ``torch.distributed`` says.
+        """Return the share of this rank by ``torch.distributed``.
 
         Raises
         ------

@@ -46,7 +46,7 @@ def call_in_next(function: Callable[[int], Any], number: int) -> Any:
 
 
 class _Cores:
-    """How many threads the trainer keeps while workers run: its own less one for each worker, at least three quarters.
+    """The trainer's number of threads while workers run: its own less one for each worker, at least three quarters.
 
     A worker waits most of the time, until the trainer has taken a batch: it does not need a core of its own. Only the
     thread that began is told, because thread counts are kept by thread.
@@ -83,14 +83,14 @@ _cores = _Cores()
 
 
 class _Failed:
-    """An exception in the place of a result."""
+    """An exception instead of a result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class _Store:
-    """What workers and the consumer share. It knows no iterator, so that one that is dropped can end its workers."""
+    """The state shared by workers and consumer, without the iterator: dropping that ends the workers."""
 
     def __init__(self, produce: Produce, first: int, count: int, ahead: int) -> None:
         self.produce = produce

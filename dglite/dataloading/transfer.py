@@ -43,7 +43,7 @@ class Transfer:
         self._device, self._stream = device, framework.cuda.Stream(device)
 
     def begin(self) -> None:
-        """Make copies wait for what the trainer has computed so far: features of the graph."""
+        """Make copies wait for the trainer's work so far: it may have computed features of the graph."""
         self._stream.wait_stream(framework.cuda.current_stream(self._device))
 
     def copy(self, x: Any) -> Any:

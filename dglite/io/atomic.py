@@ -70,7 +70,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
 
 
 def _prefix(path: Path) -> str:
-    """Return how parts of ``path`` are called on this machine; short, whatever the length of its name."""
+    """Return the prefix of temporary parts of ``path`` on this machine; short, whatever the length of its name."""
     place = hashlib.sha1(f"{socket.gethostname()}/{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return f".dglite-{place}-"
 

@@ -28,11 +28,11 @@ VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
 
 DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
-"""How a graph file of DGL's own begins."""
+"""The first bytes of a graph file of DGL."""
 
 _KEY = "dglite"
 _FRAMEWORK = "torch" if active.name == "torch" else "numpy"
-"""What the safetensors library opens files for."""
+"""The framework argument of the safetensors library."""
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
@@ -84,7 +84,7 @@ def write_container(
 
 
 def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:
-    """Return what the container stores for one array, and the object that owns the memory."""
+    """Return the stored form of one array, and the object that owns the memory."""
     dtype = str(values.dtype).rpartition(".")[2]
     shape = list(values.shape)
     owner: Any

@@ -4,7 +4,7 @@
     uint64 position of the first graph; labels: list of (string, array)
     each graph: structure; features: for each node type, then each edge type, a list of (string, array);
                 names of the node types; names of the edge types
-    uint64 size of what follows in bytes; positions of the graphs: list of uint64; uint64 that size again
+    uint64 size of the rest in bytes; positions of the graphs: list of uint64; uint64 that size again
 
 A list is a uint64 count and its items, a string a uint64 length and its bytes, everything little-endian. Each structure
 begins with a magic number of its own. Nothing here allocates what the file says without having seen the bytes.

@@ -16,7 +16,7 @@ from .atomic import replacing
 __all__ = ["read_npz", "write_npz", "zip_members"]
 
 _DENSEST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-"""How many bytes a packed byte can stand for. bzip2 and LZMA, which .zip files may have, too, have no such bound."""
+"""The most bytes that one packed byte expands to. bzip2 and LZMA, which .zip files may also have, have no bound."""
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

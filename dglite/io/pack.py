@@ -36,7 +36,7 @@ def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> 
 
 
 def _schema(graph: DGLGraph, formats: tuple[str, ...] | None) -> tuple[Any, ...]:
-    """Return what graphs must have in common to be laid end to end; the formats to store come first."""
+    """Return the properties that graphs must share to be stored end to end; the formats to store come first."""
     metagraph = graph._metagraph
     allowed = tuple(name for name in FORMATS if all(name in x.allowed for x in graph.adjacencies))
     if formats is None:

@@ -151,7 +151,7 @@ class _Group:
         return by_name
 
     def _batches(self, header: Any, side: str, counts: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """Return where each graph's batch sizes begin, and the sizes by type; None where graphs are no batches."""
+        """Return the offsets of each graph's batch sizes, and the sizes by type; None if the graphs are not batches."""
         file, num_graphs = self._file, len(counts)
         if not file.field(header, f"batched_{side}", bool):
             return None

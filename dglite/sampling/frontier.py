@@ -75,14 +75,14 @@ class IncidentEdges:
     Parameters
     ----------
     by_entry
-        let kernels write entries of the matrix in the place of edge ids, which another look at memory would take.
+        let kernels write entries of the matrix instead of edge ids, which would take another read.
 
     Attributes
     ----------
     rows
         what every kernel starts with.
     by_entry_of
-        the matrix whose entries stand in the place of edge ids, or None.
+        the matrix whose entries replace edge ids, or None.
     longest, entries
         entries of the longest row, and of all of them.
     """

@@ -88,7 +88,7 @@ def sample_labors(
 
 
 class Labor:
-    """How the edges of one layer are drawn. Arguments are those of :func:`sample_labors`.
+    """Draws the edges of one layer. Arguments are those of :func:`sample_labors`.
 
     ``named(i, far)`` returns, for far ends of relation ``i``, the ids that their random numbers belong to: those of
     another numbering, in which samples are to be the same. By default these are the ids themselves.
@@ -120,7 +120,7 @@ class Labor:
     def draw(self, i: int, seeds: np.ndarray, by_entry: bool = False) -> Drawn | None:
         """Return edges of relation ``i`` around the seeds; None for a fan-out of 0.
 
-        ``by_entry`` allows for entries in the place of edge ids.
+        ``by_entry`` allows entries of the matrix instead of edge ids.
         """
         adjacency, fanout, weights, excluded = (
             self._adjacencies[i],
@@ -155,7 +155,7 @@ def _keys(random_seed: Any) -> tuple[int, int]:
 
 
 def _mixing(contribution: Any) -> np.ndarray:
-    """Return what each seed's normal variate counts for; the squares add to 1, so the mixture is normal too."""
+    """Return the weight of each seed's normal variate; the squares add to 1, so the mixture is normal too."""
     share = float(contribution)
     if not 0 <= share < 1:
         raise DGLError(f"seed2_contribution must be in [0, 1), got {share}")
@@ -165,7 +165,7 @@ def _mixing(contribution: Any) -> np.ndarray:
 def _sample_alike(
     rows: IncidentEdges, adjacency: Adjacency, fanout: int, key: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where each seed's edges begin, their far ends and their ids, where all weights and importances are 1."""
+    """Return each seed's offsets, the far ends and the edge ids, if all weights and importances are 1."""
     kernels, count = compiled().labor, len(rows.rows.seeds)
     marks, offsets = np.empty(rows.room // 64 + count + 1, np.int64), np.zeros(count + 1, np.int64)
     rows.run(kernels.mark_rows, fanout, key, marks, offsets[1:])
@@ -202,7 +202,7 @@ def _sample(
     keys: tuple[int, int],
     mixing: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return where each seed's edges begin, their far ends, their ids and their weights."""
+    """Return each seed's offsets, and the edges' far ends, ids and weights."""
     kernels, importance, offsets = compiled().labor, np.ones(rows.room), rows.rows.offsets
     factors = np.empty(len(rows.rows.seeds))
     if rounds:

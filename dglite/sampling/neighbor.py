@@ -114,7 +114,7 @@ def choose_by_key(
     key: int,
     times: Sequence[Times | None] | None = None,
 ) -> list[Chosen]:
-    """Return what :func:`choose` does, which depends on a key and on the seeds' positions.
+    """Return the picks of :func:`choose` for a key: they depend on it and on the seeds' positions.
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
@@ -153,7 +153,7 @@ def _uniform(
 def _uniform_on_gpu(
     adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
 ) -> Chosen:
-    """Choose on a GPU, the same as the host would for the same key, and fetch what was chosen."""
+    """Pick edges on a GPU, the same as the host would for the same key, and copy them to the host."""
     if not len(seeds):
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))

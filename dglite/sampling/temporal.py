@@ -107,7 +107,7 @@ def sample_blocks_at(
     replace: bool,
     exclude_edges: Any,
 ) -> list[DGLGraph]:
-    """Return what :func:`sample_blocks_until` does, of the seeds of some node sets, each of which has a time given."""
+    """Return the blocks of :func:`sample_blocks_until` for seeds by node set, with a time for each seed."""
     of_edges = edge_times(g, edge_time)
     levels = distinct(np.concatenate([_NO_IDS, *seed_dates.values()]))
     versions, count = max(len(levels), 1), len(g._num_nodes)

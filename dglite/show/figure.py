@@ -166,7 +166,7 @@ def _axes(ax: Any) -> Any:
     return ax
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- values that are drawn ---------------------------------------------------------------------------------------------
 def _is_given(value: Any) -> bool:
     """Whether a value is of single nodes, instead of one for all."""
     return isinstance(value, str) or not (value is None or np.isscalar(value))

@@ -43,7 +43,7 @@ class LayerRow:
 
 @dataclass
 class ModelSummary:
-    """What :func:`summary` returns; ``str()`` of it is a table, and a notebook shows it as HTML.
+    """The result of :func:`summary`; ``str()`` of it is a table, and a notebook shows it as HTML.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ def _counted(kernels: list[str]) -> list[str]:
 
 
 def _shape_text(value: Any) -> str:
-    """Return the shapes of what a module takes or returns."""
+    """Return the shapes of a module's inputs or outputs."""
     if isinstance(value, DGLGraph):
         return f"{'block' if value.is_block else 'graph'} of {value.num_edges():,} edges"
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """``dglite.profile``: which message-passing methods, kernels, functions and compilations took the time.
 
-Nothing is measured outside of the context: while it lasts, timed functions take the place of those that start kernels,
+Nothing is measured outside of the context: while it lasts, timed functions replace those that start kernels,
 of the graph's methods, and of what runs users' functions; then the old ones are put back.
 """
 
@@ -49,7 +49,7 @@ _KERNELS = {
 
 @dataclass(slots=True)
 class Event:
-    """What took time: of a kind, by a name. ``bytes`` are those read and written, None where they are not known."""
+    """A timed kind of work, by name. ``bytes`` are read and written, None if not known."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class Event:
 
 @dataclass
 class TimeProfile:
-    """What :func:`profile` measured; ``str()`` of it is a table, and a notebook shows it as HTML.
+    """The result of :func:`profile`; ``str()`` of it is a table, and a notebook shows it as HTML.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class TimeProfile:
 
     @property
     def events(self) -> list[Event]:
-        """What was measured, those that took longest first."""
+        """The measured events, the longest first."""
         return sorted(self._events.values(), key=lambda event: -event.seconds)
 
     def add(self, kind: str, name: str, seconds: float, count: int | None = None, note: str = "") -> None:
@@ -180,7 +180,7 @@ class profile:  # a context manager that is used like a function
         while self._restore:
             self._restore.pop()()
 
-    # -- what is replaced -------------------------------------------------------------------------------------------
+    # -- replaced functions -----------------------------------------------------------------------------------------
     def _set(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until the context ends."""
         attributes = vars(owner)
@@ -321,7 +321,7 @@ class _TimedModule:
 
 # -- names and sizes --------------------------------------------------------------------------------------------------
 def _text_of(value: Any) -> str:
-    """Return a function as it was given, "" for other arguments."""
+    """Return the text of a function argument, "" for other arguments."""
     if value is None or isinstance(value, str | int):
         return ""
     if isinstance(value, list | tuple):

@@ -127,7 +127,7 @@ def _check_dim(dim: int) -> None:
 
 
 def _rows_of(A: MatrixBase, dim: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how many entries each row has, and row after row their other ends and their numbers."""
+    """Return each row's number of entries, and row after row their other ends and their numbers."""
     stored = A.along(1 - dim).csc()
     counts = (stored.indptr[rows + 1] - stored.indptr[rows]).astype(np.int64)
     entries = expand_ranges(stored.indptr[rows].astype(np.int64), counts)

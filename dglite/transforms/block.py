@@ -283,7 +283,7 @@ def _node_frame(g: DGLGraph, block: DGLGraph, node_set: int, ids: np.ndarray, po
 
 
 def _edge_frames(g: DGLGraph, block: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[Frame | None]:
-    """Return the edges' features: shared, as all edges of a relation are kept, or none of them."""
+    """Return the edges' features, shared: a relation has all of its edges or none."""
     frames = copies(g._edge_frames)
     for i, adjacency in enumerate(block.adjacencies):
         frame = frames[i]

@@ -93,7 +93,7 @@ class _Diffusion(BaseTransform):
         return result
 
     def _threshold(self, values: np.ndarray, num_nodes: int) -> float:
-        """Return the least weight to keep: ``eps``, or the one that leaves ``avg_degree`` edges per node."""
+        """Return the least weight to keep: ``eps``, or the weight above which ``avg_degree`` edges per node remain."""
         if self.eps is not None:
             return self.eps
         num_edges = int(self.avg_degree * num_nodes)

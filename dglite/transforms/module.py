@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BaseTransform(ABC):
-    """What every transform is: an object called with a graph that returns a new graph and leaves its input unchanged.
+    """Base class of transforms: objects called with a graph, which return a new graph and leave their input unchanged.
 
     Derive from it and write ``__call__``.
     """

@@ -25,7 +25,7 @@ _TREE_DIMENSIONS = 12
 """A k-d tree visits nearly every leaf in more dimensions than this; a matrix product finds distances faster then."""
 
 _BLOCK = 1 << 22
-"""How many distances the matrix product makes at a time."""
+"""Number of distances that one matrix product computes."""
 
 
 def knn_graph(

@@ -44,7 +44,7 @@ def metis_partition_assignment(
         a type number for each node; parts get like numbers of each type.
     balance_edges
         parts get like numbers of in-edges. METIS is given one weight per node: with this or ``balance_ntypes`` it is
-        the sum of what is to be balanced, each scaled to the same total, so each is balanced less strictly.
+        the sum of the balanced quantities, each scaled to the same total, so each is balanced less strictly.
     mode
         ``"k-way"`` or ``"recursive"`` bisection.
     objtype

@@ -1,4 +1,4 @@
-"""What OGB's three kinds of data sets share: where their files are, and their published facts."""
+"""The base of OGB's three kinds of data sets: the places of their files, and their published facts."""
 
 from __future__ import annotations
 

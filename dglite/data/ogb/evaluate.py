@@ -91,7 +91,7 @@ class Evaluator:
 
     @property
     def expected_input_format(self) -> str:
-        """What ``eval`` takes, in words."""
+        """The input of ``eval``, in words."""
         if self._link:
             each = "(num_edges, num_negatives)" if self.eval_metric == "mrr" else "(num_pairs,)"
             shapes = ("scores (num_edges,)", f"scores {each}")
@@ -105,7 +105,7 @@ class Evaluator:
 
     @property
     def expected_output_format(self) -> str:
-        """What ``eval`` returns, in words."""
+        """The output of ``eval``, in words."""
         if self.eval_metric == "mrr":
             return f"{self.name}: {{'hits@1_list', 'hits@3_list', 'hits@10_list', 'mrr_list': float32 (num_edges,)}}"
         names = ("precision", "recall", "F1") if self.eval_metric == "F1" else (self.eval_metric,)

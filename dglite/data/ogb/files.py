@@ -111,7 +111,7 @@ def checked_ids(path: Path, count: int) -> Any:
 
 
 def read_pt(path: Path) -> Any:
-    """Return what ``torch.save`` wrote, arrays as tensors: dicts, lists, numbers, strings, arrays.
+    """Return the object that ``torch.save`` wrote, arrays as tensors: dicts, lists, numbers, strings, arrays.
 
     Raises
     ------

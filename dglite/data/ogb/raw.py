@@ -21,7 +21,7 @@ __all__ = ["read_heterograph", "read_raw"]
 
 
 def read_raw(folder: Path, facts: Facts) -> Joined:
-    """Return the graphs in a folder of one node type; where a line stands for both directions, one follows the other.
+    """Return the graphs in a folder of one node type; if a line means both directions, the reversed edge follows.
 
     Raises
     ------
@@ -98,7 +98,9 @@ def _require_ids(path: Path, edges: np.ndarray, num_nodes: np.ndarray, num_edges
     most = np.repeat(num_nodes, num_edges)[:, None] if len(num_nodes) != 1 else num_nodes[0]
     outside = np.flatnonzero(((edges < 0) | (edges >= most)).any(1))
     if len(outside):
-        raise DGLError(f"edge {outside[0]} of {path} is between {edges[outside[0]].tolist()}, which its graph has not")
+        raise DGLError(
+            f"edge {outside[0]} of {path} is between {edges[outside[0]].tolist()}, nodes that its graph does not have"
+        )
 
 
 def _columns(folder: Path, feature: str, others: Iterable[str], num_rows: int) -> dict[str, np.ndarray]:
