@@ -48,8 +48,10 @@ demo-distributed: $(BIN)/examples.installed
 	$(BIN)/python examples/several_machines.py --partition 2 --folder $(PARTS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 2 examples/several_machines.py --folder $(PARTS) --picture $(PARTS)/several_machines.png
 
+# All of them, or `make test TESTS=tests/ops`.
+TESTS ?=
 test: $(BIN)/test.installed
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(TESTS)
 
 test-full: $(BIN)/test.installed
 	$(BIN)/python -m pytest --full --numprocesses auto --dist worksteal

@@ -62,6 +62,7 @@ OUTSIDE = {
     "../README.md": "start.md",
     "../CHANGELOG.md": "changelog.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
     "decisions)": "decisions/index.md)",
 }
 """Links that lead out of this folder where pages are read as files, and where they lead on the site."""

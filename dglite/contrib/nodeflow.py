@@ -89,8 +89,8 @@ class NodeFlow:
 
     def block_edges(self, block_id: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return source, destination and edge ids of a block's edges, counted in its layers and in the block."""
-        found: tuple[Tensor, Tensor, Tensor] = self._blocks[block_id].edges("all")
-        return found
+        edges: tuple[Tensor, Tensor, Tensor] = self._blocks[block_id].edges("all")
+        return edges
 
     def map_to_parent_nid(self, nid: Any) -> Tensor:
         """Return the ids in the sampled graph of nodes given by their ids in the flow."""
@@ -104,12 +104,12 @@ class NodeFlow:
         DGLError
             A node is not in the layer.
         """
-        kept, wanted = self._nodes[layer_id], integer_array(parent_nids, "node ids").reshape(-1)
-        found = positions_of(wanted, kept)
-        if found.min(initial=0) < 0:
-            raise DGLError(f"some of the nodes {wanted.tolist()} are not in layer {layer_id}")
+        layer_nodes, ids = self._nodes[layer_id], integer_array(parent_nids, "node ids").reshape(-1)
+        positions = positions_of(ids, layer_nodes)
+        if positions.min(initial=0) < 0:
+            raise DGLError(f"some of the nodes {ids.tolist()} are not in layer {layer_id}")
         first = 0 if remap_local else sum(map(len, self._nodes[: range(self.num_layers)[layer_id]]))
-        return self._ids(found + first)
+        return self._ids(positions + first)
 
     def layer_in_degree(self, layer_id: int) -> Tensor:
         """Return the number of edges from the layer before to each node of a layer; zeros for the first layer."""
@@ -138,10 +138,10 @@ class NodeFlow:
     def copy_to_parent(self, node_embed_names: Any = ALL, edge_embed_names: Any = ALL) -> None:
         """Write features back to the sampled graph; arguments as for :meth:`copy_from_parent`."""
         for frame, ids, names in zip(self._frames, self._nodes, _each(node_embed_names, self._nodes), strict=True):
-            self._parent._node_frame(0).set_rows(ids, {name: frame[name] for name in _chosen(frame, names)})
+            self._parent._node_frame(0).set_rows(ids, {name: frame[name] for name in _listed(frame, names)})
         for block, ids, names in zip(self._blocks, self._edges, _each(edge_embed_names, self._edges), strict=True):
-            own, frame = ids >= 0, block._edge_frame(0).take((ids >= 0).nonzero()[0])
-            self._parent._edge_frame(0).set_rows(ids[own], {name: frame[name] for name in _chosen(frame, names)})
+            has_parent, frame = ids >= 0, block._edge_frame(0).take((ids >= 0).nonzero()[0])
+            self._parent._edge_frame(0).set_rows(ids[has_parent], {name: frame[name] for name in _listed(frame, names)})
 
     # -- computation --------------------------------------------------------------------------------------------
     def apply_layer(self, layer_id: int, func: Callable[..., Any], v: Any = ALL, inplace: bool = False) -> None:
@@ -172,11 +172,11 @@ class NodeFlow:
 
     def prop_flow(self, message_funcs: Any, reduce_funcs: Any, apply_node_funcs: Any = None) -> None:
         """Call :meth:`block_compute` on block after block, with functions for all or lists of one for each."""
-        given = [
+        by_block = [
             x if isinstance(x, list | tuple) else [x] * self.num_blocks
             for x in (message_funcs, reduce_funcs, apply_node_funcs)
         ]
-        for block_id, functions in enumerate(zip(*given, strict=True)):
+        for block_id, functions in enumerate(zip(*by_block, strict=True)):
             self.block_compute(block_id, *functions)
 
     def _ids(self, array: np.ndarray) -> Tensor:
@@ -191,10 +191,10 @@ def _each(names: Any, parts: Sequence[Any]) -> Sequence[Any]:
     return [[x] if isinstance(x, str) and not is_all(x) else x for x in names]
 
 
-def _chosen(frame: Any, names: Any) -> list[str]:
+def _listed(frame: Any, names: Any) -> list[str]:
     return [] if names is None else list(frame) if is_all(names) else list(names)
 
 
 def _bring(source: Any, target: Any, ids: np.ndarray, names: Any) -> None:
     """Give ``target`` rows ``ids`` of columns of ``source``."""
-    target.update({name: source.rows_of(name, ids) for name in _chosen(source, names)})
+    target.update({name: source.rows_of(name, ids) for name in _listed(source, names)})

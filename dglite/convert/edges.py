@@ -68,12 +68,12 @@ def graph(
         )
     if ntype is not None or etype is not None or classic:
         return _classic_graph(data, ntype or "_N", etype or "_E", num_nodes, idtype, device, classic)
-    found = device_of(data)
+    data_device = device_of(data)
     dtype = None if idtype is None else id_dtype(idtype)
     if num_nodes is not None:
         num_nodes = count_of(num_nodes, "num_nodes")
     adjacency = parse_edges(data, num_nodes, num_nodes, square=True, idtype=dtype)
-    return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), found if device is None else device)
+    return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), data_device if device is None else device)
 
 
 def _classic_graph(
@@ -190,7 +190,7 @@ def _parsed(
     idtype: Any,
     device: Any,
 ) -> tuple[tuple[Adjacency, ...], Any]:
-    """Return a relation for each edge type, and ``device``, by default the one that all edges are on.
+    """Return a relation for each edge type, and ``device``, by default the device of all edges.
 
     What is missing in the numbers of nodes, one dictionary for both ends unless the graph is a block, is added to them.
     """
@@ -211,11 +211,11 @@ def _parsed(
     return _same_idtype(resized), device
 
 
-def _counts(by_type: Any, what: str) -> dict[str, int]:
+def _counts(by_type: Any, argument: str) -> dict[str, int]:
     """Return numbers of nodes by type, checked; a new dictionary."""
     if not isinstance(by_type, Mapping | None):
-        raise DGLError(f"{what} must be a dictionary from node type to number of nodes, got {by_type!r:.60}")
-    return {ntype: count_of(count, f"{what}[{ntype!r}]") for ntype, count in (by_type or {}).items()}
+        raise DGLError(f"{argument} must be a dictionary from node type to number of nodes, got {by_type!r:.60}")
+    return {ntype: count_of(count, f"{argument}[{ntype!r}]") for ntype, count in (by_type or {}).items()}
 
 
 def _by_type(count: Any) -> Mapping[str, int]:
@@ -241,15 +241,15 @@ def _metagraph(ntypes: list[str], relations: list[tuple[str, str, str]]) -> Meta
 
 
 def _common_device(parts: list[Any]) -> Any:
-    found = {str(device): device for device in map(device_of, parts) if device is not None}
-    if len(found) > 1:
-        raise DGLError(f"edges are given on several devices, {sorted(found)}; move the tensors to one device")
-    return next(iter(found.values()), None)
+    devices = {str(device): device for device in map(device_of, parts) if device is not None}
+    if len(devices) > 1:
+        raise DGLError(f"edges are given on several devices, {sorted(devices)}; move the tensors to one device")
+    return next(iter(devices.values()), None)
 
 
 def _same_idtype(adjacencies: list[Adjacency]) -> tuple[Adjacency, ...]:
     dtypes = {adjacency.idtype for adjacency in adjacencies if adjacency.num_edges}
     if len(dtypes) > 1:
         raise DGLError("edge types have ids of int32 and of int64; give all of them the same dtype, or pass idtype")
-    wanted = dtypes.pop() if dtypes else (adjacencies[0].idtype if adjacencies else None)
-    return tuple(adjacency.as_idtype(wanted) for adjacency in adjacencies)
+    idtype = dtypes.pop() if dtypes else (adjacencies[0].idtype if adjacencies else None)
+    return tuple(adjacency.as_idtype(idtype) for adjacency in adjacencies)

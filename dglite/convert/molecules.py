@@ -115,10 +115,10 @@ def from_rdkit(molecule: Any) -> DGLGraph:
     return g
 
 
-def _numbers(things: Iterable[Any], features: Mapping[str, tuple[Sequence[Any], Any]]) -> np.ndarray:
-    """Return the number of each feature's value among those that are counted, after the last for others."""
+def _numbers(atoms_or_bonds: Iterable[Any], features: Mapping[str, tuple[Sequence[Any], Any]]) -> np.ndarray:
+    """Return the index of each feature's value among the listed values; other values have the index after the last."""
     codes = [({value: i for i, value in enumerate(values)}, read) for values, read in features.values()]
-    rows = [[numbers.get(read(thing), len(numbers)) for numbers, read in codes] for thing in things]
+    rows = [[numbers.get(read(item), len(numbers)) for numbers, read in codes] for item in atoms_or_bonds]
     return np.array(rows, dtype=np.int64).reshape(-1, len(features))
 
 
@@ -144,7 +144,7 @@ def _parsed(smiles: Any, place: str, with_hydrogen: bool, kekulize: bool) -> DGL
 
 
 def _problem(chem: Any, smiles: str) -> str:
-    """Return what is wrong with a SMILES string."""
+    """Return why a SMILES string is not valid."""
     molecule = chem.MolFromSmiles(smiles, sanitize=False)
     if molecule is None:
         return "its syntax is wrong: check brackets, and the digits that open and close rings"

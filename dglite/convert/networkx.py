@@ -44,13 +44,13 @@ def from_networkx(
     # A copy of an undirected graph lists the neighbours of a node in the order of DGL, which relabels before.
     directed = nx_graph if nx_graph.is_directed() else nx_graph.copy().to_directed()
     count, u, v, attributes = networkx_edges(directed, edge_id_attr_name)
-    made = graph((u, v), num_nodes=count, idtype=idtype, device=device)
+    g = graph((u, v), num_nodes=count, idtype=idtype, device=device)
     nodes = [directed.nodes[node] for node in sorted_nodes(directed)]
     for name in node_attrs or ():
-        made.ndata[name] = _stacked(nodes, name, "node", made.device)
+        g.ndata[name] = _stacked(nodes, name, "node", g.device)
     for name in edge_attrs or ():
-        made.edata[name] = _stacked(attributes, name, "edge", made.device)
-    return made
+        g.edata[name] = _stacked(attributes, name, "edge", g.device)
+    return g
 
 
 def bipartite_from_networkx(
@@ -90,14 +90,14 @@ def bipartite_from_networkx(
             raise DGLError(f"edge {u!r} -> {v!r} does not go from a node with bipartite=0 to one with bipartite=1")
     _, u_ids, v_ids, attributes = networkx_edges(nx_graph, edge_id_attr_name, number)
     counts = {utype: len(sides[0]), vtype: len(sides[1])}
-    made = heterograph({(utype, etype, vtype): (u_ids, v_ids)}, counts, idtype, device)
+    g = heterograph({(utype, etype, vtype): (u_ids, v_ids)}, counts, idtype, device)
     for names, ntype, nodes in ((u_attrs, utype, sides[0]), (v_attrs, vtype, sides[1])):
         for name in names or ():
             data = [nx_graph.nodes[node] for node in nodes]
-            made.nodes[ntype].data[name] = _stacked(data, name, "node", made.device)
+            g.nodes[ntype].data[name] = _stacked(data, name, "node", g.device)
     for name in e_attrs or ():
-        made.edata[name] = _stacked(attributes, name, "edge", made.device)
-    return made
+        g.edata[name] = _stacked(attributes, name, "edge", g.device)
+    return g
 
 
 def to_networkx(
@@ -116,7 +116,7 @@ def to_networkx(
     require_graph(g)
     import networkx  # 0.1 s, which `import dglite` must not pay
 
-    made = networkx.MultiDiGraph()
+    result = networkx.MultiDiGraph()
     several = not g.is_homogeneous
     names = g.ntypes
     first = np.concatenate([[0], np.cumsum(g._num_nodes)]).tolist()
@@ -126,7 +126,7 @@ def to_networkx(
         for local, attributes in enumerate(rows):
             if several:
                 attributes[ntype_attr] = names[i]
-            made.add_node(first[i] + local, **attributes)
+            result.add_node(first[i] + local, **attributes)
     first_edge = 0
     for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
@@ -135,9 +135,9 @@ def to_networkx(
             attributes[eid_attr] = first_edge + edge
             if several:
                 attributes[etype_attr] = g.canonical_etypes[i]
-            made.add_edge(first[src_set] + src[edge], first[dst_set] + dst[edge], **attributes)
+            result.add_edge(first[src_set] + src[edge], first[dst_set] + dst[edge], **attributes)
         first_edge += len(src)
-    return made
+    return result
 
 
 def _rows(frame: Any, names: Sequence[str] | None, count: int, several: bool) -> list[dict[str, Any]]:
@@ -146,10 +146,10 @@ def _rows(frame: Any, names: Sequence[str] | None, count: int, several: bool) ->
     return [{name: column[i] for name, column in columns.items()} for i in range(count)]
 
 
-def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: Any) -> Any:
+def _stacked(rows: Sequence[Mapping[str, Any]], name: str, kind: str, device: Any) -> Any:
     missing = [i for i, row in enumerate(rows) if name not in row]
     if missing:
-        raise DGLError(f"{len(missing)} of {len(rows)} {what}s have no attribute {name!r}, {what} {missing[0]} first")
+        raise DGLError(f"{len(missing)} of {len(rows)} {kind}s have no attribute {name!r}, {kind} {missing[0]} first")
     values: Any = [row[name] for row in rows]
     if values and active.is_tensor(values[0]):
         return active.stack(values)

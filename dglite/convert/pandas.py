@@ -191,7 +191,7 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping) or hasattr(value, "columns")
 
 
-def _table(table: Any, what: str) -> Any:
+def _table(table: Any, argument: str) -> Any:
     """Return a table as pandas': itself, or one of the same columns."""
     pandas = _pandas()
     if isinstance(table, pandas.DataFrame):
@@ -205,7 +205,7 @@ def _table(table: Any, what: str) -> Any:
             if active.is_tensor(table)
             else ""
         )
-        raise DGLError(f"{what} must be {_EXPECTED}, got {type(table).__name__}{hint}")
+        raise DGLError(f"{argument} must be {_EXPECTED}, got {type(table).__name__}{hint}")
     return pandas.DataFrame({name: table[name].to_numpy() for name in names})
 
 
@@ -292,7 +292,7 @@ def _looked_up(ids: Any, column: Any) -> np.ndarray:
 
 
 # -- features ---------------------------------------------------------------------------------------------------------
-def _write(data: Any, table: Any, ids: set[str], features: Features, what: str, several: bool) -> None:
+def _write(data: Any, table: Any, ids: set[str], features: Features, argument: str, several: bool) -> None:
     """Write the columns that a user asked for, or those of numbers, as features."""
     if features is None:
         for name in table.columns:
@@ -302,15 +302,15 @@ def _write(data: Any, table: Any, ids: set[str], features: Features, what: str, 
         return
     if isinstance(features, str):
         features = [features]
-    wanted = dict(features) if isinstance(features, Mapping) else {name: name for name in features}
-    for feature, names in wanted.items():
+    columns_of = dict(features) if isinstance(features, Mapping) else {name: name for name in features}
+    for feature, names in columns_of.items():
         columns = [names] if isinstance(names, str) else list(names)
         missing = [name for name in columns if name not in table.columns]
         if missing and several and len(missing) == len(columns):
             continue
         if missing:
-            raise DGLError(f"{what} names {missing[0]!r}, which is no column; there are {list(table.columns)}")
-        arrays = [_number_column(table, name, what) for name in columns]
+            raise DGLError(f"{argument} names {missing[0]!r}, which is no column; there are {list(table.columns)}")
+        arrays = [_number_column(table, name, argument) for name in columns]
         if not isinstance(names, str):
             dtype = np.result_type(*arrays)
             flat = [
@@ -320,11 +320,11 @@ def _write(data: Any, table: Any, ids: set[str], features: Features, what: str, 
         data[feature] = active.from_numpy(arrays[0])
 
 
-def _number_column(table: Any, name: str, what: str) -> np.ndarray:
+def _number_column(table: Any, name: str, argument: str) -> np.ndarray:
     array = _array(table[name])
     if array is None:
         raise DGLError(
-            f"{what} names {name!r}, a column of {table[name].dtype}, which is no number; encode it, for instance by "
+            f"{argument} names {name!r}, a column of {table[name].dtype}, not of numbers; encode it, for instance by "
             f"table[{name!r}].astype('category').cat.codes"
         )
     return array

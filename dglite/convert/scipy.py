@@ -19,10 +19,10 @@ def from_scipy(sp_mat: Any, eweight_name: str | None = None, idtype: Any = None,
     With ``eweight_name`` the entries become that edge feature.
     """
     _require_scipy(sp_mat)
-    made = graph(sp_mat, idtype=idtype, device=device)
+    g = graph(sp_mat, idtype=idtype, device=device)
     if eweight_name is not None:
-        made.edata[eweight_name] = active.asarray(sp_mat.tocoo().data.copy(), device=made.device)
-    return made
+        g.edata[eweight_name] = active.asarray(sp_mat.tocoo().data.copy(), device=g.device)
+    return g
 
 
 def bipartite_from_scipy(
@@ -36,16 +36,16 @@ def bipartite_from_scipy(
 ) -> DGLGraph:
     """Make a graph from nodes ``utype``, the rows of a SciPy matrix, to nodes ``vtype``, its columns.
 
-    An edge stands for a stored entry; with ``eweight_name`` the entries become that edge feature.
+    Each stored entry is an edge; with ``eweight_name`` the entries become that edge feature.
     """
     _require_scipy(sp_mat)
     if utype == vtype:
         raise DGLError(f"rows and columns are both of type {utype!r}; use from_scipy for one node type")
     rows, cols = sp_mat.shape
-    made = heterograph({(utype, etype, vtype): sp_mat}, {utype: rows, vtype: cols}, idtype, device)
+    g = heterograph({(utype, etype, vtype): sp_mat}, {utype: rows, vtype: cols}, idtype, device)
     if eweight_name is not None:
-        made.edata[eweight_name] = active.asarray(sp_mat.tocoo().data.copy(), device=made.device)
-    return made
+        g.edata[eweight_name] = active.asarray(sp_mat.tocoo().data.copy(), device=g.device)
+    return g
 
 
 def _require_scipy(matrix: Any) -> None:

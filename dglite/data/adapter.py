@@ -26,7 +26,7 @@ __all__ = ["AsGraphPredDataset", "AsLinkPredDataset", "AsNodePredDataset"]
 
 _PARTS = ("train", "val", "test")
 _ROUNDS = 10
-"""How often pairs of nodes are drawn for edges that are not there, in graphs that have nearly all."""
+"""The most rounds of drawing node pairs without an edge, in nearly complete graphs."""
 
 Ends = tuple[Tensor, Tensor]
 
@@ -144,9 +144,9 @@ class AsNodePredDataset(_AdaptedGraph):
         if self.split_ratio is not None:
             add_nodepred_split([self.g], self.split_ratio, self.target_ntype)
         elif split is not None:
-            given = split()
+            split_parts = split()
             for part, name in zip(_PARTS, ("train", "valid", "test"), strict=True):
-                data[f"{part}_mask"] = mask_at(active.to_numpy(given[name]), self.g.num_nodes())
+                data[f"{part}_mask"] = mask_at(active.to_numpy(split_parts[name]), self.g.num_nodes())
         elif any(f"{part}_mask" not in data for part in _PARTS):
             raise DGLError(f"{where} have no train_mask, val_mask and test_mask; give split_ratio=")
         classes = getattr(self.dataset, "num_classes", None)
@@ -214,9 +214,9 @@ class AsLinkPredDataset(_AdaptedGraph):
         split = getattr(self.dataset, "get_edge_split", None)  # a data set of OGB has it
         if split is None:
             raise DGLError(f"{self.dataset.name} has no split of its edges; give split_ratio=")
-        given = split()
+        split_parts = split()
         self.train_graph = self.g
-        self.val_edges, self.test_edges = (_given_edges(given[part]) for part in ("valid", "test"))
+        self.val_edges, self.test_edges = (_given_edges(split_parts[part]) for part in ("valid", "test"))
 
     def _split(self, ratio: Sequence[float]) -> None:
         src, dst = self.g.edges()
@@ -267,16 +267,16 @@ def _pairs_without_edge(g: DGLGraph, count: int) -> tuple[np.ndarray, np.ndarray
     """Draw distinct pairs of two nodes that have no edge from the one to the other: ``count``, or fewer."""
     nodes = g.num_nodes()
     src, dst = (active.to_numpy(ends).astype(np.int64) for ends in g.edges())
-    edges, found = distinct(src * nodes + dst), np.zeros(0, np.int64)
+    edges, pairs = distinct(src * nodes + dst), np.zeros(0, np.int64)
     for _ in range(_ROUNDS if nodes else 0):
-        drawn = np.random.randint(0, nodes * nodes, 2 * (count - len(found)))
-        drawn = drawn[(drawn // nodes != drawn % nodes) & ~contains(edges, drawn)]
-        both = np.concatenate([found, drawn])
+        candidates = np.random.randint(0, nodes * nodes, 2 * (count - len(pairs)))
+        candidates = candidates[(candidates // nodes != candidates % nodes) & ~contains(edges, candidates)]
+        both = np.concatenate([pairs, candidates])
         _, first = np.unique(both, return_index=True)
-        found = both[np.sort(first)][:count]
-        if len(found) == count:
+        pairs = both[np.sort(first)][:count]
+        if len(pairs) == count:
             break
-    return found // max(nodes, 1), found % max(nodes, 1)
+    return pairs // max(nodes, 1), pairs % max(nodes, 1)
 
 
 def _as_ids(pairs: tuple[np.ndarray, np.ndarray], g: DGLGraph) -> Ends:
@@ -287,7 +287,7 @@ def _as_ids(pairs: tuple[np.ndarray, np.ndarray], g: DGLGraph) -> Ends:
 
 @final
 class AsGraphPredDataset(_Adapted):
-    """The graphs of a data set, split for prediction. ``dataset[i]`` is what the given data set has there.
+    """The graphs of a data set, split for prediction. ``dataset[i]`` is the item of the given data set.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class AsGraphPredDataset(_Adapted):
     num_tasks
         The data set's, or 1.
     node_feat_size, edge_feat_size
-        Size of ``ndata['feat']`` and ``edata['feat']`` of the first graph, None where there is none.
+        Size of ``ndata['feat']`` and ``edata['feat']`` of the first graph, or None if it has no such feature.
 
     Raises
     ------
@@ -326,8 +326,8 @@ class AsGraphPredDataset(_Adapted):
         if self.split_ratio is not None:
             parts = [active.from_numpy(part) for part in permuted_parts(len(self.dataset), self.split_ratio)]
         elif split is not None:
-            given = split()
-            parts = [given[name] for name in ("train", "valid", "test")]
+            split_parts = split()
+            parts = [split_parts[name] for name in ("train", "valid", "test")]
         elif any(mask is None for mask in masks):
             raise DGLError(f"{self.dataset.name} has no split of its graphs; give split_ratio=")
         else:

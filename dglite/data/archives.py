@@ -27,9 +27,9 @@ _RATIO, _FREE = 200, 64 << 20
 _BLOCK = 1 << 16
 """Bytes that are unpacked at a time."""
 _LARGEST_HEADER = 1 << 18
-"""Bytes of what a .tar file says about one member; the content of members is no part of it."""
+"""The most bytes of the headers of one member of a .tar file, without its content."""
 _XZ_MEMORY = 66 << 20
-"""What unpacking .xz files takes that were made with its highest preset, -9; a file may ask for 4 GiB."""
+"""Memory to unpack .xz files of the highest preset, -9; a file may ask for 4 GiB."""
 
 
 def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = True) -> None:
@@ -55,7 +55,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
         return
     unpack = next((unpack for endings, unpack in _KINDS.items() if file.name.lower().endswith(endings)), None)
     if unpack is None:
-        raise DGLError(f"{file} is no archive that is known; expected .zip, .tar, .tar.gz, .tgz or .gz")
+        raise DGLError(f"{file} is not a known archive; expected .zip, .tar, .tar.gz, .tgz or .gz")
     try:
         disk = _Disk(_RATIO * file.stat().st_size + _FREE)
         with folder_beside(target, parents=True) as folder:
@@ -68,17 +68,17 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
 
 
 class _Disk:
-    """How much may still be unpacked."""
+    """The number of bytes that may still be unpacked."""
 
     def __init__(self, most: int) -> None:
         self.most = self._left = most
 
-    def take(self, size: int, what: str) -> None:
+    def take(self, size: int, label: str) -> None:
         """Count ``size`` bytes more; raise ``DGLError`` where they are too many."""
         self._left -= size
         if self._left < 0:
             raise DGLError(
-                f"with {what} it would be unpacked to more than {self.most} bytes, {_RATIO} times its size and "
+                f"with {label} it would be unpacked to more than {self.most} bytes, {_RATIO} times its size and "
                 f"{_FREE >> 20} MiB; if you trust it, unpack it by other means"
             )
 
@@ -184,10 +184,10 @@ class _Stream:
         self.left -= size
         if self.left < 0:
             raise DGLError(f"the headers of a member have more than {_LARGEST_HEADER} bytes")
-        return b"".join(self._taken(size))
+        return b"".join(self._blocks(size))
 
     def seek(self, place: int) -> None:
-        for _ in self._taken(place - self._place):
+        for _ in self._blocks(place - self._place):
             pass
 
     def rest(self) -> Iterator[bytes]:
@@ -195,7 +195,7 @@ class _Stream:
         yield self._waiting
         yield from self._pieces
 
-    def _taken(self, size: int) -> Iterator[bytes]:
+    def _blocks(self, size: int) -> Iterator[bytes]:
         while size > 0:
             self._waiting = self._waiting or next(self._pieces, b"")
             if not self._waiting:
@@ -206,18 +206,18 @@ class _Stream:
             yield piece
 
 
-def _move(made: Path, target: Path, replaced: Path) -> None:
-    """Move a folder, or what is in it where the target is there already: all of it, or nothing.
+def _move(source: Path, target: Path, replaced: Path) -> None:
+    """Move a folder, or its content if the target exists: all of it, or nothing.
 
     Files that it takes the place of lie in the folder ``replaced`` meanwhile.
     """
     if not target.exists():
-        made.replace(target)
+        source.replace(target)
         return
     replaced.mkdir()
     begun: list[tuple[Path, Path, Path]] = []
     try:
-        for place, to in list(_moves(made, target)):
+        for place, to in list(_moves(source, target)):
             aside = replaced / str(len(begun))
             begun.append((place, to, aside))
             if not _is_folder(place) and os.path.lexists(to) and not _is_folder(to):
@@ -232,9 +232,9 @@ def _move(made: Path, target: Path, replaced: Path) -> None:
         raise
 
 
-def _moves(made: Path, target: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield what is to be moved, and where to."""
-    for place in made.iterdir():
+def _moves(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield each source and its target."""
+    for place in source.iterdir():
         to = target / place.name
         if _is_folder(place) and to.is_dir():
             yield from _moves(place, to)

@@ -90,13 +90,13 @@ class CitationGraphDataset(OneGraph):
     verbose
         Print the counts.
     reverse_edge
-        With False, each citation is one edge, from the paper that the files list first, the one of smaller id.
+        With False, each citation is one edge, from the paper of smaller id, which the files list first.
     reorder
         Renumber the papers by reverse Cuthill-McKee, and sort edges by destination; see :func:`dglite.reorder_graph`.
     """
 
     num_classes: int
-    """How many labels there are; ``num_labels`` is the same."""
+    """The number of labels; ``num_labels`` is the same."""
     _files = tuple(f"ind.{{self.name}}.{part}" for part in _PARTS)
     _subfolders = ".", "planetoid"
     _home = 1
@@ -116,7 +116,7 @@ class CitationGraphDataset(OneGraph):
 
     @property
     def raw_path(self) -> str:
-        """The folder that has all of this network's files; where there is none, the one that downloads go to."""
+        """The folder that has all of this network's files, else the folder for downloads."""
         return str(self._folder)
 
     def _fetch(self) -> None:
@@ -132,14 +132,14 @@ class CitationGraphDataset(OneGraph):
         num_nodes = len(papers.labels)
         self._check_counts(papers)
         self.num_classes = self.num_labels = papers.num_classes
-        made = graph((papers.src, papers.dst), num_nodes=num_nodes)
+        g = graph((papers.src, papers.dst), num_nodes=num_nodes)
         training = np.arange(papers.num_training)
         validation = np.arange(papers.num_training, min(papers.num_training + _NUM_VALIDATION, num_nodes))
         for name, nodes in (("train", training), ("val", validation), ("test", papers.test)):
-            made.ndata[f"{name}_mask"] = mask_at(nodes, num_nodes)
+            g.ndata[f"{name}_mask"] = mask_at(nodes, num_nodes)
         for name, column in (("label", papers.labels), ("feat", papers.features)):
-            made.ndata[name] = backend.active.from_numpy(column)
-        self._graph = reorder_graph(made, "rcmk", "dst", store_ids=False) if self._reorder else made
+            g.ndata[name] = backend.active.from_numpy(column)
+        self._graph = reorder_graph(g, "rcmk", "dst", store_ids=False) if self._reorder else g
         if self.verbose:
             print(
                 f"{self.name}: {num_nodes} nodes, {len(papers.src)} edges, {papers.features.shape[1]} features, "
@@ -164,21 +164,21 @@ class CitationGraphDataset(OneGraph):
         """The citations as a ``networkx.DiGraph``, the same at each access: what scripts change in it stays."""
         import networkx  # takes a tenth of a second, and only scripts of old need it
 
-        made = networkx.DiGraph()
-        made.add_nodes_from(range(self._graph.num_nodes()))
-        made.add_edges_from(zip(*(ids.tolist() for ids in self._graph.edges()), strict=True))
-        return made
+        result = networkx.DiGraph()
+        result.add_nodes_from(range(self._graph.num_nodes()))
+        result.add_edges_from(zip(*(ids.tolist() for ids in self._graph.edges()), strict=True))
+        return result
 
     def _array(self, name: str) -> np.ndarray:
         return backend.active.to_numpy(self._graph.ndata[name])
 
     def _check_counts(self, papers: Papers) -> None:
         num_nodes, num_features = papers.features.shape
-        found = Counts(num_nodes, num_features, papers.num_classes, papers.num_training, len(papers.test))
-        expected = _PUBLISHED.get(self.name, found)
-        if found != expected:
+        counts = Counts(num_nodes, num_features, papers.num_classes, papers.num_training, len(papers.test))
+        expected = _PUBLISHED.get(self.name, counts)
+        if counts != expected:
             raise DGLError(
-                f"the files of {self.name} in {self.raw_path} hold {found}; published are {expected}. "
+                f"the files of {self.name} in {self.raw_path} hold {counts}; published are {expected}. "
                 "Remove them to have them downloaded again"
             )
 
@@ -246,15 +246,15 @@ def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: 
     outside = listed[(listed < 0) | (listed >= num_nodes)]
     if len(outside):
         raise DGLError(f"{where} names node {outside[0]}; there are {num_nodes} nodes")
-    nodes, seen = np.unique(listed, return_index=True)
+    nodes, first_seen = np.unique(listed, return_index=True)
     rank = np.empty(num_nodes, np.int64)
-    rank[nodes[np.argsort(seen)]] = np.arange(len(nodes))
+    rank[nodes[np.argsort(first_seen)]] = np.arange(len(nodes))
     from_, to = np.stack([src, dst, dst, src], axis=1).reshape(-1, 2).T  # each pair, then its reverse
     _, first = np.unique(from_ * num_nodes + to, return_index=True)
     first = first[np.lexsort((first, rank[from_[first]]))]
     src, dst = from_[first], to[first]
-    kept = slice(None) if both else rank[src] <= rank[dst]
-    return src[kept], dst[kept]
+    selected = slice(None) if both else rank[src] <= rank[dst]
+    return src[selected], dst[selected]
 
 
 class _NamedCitations(CitationGraphDataset):

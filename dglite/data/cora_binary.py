@@ -52,7 +52,7 @@ class CoraBinary(Graphs, PublishedDataset):
         edges, matrices, labels = self._paths
         self.graphs = [graph(tuple(part.T)) for part in _parts(edges, 2)]
         self.labels = [part[:, 0] for part in _parts(labels, 1)]
-        self.pmpds = [_matrix(found, matrices) for found in read_numeric_pickle(matrices)]
+        self.pmpds = [_matrix(triple, matrices) for triple in read_numeric_pickle(matrices)]
         if not len(self.graphs) == len(self.pmpds) == len(self.labels):
             raise DGLError(
                 f"{edges.parent} has {len(self.graphs)} graphs, {len(self.pmpds)} matrices and labels of "
@@ -86,7 +86,7 @@ def _parts(path: Path, columns: int) -> list[np.ndarray]:
     return [np.array(part, np.int64) for part in parts if part]
 
 
-def _matrix(found: Any, path: Path) -> scipy.sparse.coo_matrix:
-    if not isinstance(found, CooMatrix):
-        raise DGLError(f"{path} has {type(found).__name__} in it; expected a list of SciPy COO matrices")
-    return scipy.sparse.coo_matrix((found.values, (found.rows, found.columns)), found.shape)
+def _matrix(triple: Any, path: Path) -> scipy.sparse.coo_matrix:
+    if not isinstance(triple, CooMatrix):
+        raise DGLError(f"{path} has {type(triple).__name__} in it; expected a list of SciPy COO matrices")
+    return scipy.sparse.coo_matrix((triple.values, (triple.rows, triple.columns)), triple.shape)

@@ -40,7 +40,7 @@ class CSVTable(NamedTuple):
     """The number of the line on which each row ends."""
 
     def line(self, row: int) -> str:
-        """Return where a row is, in words."""
+        """Return the file and line of a row, for messages."""
         return f"line {self.lines[row]} of {self.path}"
 
 
@@ -95,7 +95,7 @@ class CSVDataset(DGLDataset):
     data
         Facts by name, ``(num_graphs, size)``.
     labels
-        The only one of them; missing where there are none or more.
+        The only one of them; undefined for none or several.
 
     Raises
     ------
@@ -134,11 +134,11 @@ class CSVDataset(DGLDataset):
         """Read the CSV files and build the graphs."""
         of_nodes, of_edges, of_graphs = self._parsers
         nodes = {
-            meta["ntype"]: self._table(meta, ("node_id",), _chosen(of_nodes, meta["ntype"]))
+            meta["ntype"]: self._table(meta, ("node_id",), _parser_of(of_nodes, meta["ntype"]))
             for meta in self._meta["node_data"]
         }
         edges = {
-            meta["etype"]: self._table(meta, ("src_id", "dst_id"), _chosen(of_edges, meta["etype"]))
+            meta["etype"]: self._table(meta, ("src_id", "dst_id"), _parser_of(of_edges, meta["etype"]))
             for meta in self._meta["edge_data"]
         }
         listed, facts = np.zeros(1, np.int64), Columns()
@@ -213,8 +213,8 @@ class CSVDataset(DGLDataset):
         return len(self.graphs)
 
 
-def _chosen(parsers: Any, kind: Any) -> Parser | None:
-    """Return the function for a type: the only one, that of the type, or None."""
+def _parser_of(parsers: Any, kind: Any) -> Parser | None:
+    """Return the parser of a type, the only parser, or None."""
     if isinstance(parsers, Mapping):
         return parsers.get(kind)
     return parsers  # type: ignore[no-any-return]
@@ -222,11 +222,11 @@ def _chosen(parsers: Any, kind: Any) -> Parser | None:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def _read_meta(path: Path) -> dict[str, Any]:
-    """Return what ``meta.yaml`` says, with defaults filled in."""
-    given = yaml_of(path, "it describes the CSV files")
-    if str(given.get("version", "1.0.0")) != "1.0.0":
-        raise DGLError(f"{path} has version {given['version']}; expected 1.0.0")
-    meta = {"separator": ",", "graph_data": None, **given}
+    """Return the content of ``meta.yaml``, with defaults filled in."""
+    entries = yaml_of(path, "it describes the CSV files")
+    if str(entries.get("version", "1.0.0")) != "1.0.0":
+        raise DGLError(f"{path} has version {entries['version']}; expected 1.0.0")
+    meta = {"separator": ",", "graph_data": None, **entries}
     for name, kind in (("dataset_name", str), ("node_data", list), ("edge_data", list)):
         if not isinstance(meta.get(name), kind):
             raise DGLError(f"{path} needs {name}, a {kind.__name__}; got {meta.get(name)!r:.80}")
@@ -263,20 +263,20 @@ def _read_columns(path: Path, separator: str) -> tuple[Columns, list[int]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.reader(file, delimiter=separator)
-            found = [(reader.line_num, row) for row in reader if row]
+            lines = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, TypeError, csv.Error) as error:
         raise DGLError(f"{path} is not readable: {error}") from error
-    header = found.pop(0)[1] if found else []
-    for line, row in found:
+    header = lines.pop(0)[1] if lines else []
+    for line, row in lines:
         if len(row) != len(header):
             raise DGLError(
                 f"line {line} of {path} has {len(row)} cells, {row!r:.80}; expected {len(header)}, as in line 1"
             )
-    rows = [row for _, row in found]
+    rows = [row for _, row in lines]
     columns = {name.strip(): _typed([row[i] for row in rows]) for i, name in enumerate(header)}
     if columns.pop("", None) is not None:
         warnings.warn(f"{path} has a column without a name, which is left out", DGLWarning, stacklevel=2)
-    return columns, [line for line, _ in found]
+    return columns, [line for line, _ in lines]
 
 
 def _typed(cells: list[str]) -> np.ndarray:
@@ -315,8 +315,8 @@ def _frame(path: Path, separator: str, columns: Columns) -> Any:
 def _graphs(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], listed: list[Any]) -> list[DGLGraph]:
     """Return the graphs in the order in which they are listed."""
     rows = {kind: _rows_by_graph(table.graph_ids) for kind, table in (*nodes.items(), *edges.items())}
-    known = set(listed)
-    unlisted = sorted({str(i) for by_graph in rows.values() for i in by_graph if i not in known})
+    graph_ids = set(listed)
+    unlisted = sorted({str(i) for by_graph in rows.values() for i in by_graph if i not in graph_ids})
     if unlisted:
         raise DGLError(f"nodes or edges are of graphs {unlisted[:5]}; graph_data, or 0 without it, has {listed[:5]}")
     return [_graph(nodes, edges, {kind: by_graph.get(i, []) for kind, by_graph in rows.items()}) for i in listed]
@@ -338,21 +338,21 @@ def _graph(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], rows: dict[An
         etype: tuple(_numbered(table, i, rows[etype], names[etype[2 * i]], etype) for i in (0, 1))
         for etype, table in edges.items()
     }
-    made = heterograph(ends, {ntype: len(ids) for ntype, ids in names.items()})
+    g = heterograph(ends, {ntype: len(ids) for ntype, ids in names.items()})
     for kind, table in (*nodes.items(), *edges.items()):
-        view = made.nodes[kind] if kind in nodes else made.edges[kind]
+        view = g.nodes[kind] if kind in nodes else g.edges[kind]
         for name, values in table.data.items():
             view.data[name] = _tensor(values[rows[kind]], name)
-    return made
+    return g
 
 
-def _check_once(table: CSVTable, rows: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+def _check_once(table: CSVTable, rows: np.ndarray, label: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids in some rows, sorted, and where each is; raise ``DGLError`` for one that is there twice."""
     ids = table.ids[0][rows]
     names, first = np.unique(ids, return_index=True)
     if len(first) < len(rows):
         again = (~contains(first, np.arange(len(rows)))).argmax()
-        raise DGLError(f"{table.line(rows[again])} has {what} {ids[again]}, which occurs twice; remove one of them")
+        raise DGLError(f"{table.line(rows[again])} has {label} {ids[again]}, which occurs twice; remove one of them")
     return names, first
 
 
@@ -362,17 +362,17 @@ def _numbered(table: CSVTable, end: int, rows: np.ndarray, names: np.ndarray, et
     if not len(ids):
         return np.zeros(0, np.int64)
     ids = ids.astype(str) if names.dtype.kind == "U" else ids
-    found, missing = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
+    numbers, missing = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
     if len(names) and (ids.dtype.kind == "U") == (names.dtype.kind == "U"):
-        found = np.minimum(np.searchsorted(names, ids), len(names) - 1)
-        missing = names[found] != ids
+        numbers = np.minimum(np.searchsorted(names, ids), len(names) - 1)
+        missing = names[numbers] != ids
     if missing.any():
         wrong = int(missing.argmax())
         raise DGLError(
             f"{table.line(rows[wrong])}: edges {etype} name node {ids[wrong]}, and no node of type {etype[2 * end]!r} "
             "in the graph has that id; add the node, or remove the edge"
         )
-    return found
+    return numbers
 
 
 def _two_axes(values: np.ndarray) -> np.ndarray:

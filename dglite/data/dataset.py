@@ -36,19 +36,19 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
     """Download ``url`` into ``folder`` with a progress bar unless the file is there already, and return its path.
 
     With ``sha256`` the file's content is checked, also when it was there. Raises ``DGLError`` when there is no
-    connection or the content is another one.
+    connection or the content does not match.
     """
     import pooch  # only a download needs it, and it imports an HTTP client
 
-    known = None if sha256 is None else f"sha256:{sha256}"
+    known_hash = None if sha256 is None else f"sha256:{sha256}"
     try:
-        return Path(pooch.retrieve(url, known, fname=file_name(url), path=folder, downloader=Downloader()))
+        return Path(pooch.retrieve(url, known_hash, fname=file_name(url), path=folder, downloader=Downloader()))
     except (OSError, ValueError) as error:
         raise DGLError(f"{url} could not be downloaded to {folder}: {error}") from error
 
 
 def file_name(url: str) -> str:
-    """Return what a download is called: the last part of the address, without ``?dl=1`` and the like."""
+    """Return the file name of a download: the last part of the address, without ``?dl=1`` and the like."""
     return urlsplit(url).path.rsplit("/", 1)[-1]
 
 
@@ -129,7 +129,7 @@ class DGLDataset:
 
     @property
     def url(self) -> str | None:
-        """Where ``download`` finds the raw file."""
+        """The address of the raw file."""
         return self._url
 
     @property
@@ -196,7 +196,7 @@ class DGLDataset:
         raise NotImplementedError(f"{type(self).__name__} does not write __getitem__, which returns graph number index")
 
     def __len__(self) -> int:
-        """Return how many graphs there are."""
+        """Return the number of graphs."""
         raise NotImplementedError(f"{type(self).__name__} does not write __len__, which returns the number of graphs")
 
     def __iter__(self) -> Iterator[Any]:
@@ -234,7 +234,7 @@ class Graphs(DGLDataset):
     graphs: list[Any]
 
     def __getitem__(self, index: int) -> Any:
-        """Return graph ``index``; ``IndexError`` where there is none."""
+        """Return graph ``index``; ``IndexError`` if there is no such graph."""
         return self._transformed(self.graphs[index])
 
     def __len__(self) -> int:
@@ -247,15 +247,15 @@ class GraphsWithLabels(Graphs):
     labels: Any
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return graph ``index`` and its label; ``IndexError`` where there is none."""
+        """Return graph ``index`` and its label; ``IndexError`` if there is no such graph."""
         return super().__getitem__(index), self.labels[index]
 
 
 class GraphsMadeWhenRead(DGLDataset):
-    """Base of data sets whose graphs ``_made`` makes, each when it is asked for."""
+    """Base of data sets that build a graph by ``_graph_at`` each time that it is asked for."""
 
-    def _made(self, number: int) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must define _made(number), which returns a graph")
+    def _graph_at(self, number: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _graph_at(number), which returns a graph")
 
     def _number(self, index: int) -> int:
         """Return which graph ``index`` means, from 0 on; raise ``IndexError`` for one that there is not."""
@@ -264,5 +264,5 @@ class GraphsMadeWhenRead(DGLDataset):
         return index % len(self)
 
     def __getitem__(self, index: int) -> Any:
-        """Return graph ``index``; ``IndexError`` where there is none."""
-        return self._transformed(self._made(self._number(index)))
+        """Return graph ``index``; ``IndexError`` if there is no such graph."""
+        return self._transformed(self._graph_at(self._number(index)))

@@ -16,7 +16,7 @@ from .splits import mask_at
 __all__ = ["FraudAmazonDataset", "FraudDataset", "FraudYelpDataset"]
 
 _SPARSEST = 1000
-"""How many entries a feature matrix may have for each that is stored; these have below 10."""
+"""The most entries of a dense feature matrix per stored entry; these data sets have below 10."""
 
 
 class _Kind(NamedTuple):

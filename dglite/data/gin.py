@@ -124,9 +124,9 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
             item.attributes.append(list(map(float, row[2 + degree :])))
 
     def _graph(self, item: _Item) -> DGLGraph:
-        made = graph((np.array(item.src, np.int64), np.array(item.dst, np.int64)), num_nodes=item.num_nodes)
-        made.ndata["label"] = long_tensor(item.labels)
-        return made
+        g = graph((np.array(item.src, np.int64), np.array(item.dst, np.int64)), num_nodes=item.num_nodes)
+        g.ndata["label"] = long_tensor(item.labels)
+        return g
 
     def _set_attributes(self, attributes: list[list[list[float]]], path: Path) -> None:
         self.nattrs_flag = any(attributes)
@@ -136,13 +136,13 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
             if self.degree_as_nlabel:
                 for g in self.graphs:
                     g.ndata["label"] = g.in_degrees()
-            given = [backend.active.to_numpy(g.ndata["label"]) for g in self.graphs]
-            known = distinct(np.concatenate(given)) if given else np.zeros(0, np.int64)
-            columns = {int(label): i for i, label in enumerate(known)}
+            node_labels = [backend.active.to_numpy(g.ndata["label"]) for g in self.graphs]
+            distinct_labels = distinct(np.concatenate(node_labels)) if node_labels else np.zeros(0, np.int64)
+            columns = {int(label): i for i, label in enumerate(distinct_labels)}
             if list(columns) == list(range(len(columns))) and columns.keys() <= self.nlabel_dict.keys():
                 columns = self.nlabel_dict  # the labels are numbered twice then, as in DGL
             eye = np.eye(len(columns), dtype=np.float32)
-            tables = [eye[[columns[label] for label in labels.tolist()]] for labels in given]
+            tables = [eye[[columns[label] for label in labels.tolist()]] for labels in node_labels]
         for g, table in zip(self.graphs, tables, strict=True):
             g.ndata["attr"] = backend.active.from_numpy(table)
         self.dim_nfeats = tables[0].shape[1] if tables else 0

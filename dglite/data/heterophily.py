@@ -45,7 +45,7 @@ class _WithSplits(OneGraph):
     """Base of graphs with ten splits, whose class count is in the files."""
 
     num_classes: int
-    """How many labels there are."""
+    """The number of labels."""
 
     def __init__(
         self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = True, transform: Transform = None
@@ -165,20 +165,20 @@ class _GeomGCN(_WithSplits):
         ends = np.array([_numbers(row, 2, 2, at) for row, at in lines_of(edges, 1)], np.int64).reshape(-1, 2)
         dst, src = ends.T
         masks = [npz_of(path, [f"{split}_mask" for split in _SPLITS]) for path in splits]
-        for path, given in zip(splits, masks, strict=True):
-            if any(mask.shape != labels.shape for mask in given):
-                raise DGLError(f"{path} has masks of {[len(mask) for mask in given]} nodes; expected {len(labels)}")
+        for path, parts in zip(splits, masks, strict=True):
+            if any(mask.shape != labels.shape for mask in parts):
+                raise DGLError(f"{path} has masks of {[len(mask) for mask in parts]} nodes; expected {len(labels)}")
         g = graph(edges_in(src, dst, len(labels), edges), num_nodes=len(labels))
         self.num_classes = int(labels.max(initial=-1)) + 1
-        by_split = {split: np.stack([given[i] for given in masks]) for i, split in enumerate(_SPLITS)}
+        by_split = {split: np.stack([parts[i] for parts in masks]) for i, split in enumerate(_SPLITS)}
         self._set(g, features, labels, by_split)
 
     def _nodes(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Return features and labels: a line has the node, its features and its label."""
         rows = []
         labels = []
-        for (_, given, label), at in ((_parts(row, 3, at), at) for row, at in lines_of(path, 1)):
-            rows.append(_numbers(given, None, 1, at, ",", float))
+        for (_, features, label), at in ((_parts(row, 3, at), at) for row, at in lines_of(path, 1)):
+            rows.append(_numbers(features, None, 1, at, ",", float))
             labels += _numbers(label, 1, 1, at)
         if len({len(row) for row in rows}) != 1:
             raise DGLError(f"{path} has no lines, or features of different lengths")
@@ -197,12 +197,12 @@ def _numbers(
 ) -> list[Any]:
     """Return the numbers in a line; raise ``DGLError`` for something else, or for another count."""
     try:
-        found = [kind(part) for part in text.split(separator)]
+        values = [kind(part) for part in text.split(separator)]
     except ValueError as error:
         raise DGLError(f"{where} is not as expected: {error}") from error
-    if len(found) < least or (count is not None and len(found) != count):
-        raise DGLError(f"{where} has {len(found)} numbers; expected {count or least}")
-    return found
+    if len(values) < least or (count is not None and len(values) != count):
+        raise DGLError(f"{where} has {len(values)} numbers; expected {count or least}")
+    return values
 
 
 class ChameleonDataset(_GeomGCN):
@@ -244,7 +244,7 @@ class ActorDataset(_GeomGCN):
         """Return features and labels: a line has the node, the columns that are 1, and its label."""
         lines = [(*_parts(row, 3, at), at) for row, at in lines_of(path, 1)]
         nodes = [_numbers(node, 1, 1, at)[0] for node, _, _, at in lines]
-        columns = [_numbers(given, None, 1, at, ",") for _, given, _, at in lines]
+        columns = [_numbers(text, None, 1, at, ",") for _, text, _, at in lines]
         if sorted(nodes) != list(range(len(nodes))) or not nodes:
             raise DGLError(f"{path} does not number its {len(nodes)} nodes from 0 on")
         widest, least = max(map(max, columns)), min(map(min, columns))

@@ -65,9 +65,9 @@ class PPIDataset(Graphs, PartOfThree):
         self.graphs = []
         for number in range(*_GRAPHS[self.mode]):
             nodes = np.flatnonzero(of_graph == number)
-            made = self.graph.subgraph(nodes)
-            made.ndata["feat"], made.ndata["label"] = self.features[nodes], self.labels[nodes]
-            self.graphs.append(made)
+            part = self.graph.subgraph(nodes)
+            part.ndata["feat"], part.ndata["label"] = self.features[nodes], self.labels[nodes]
+            self.graphs.append(part)
 
 
 class LegacyPPIDataset(PPIDataset):

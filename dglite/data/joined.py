@@ -14,7 +14,7 @@ __all__ = ["Joined", "starts"]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """Return where each of ``counts`` rows begins, and where the last one ends, int64 ``(len(counts) + 1,)``."""
+    """Return the offsets of parts of ``counts`` rows, int64 ``(len(counts) + 1,)``."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -35,8 +35,8 @@ class Joined:
     def graph(self, i: int) -> DGLGraph:
         """Make graph ``i``."""
         nodes, edges = (slice(*first[i : i + 2].tolist()) for first in (self.first_node, self.first_edge))
-        made = graph((self.src[edges], self.dst[edges]), num_nodes=nodes.stop - nodes.start)
-        for frame, rows, columns in ((made.ndata, nodes, self.ndata), (made.edata, edges, self.edata)):
+        g = graph((self.src[edges], self.dst[edges]), num_nodes=nodes.stop - nodes.start)
+        for frame, rows, columns in ((g.ndata, nodes, self.ndata), (g.edata, edges, self.edata)):
             for name, column in columns.items():
                 frame[name] = backend.active.from_numpy(column[rows])
-        return made
+        return g

@@ -46,13 +46,13 @@ class KnowledgeGraphDataset(OneGraph):
     Raises
     ------
     DGLError
-        A file is missing and not to be had; or a line is no statement, or names what the dictionaries have not.
+        A file is missing and cannot be downloaded, a line is not a statement, or a name is not in the dictionaries.
     """
 
     num_nodes: int
-    """How many entities there are."""
+    """The number of entities."""
     num_rels: int
-    """How many relations there are, without the reversed ones."""
+    """The number of relations, without the reversed ones."""
     _files = tuple(f"{part}.txt" for part in _SETS)
     _subfolders = "{self.name}", "{self.name}/{self.name}", "."
 
@@ -70,44 +70,44 @@ class KnowledgeGraphDataset(OneGraph):
 
     @property
     def save_name(self) -> str:
-        """What DGL names the processed graph by."""
+        """The stem of DGL's file name of the processed graph."""
         return f"{self.name}_dgl_graph"
 
     def process(self) -> None:
         """Read the files and build the graph."""
         folder = self._folder
-        named = [folder / f"{what}.dict" for what in ("entities", "relations") if (folder / f"{what}.dict").exists()]
+        named = [folder / f"{kind}.dict" for kind in ("entities", "relations") if (folder / f"{kind}.dict").exists()]
         if len(named) == 1:
             raise DGLError(f"{folder} has {named[0].name} alone; expected entities.dict and relations.dict, or neither")
-        entities, relations = [_numbers(path) for path in named] or [_Met(), _Met()]
+        entities, relations = [_numbers(path) for path in named] or [_NameIds(), _NameIds()]
         sets = [_statements(path, entities, relations) for path in self._paths]
         self.num_nodes, self.num_rels = len(entities), len(relations)
         if self.verbose:
             print(f"{self.name}: {self.num_nodes} entities, {self.num_rels} relations")
             print(", ".join(f"{len(each)} {part}" for each, part in zip(sets, _SETS, strict=True)), "edges")
         every = np.concatenate(sets)
-        of = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
-        known, first = np.unique(every[:, 1], return_index=True)
+        split_of = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
+        etypes, first = np.unique(every[:, 1], return_index=True)
         rank = np.zeros(self.num_rels, np.int64)
-        rank[known[np.argsort(first)]] = np.arange(len(known))
+        rank[etypes[np.argsort(first)]] = np.arange(len(etypes))
         order = np.argsort(rank[every[:, 1]], kind="stable")
-        (src, etype, dst), of = every[order].T, of[order]
+        (src, etype, dst), split_of = every[order].T, split_of[order]
         forward = np.ones(len(src), bool)
         if self.reverse:
             src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
-            etype, of = np.concatenate([etype, etype + self.num_rels]), np.concatenate([of, of])
+            etype, split_of = np.concatenate([etype, etype + self.num_rels]), np.concatenate([split_of, split_of])
             forward = np.concatenate([forward, ~forward])
-        made = graph((src, dst), num_nodes=self.num_nodes)
+        g = graph((src, dst), num_nodes=self.num_nodes)
         tensor = backend.active.from_numpy
         for number, (part, short) in enumerate(zip(_SETS, ("train", "val", "test"), strict=True)):
-            made.edata[f"{part}_edge_mask"] = tensor((of == number) & forward)
-            made.edata[f"{short}_mask"] = tensor(of == number)
-        made.edata["etype"] = tensor(np.ascontiguousarray(etype))
-        made.ndata["ntype"] = tensor(np.zeros(self.num_nodes, np.int64))
-        self._graph = made
+            g.edata[f"{part}_edge_mask"] = tensor((split_of == number) & forward)
+            g.edata[f"{short}_mask"] = tensor(split_of == number)
+        g.edata["etype"] = tensor(np.ascontiguousarray(etype))
+        g.ndata["ntype"] = tensor(np.zeros(self.num_nodes, np.int64))
+        self._graph = g
 
 
-class _Met(dict[str, int]):
+class _NameIds(dict[str, int]):
     """Numbers names as they are first asked for."""
 
     def __missing__(self, name: str) -> int:
@@ -117,29 +117,29 @@ class _Met(dict[str, int]):
 
 def _numbers(path: Path) -> dict[str, int]:
     """Return names by number, which are all from 0 on."""
-    found: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for line, where in lines_of(path):
         number, _, name = line.strip().partition("\t")
-        if not (number.isdecimal() and name) or name in found:
+        if not (number.isdecimal() and name) or name in ids:
             raise DGLError(f"{where} is not a number and a new name: {line[:60]!r}")
-        found[name] = int(number)
-    if sorted(found.values()) != list(range(len(found))):
-        raise DGLError(f"{path} does not number its {len(found)} names from 0 on")
-    return found
+        ids[name] = int(number)
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise DGLError(f"{path} does not number its {len(ids)} names from 0 on")
+    return ids
 
 
 def _statements(path: Path, entities: dict[str, int], relations: dict[str, int]) -> np.ndarray:
     """Return heads, relations and tails as numbers, (num_statements, 3)."""
-    found = []
+    triples = []
     for line, where in lines_of(path):
         try:
             head, relation, tail = line.strip().split("\t")
-            found.append((entities[head], relations[relation], entities[tail]))
+            triples.append((entities[head], relations[relation], entities[tail]))
         except ValueError:
             raise DGLError(f"{where} is not head, relation and tail: {line[:60]!r}") from None
         except KeyError as error:
             raise DGLError(f"{where} names {error}, which is in no .dict file") from None
-    return np.array(found, np.int64).reshape(-1, 3)
+    return np.array(triples, np.int64).reshape(-1, 3)
 
 
 class _NamedKnowledgeGraph(KnowledgeGraphDataset):

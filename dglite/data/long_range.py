@@ -56,8 +56,8 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
         self.graphs, labels, self._ends = [], list[np.ndarray](), [0]
         for path in self._paths:
             for number, sample in enumerate(read_numeric_pt(path)):
-                made, label = self._read(sample, number, path)
-                self.graphs.append(made)
+                g, label = self._read(sample, number, path)
+                self.graphs.append(g)
                 labels.append(label)
             self._ends.append(len(self.graphs))
         self.labels = float_tensor(np.concatenate(labels) if labels else np.zeros((0, self.num_tasks)))
@@ -73,9 +73,9 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
                 f"peptide {number} of {path} is not descriptions of atoms and of bonds, the bonds' ends, and "
                 f"{self.num_tasks} labels: {error}"
             ) from error
-        made = graph(edges_in(src, dst, len(atoms), path), num_nodes=len(atoms))
-        made.ndata["feat"], made.edata["feat"] = long_tensor(atoms), long_tensor(bonds)
-        return made, label
+        g = graph(edges_in(src, dst, len(atoms), path), num_nodes=len(atoms))
+        g.ndata["feat"], g.edata["feat"] = long_tensor(atoms), long_tensor(bonds)
+        return g, label
 
     def get_idx_split(self) -> dict[str, Any]:
         """Return the published split: int64 numbers of graphs by ``"train"``, ``"val"`` and ``"test"``."""

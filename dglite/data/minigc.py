@@ -20,7 +20,7 @@ class MiniGCDataset(GraphsWithLabels):
     """Graphs of random size: cycles, stars, wheels, lollipops, hypercubes, grids, cliques and circular ladders.
 
     ``dataset[i]`` is a graph, with an edge each way and a self-loop at each node, and its class, an int64 scalar from
-    0 to 7 in the order above. There are equally many of each, and of the last one what is left. They are made each
+    0 to 7 in the order above. There are equally many of each; the last kind takes the rest. They are made each
     time, in well under a second for thousands; nothing is saved.
 
     Parameters

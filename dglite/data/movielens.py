@@ -38,7 +38,7 @@ class MovieLensDataset(OneGraph):
 
     The graph has the edge types ``user-movie`` and ``movie-user``, the same ratings both ways, with ``rate`` (float32)
     and ``train_mask``, ``valid_mask`` and ``test_mask``. Users' ``feat`` is age / 50, whether female, and the
-    occupation in one of as many columns as there are (of ml-10m, where nothing is known of users, a 0); films' ``feat``
+    occupation in one of as many columns as there are (of ml-10m, which has no user data, a 0); films' ``feat``
     is the genres: DGL puts vectors of the titles' words before them.
     Users and films without ratings are left out; others are numbered as in their files.
 
@@ -90,39 +90,41 @@ class MovieLensDataset(OneGraph):
         (users, films, rates), parts = self._split()
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
-        kept = contains(films, film_ids)
+        has_film = contains(films, film_ids)
         src = _positions(users, user_ids, self._paths[-2], "user")
-        dst = _positions(films, film_ids[kept], self._paths[-1], "film")
-        made = heterograph(
+        dst = _positions(films, film_ids[has_film], self._paths[-1], "film")
+        g = heterograph(
             {("user", "user-movie", "movie"): (src, dst), ("movie", "movie-user", "user"): (dst, src)},
-            {"user": len(user_ids), "movie": int(kept.sum())},
+            {"user": len(user_ids), "movie": int(has_film.sum())},
         )
-        made.nodes["user"].data["feat"] = float_tensor(user_feats)
-        made.nodes["movie"].data["feat"] = float_tensor(film_feats[kept])
+        g.nodes["user"].data["feat"] = float_tensor(user_feats)
+        g.nodes["movie"].data["feat"] = float_tensor(film_feats[has_film])
         for etype in ("user-movie", "movie-user"):
-            made.edges[etype].data["rate"] = float_tensor(rates)
+            g.edges[etype].data["rate"] = float_tensor(rates)
             for part, ids in parts.items():
-                made.edges[etype].data[f"{part}_mask"] = mask_at(ids, len(rates))
-        self._graph = made
+                g.edges[etype].data[f"{part}_mask"] = mask_at(ids, len(rates))
+        self._graph = g
 
     def _split(self) -> tuple[Ratings, dict[str, np.ndarray]]:
         """Return the ratings, and which are to train, validate and test on."""
         if self.name == "ml-100k":
-            given, test = (_ratings(path, "\t") for path in self._paths[:2])
+            train, test = (_ratings(path, "\t") for path in self._paths[:2])
             fractions = [1 - self.valid_ratio, self.valid_ratio, 0.0]
         else:
             assert self.test_ratio is not None
-            given, test = _ratings(self._folder / "ratings.dat", "::"), None
+            train, test = _ratings(self._folder / "ratings.dat", "::"), None
             fractions = [1 - self.valid_ratio - self.test_ratio, self.valid_ratio, self.test_ratio]
-        count = len(given[0])
+        count = len(train[0])
         subsets = split_dataset(np.arange(count), fractions, True, self.random_state)
         parts = {
             part: np.asarray(subset.indices) for part, subset in zip(("train", "valid", "test"), subsets, strict=True)
         }
         if test is None:
-            return given, parts
+            return train, parts
         order = np.concatenate([parts["train"], parts["valid"], parts["test"]])  # DGL's graph has training edges first
-        users, films, rates = (np.concatenate([own[order], other]) for own, other in zip(given, test, strict=True))
+        users, films, rates = (
+            np.concatenate([column[order], other]) for column, other in zip(train, test, strict=True)
+        )
         first, last = len(parts["train"]), count
         ranges = {"train": np.arange(first), "valid": np.arange(first, last), "test": np.arange(last, len(users))}
         return (users, films, rates), ranges
@@ -133,8 +135,8 @@ class MovieLensDataset(OneGraph):
             ids = distinct(rated)
             return ids, np.zeros((len(ids), 1), np.float32)
         name, between, age, gender = ("u.user", "|", 1, 2) if self.name == "ml-100k" else ("users.dat", "::", 2, 1)
-        path, seen = self._folder / name, set(rated.tolist())
-        rows = [row for row in _rows(path, between, 5) if _number(row[0], path) in seen]
+        path, missing_ids = self._folder / name, set(rated.tolist())
+        rows = [row for row in _rows(path, between, 5) if _number(row[0], path) in missing_ids]
         occupations = {occupation: i for i, occupation in enumerate(sorted({row[3] for row in rows}))}
         feats = np.zeros((len(rows), 2 + len(occupations)), np.float32)
         for i, row in enumerate(rows):
@@ -193,12 +195,12 @@ def _ratings(path: Path, between: str) -> Ratings:
     return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
 
-def _positions(ids: np.ndarray, known: np.ndarray, path: Path, what: str) -> np.ndarray:
-    """Return where each id is among the known ones, which a file has."""
-    order = np.argsort(known, kind="stable")
-    found = np.searchsorted(known, ids, sorter=order)
-    places: np.ndarray = order[np.minimum(found, len(known) - 1)] if len(known) else np.zeros(len(ids), np.int64)
-    if len(ids) and (not len(known) or (known[places] != ids).any()):
-        stranger = next(x for x in ids.tolist() if x not in set(known.tolist()))
-        raise DGLError(f"{path} has no {what} {stranger}, of whom there is a rating; it is cut short, or another file")
+def _positions(ids: np.ndarray, listed: np.ndarray, path: Path, kind: str) -> np.ndarray:
+    """Return the position of each id among the listed ids of a file."""
+    order = np.argsort(listed, kind="stable")
+    positions = np.searchsorted(listed, ids, sorter=order)
+    places: np.ndarray = order[np.minimum(positions, len(listed) - 1)] if len(listed) else np.zeros(len(ids), np.int64)
+    if len(ids) and (not len(listed) or (listed[places] != ids).any()):
+        stranger = next(x for x in ids.tolist() if x not in set(listed.tolist()))
+        raise DGLError(f"{path} has no {kind} {stranger}, of whom there is a rating; it is cut short, or another file")
     return places

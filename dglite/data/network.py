@@ -15,7 +15,7 @@ _SECONDS = 2.5
 
 
 class Downloader:
-    """What pooch calls for a file that it has to download, only then."""
+    """The callback of pooch, called only if a file has to be downloaded."""
 
     def __init__(self, progressbar: bool = True, verify_ssl: bool = True) -> None:
         self._progressbar, self._verify = progressbar, verify_ssl
@@ -53,8 +53,8 @@ def require_connection(url: str) -> None:
 def _try(address: tuple[str, int], outcome: list[OSError | None]) -> None:
     """Append None if the host can be reached by one of its addresses, IPv4 first, or else the last error."""
     try:
-        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-        for family, _, _, _, place in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
+        addresses = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        for family, _, _, _, place in sorted(addresses, key=lambda entry: entry[0] != socket.AF_INET):
             failed = _failure(family, place)
             if failed is None:
                 break

@@ -246,10 +246,10 @@ class _Saint(OneGraph):
         self._graph = _in_near_order(g) if self._reorder else g
 
     def _labels(self, path: Path, num_nodes: int) -> Any:
-        given = json_of(path)
+        by_node = json_of(path)
         try:
-            nodes = np.array([int(node) for node in given], np.int64)
-            values = np.array(list(given.values()))
+            nodes = np.array([int(node) for node in by_node], np.int64)
+            values = np.array(list(by_node.values()))
         except (ValueError, TypeError, OverflowError) as error:
             raise DGLError(f"{path} has a key that is no node number, or labels of different lengths") from error
         edges_in(nodes, nodes, num_nodes, path)

@@ -25,7 +25,7 @@ __all__ = ["CooMatrix", "CsrMatrix", "plain", "read_numeric_pickle", "read_numer
 
 
 _SPARSEST = 256
-"""How much more memory a matrix may take when it is dense. Data sets of bags of words are below 100."""
+"""The largest ratio of a matrix's memory when dense to when sparse. Data sets of bags of words are below 100."""
 
 
 class _DType:
@@ -104,15 +104,17 @@ class CsrMatrix:
         self._check_density()
 
     @classmethod
-    def of(cls, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> CsrMatrix:
+    def from_parts(
+        cls, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+    ) -> CsrMatrix:
         """Return the matrix of three one-dimensional arrays; raise ``ValueError`` where they contradict each other."""
         if any(part.ndim != 1 for part in (values, indices, indptr)) or {indices.dtype.kind, indptr.dtype.kind} - {
             *"iu"
         }:
             raise ValueError("a CSR matrix whose parts are not one-dimensional arrays, of integers where they count")
-        made = cls()
-        made._set(values, indices, indptr, shape)
-        return made
+        matrix = cls()
+        matrix._set(values, indices, indptr, shape)
+        return matrix
 
     def _set(self, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> None:
         self.values, self.indices, self.indptr = values, indices, indptr
@@ -183,7 +185,7 @@ _ADMITTED = {
     ("__builtin__", "bytes"): _no_bytes,
     ("_codecs", "encode"): _Budget.encode,
 }
-"""What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
+"""The classes and functions by their names in a file; modules have the names of old and new library versions."""
 
 
 class _NumericUnpickler(pickle._Unpickler):
@@ -202,13 +204,13 @@ class _NumericUnpickler(pickle._Unpickler):
         self._budget, self._file = _Budget(len(content)), file
 
     def place(self) -> int:
-        """Return where the pickle that was loaded ends."""
+        """Return the position at which the loaded pickle ends."""
         return self._file.tell()
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            found: Any = _ADMITTED[module, name]
-            return partial(found, self._budget) if found in vars(_Budget).values() else found
+            admitted: Any = _ADMITTED[module, name]
+            return partial(admitted, self._budget) if admitted in vars(_Budget).values() else admitted
         except KeyError:
             raise pickle.UnpicklingError(
                 f"{module}.{name}, which is not a type of number, array, list or dict"
@@ -216,7 +218,7 @@ class _NumericUnpickler(pickle._Unpickler):
 
 
 def read_numeric_pickle(path: str | Path) -> Any:
-    """Return what the pickle at ``path`` holds: an array, a :class:`CsrMatrix`, a dict, a list or a number.
+    """Return the object in the pickle at ``path``: an array, a :class:`CsrMatrix`, a dict, a list or a number.
 
     Raises ``DGLError`` for anything else, for a damaged file and for a matrix that contradicts itself; no code that
     the file names is run.
@@ -234,7 +236,7 @@ def read_numeric_pickle(path: str | Path) -> Any:
 
 
 def read_numeric_pt(path: str | Path) -> Any:
-    """Return what ``torch.save`` wrote, with arrays for tensors: dicts, lists, numbers, strings and arrays.
+    """Return the object that ``torch.save`` wrote, with arrays for tensors: dicts, lists, numbers, strings and arrays.
 
     A file of arrays is read without PyTorch, one of tensors by its reader of weights only. Raises ``DGLError`` for
     anything else, and for a damaged file; no code that the file names is run.
@@ -265,24 +267,24 @@ def _pt_pickle(content: bytes) -> Any:
     start = 0
     for _ in range(4):
         unpickler = _NumericUnpickler(content, start)
-        found = unpickler.load()
+        loaded = unpickler.load()
         start = unpickler.place()
-    return found
+    return loaded
 
 
-def plain(found: Any) -> Any:
-    """Return dicts, lists and tuples with arrays for what stands in for them, and for tensors."""
-    if isinstance(found, dict):
-        return {key: plain(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [plain(value) for value in found] if any(isinstance(x, _HOLDERS) for x in found) else list(found)
-    if isinstance(found, _Array):
-        return found.values
-    if found is None or isinstance(found, int | float | str):
-        return found
-    values = np.asarray(found)
+def plain(item: Any) -> Any:
+    """Return dicts, lists and tuples with arrays in place of placeholders and tensors."""
+    if isinstance(item, dict):
+        return {key: plain(value) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [plain(value) for value in item] if any(isinstance(x, _HOLDERS) for x in item) else list(item)
+    if isinstance(item, _Array):
+        return item.values
+    if item is None or isinstance(item, int | float | str):
+        return item
+    values = np.asarray(item)
     if values.dtype.kind not in "biuf":
-        raise pickle.UnpicklingError(f"{type(found).__name__}; only numbers are read")
+        raise pickle.UnpicklingError(f"{type(item).__name__}; only numbers are read")
     return values
 
 

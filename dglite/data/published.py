@@ -15,7 +15,7 @@ from .utils import check_sha1
 __all__ = ["SITE", "OneGraph", "PartOfThree", "PublishedDataset"]
 
 SITE = "https://data.dgl.ai/dataset"
-"""Where DGL publishes files."""
+"""The address at which DGL publishes files."""
 
 _ARCHIVES = (".zip", ".tgz", ".gz")
 _PARAMETERS = {
@@ -24,7 +24,7 @@ _PARAMETERS = {
     "verbose": "Accepted for DGL's sake.",
     "transform": "Function of a graph, applied each time one is read.",
 }
-"""What the docstrings of data sets need not say again."""
+"""Sections that all docstrings of data sets share."""
 
 
 class PublishedDataset(DGLDataset):
@@ -82,7 +82,7 @@ class PublishedDataset(DGLDataset):
 
     @property
     def _folder(self) -> Path:
-        """The folder that has the files; where there is none, the one that downloads come to."""
+        """The folder that has the files, else the folder for downloads."""
         folders = self._folders()
         return next((folder for folder in folders if not self._missing(folder)), folders[self._home])
 
@@ -99,7 +99,7 @@ class PublishedDataset(DGLDataset):
         return not self._missing(self._folder)
 
     def download(self) -> None:
-        """Fetch what is published, and unpack it."""
+        """Fetch the published file, and unpack it."""
         try:
             self._fetch()
         except DGLError as error:
@@ -112,33 +112,33 @@ class PublishedDataset(DGLDataset):
 
     def _fetch(self) -> None:
         assert self.url is not None
-        got = fetch(self.url, self.raw_dir)
-        if self._sha1 is not None and not check_sha1(got, self._sha1):
-            raise DGLError(f"{got} has another content than was published; remove it to have it downloaded again")
-        if got.name.endswith(_ARCHIVES):
-            extract_archive(got, self.raw_path)
+        downloaded = fetch(self.url, self.raw_dir)
+        if self._sha1 is not None and not check_sha1(downloaded, self._sha1):
+            raise DGLError(f"{downloaded} has another content than was published; remove it to download it again")
+        if downloaded.name.endswith(_ARCHIVES):
+            extract_archive(downloaded, self.raw_path)
         if missing := self._missing(self._folder):
-            raise DGLError(f"{got} has no {missing[0]}")
+            raise DGLError(f"{downloaded} has no {missing[0]}")
 
 
 def _completed(kind: type[PublishedDataset]) -> str:
     """Return the docstring of a data set with those of its parameters that all have, if it names the others."""
     head, *sections = re.split(r"\n\n(?=\w+\n-{3,}\n)", inspect.cleandoc(kind.__doc__ or ""))
-    said = next((part for part in sections if part.startswith("Parameters\n")), "Parameters\n----------")
-    known = re.findall(r"\w+", " ".join(re.findall(r"^\w.*$", said, re.MULTILINE)))
-    unsaid = [name for name in inspect.signature(kind).parameters if name not in known]
+    parameters = next((part for part in sections if part.startswith("Parameters\n")), "Parameters\n----------")
+    documented = re.findall(r"\w+", " ".join(re.findall(r"^\w.*$", parameters, re.MULTILINE)))
+    unsaid = [name for name in inspect.signature(kind).parameters if name not in documented]
     if not unsaid or not _PARAMETERS.keys() >= {*unsaid} or ("raw_dir" in unsaid and not hasattr(kind, "_files")):
         return kind.__doc__ or ""
     words = _words_of(kind) if "raw_dir" in unsaid else {}
-    given = "\n".join([said, *(f"{name}\n    {_PARAMETERS[name].format(**words)}" for name in unsaid)])
-    return "\n\n".join([head, given, *(part for part in sections if part is not said)])
+    completed = "\n".join([parameters, *(f"{name}\n    {_PARAMETERS[name].format(**words)}" for name in unsaid)])
+    return "\n\n".join([head, completed, *(part for part in sections if part is not parameters)])
 
 
 def _words_of(kind: type[PublishedDataset]) -> dict[str, str]:
     """Return which files a data set reads and where they may be, in words."""
     names = {"name": kind._published[0]} if hasattr(kind, "_published") else {}
     files, places = (
-        [re.sub(r"{self\.(\w+)}", lambda found: names.get(found[1], f"<{found[1]}>"), text) for text in texts]
+        [re.sub(r"{self\.(\w+)}", lambda match: names.get(match[1], f"<{match[1]}>"), text) for text in texts]
         for texts in (kind._files, kind._subfolders)
     )
     inside = [f"in ``{place}/``" for place in places if place != "."]

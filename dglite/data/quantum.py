@@ -46,9 +46,9 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
         self.graphs = []
         for matrix in matrices:
             src, dst = matrix.nonzero()
-            made = graph((src, dst))
-            made.edata["h"] = float_tensor(matrix[src, dst].reshape(-1, 1))
-            self.graphs.append(made)
+            g = graph((src, dst))
+            g.edata["h"] = float_tensor(matrix[src, dst].reshape(-1, 1))
+            self.graphs.append(g)
         self.labels = self.label = float_tensor(labels)
 
 
@@ -64,20 +64,20 @@ class _Molecules(GraphsMadeWhenRead, PublishedDataset):
         raise NotImplementedError(f"{type(self).__name__} must define _label(number), which returns properties")
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return molecule ``index`` and its properties; ``IndexError`` where there is none."""
+        """Return molecule ``index`` and its properties; ``IndexError`` if there is no such molecule."""
         return super().__getitem__(index), float_tensor(self._label(self._number(index)))
 
     def _starts(self, counts: np.ndarray, *columns: np.ndarray) -> np.ndarray:
-        """Return where each molecule begins in columns that have ``counts`` rows for each."""
+        """Return the offset of each molecule in columns of ``counts`` rows for each."""
         wrong = counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any()
         if wrong or any(len(column) != counts.sum() for column in columns):
             raise DGLError(f"{self._paths[0]} has counts that do not fit its arrays")
         return starts(counts)
 
 
-def _known(keys: Sequence[str], known: Sequence[str]) -> list[str]:
-    if unknown := [key for key in keys if key not in known]:
-        raise DGLError(f"label_keys has {unknown[0]!r}; expected some of {', '.join(known)}")
+def _checked_keys(keys: Sequence[str], all_keys: Sequence[str]) -> list[str]:
+    if unknown := [key for key in keys if key not in all_keys]:
+        raise DGLError(f"label_keys has {unknown[0]!r}; expected some of {', '.join(all_keys)}")
     return list(keys)
 
 
@@ -107,7 +107,7 @@ class QM9Dataset(_Molecules):
         verbose: bool = False,
         transform: Transform = None,
     ) -> None:
-        self.cutoff, self.label_keys = cutoff, _known(label_keys, _KEYS)
+        self.cutoff, self.label_keys = cutoff, _checked_keys(label_keys, _KEYS)
         super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
@@ -120,7 +120,7 @@ class QM9Dataset(_Molecules):
 
     @property
     def num_tasks(self) -> int:
-        """How many properties are asked for."""
+        """The number of requested properties."""
         return int(self.label.shape[1])
 
     num_labels = num_classes = num_tasks
@@ -128,14 +128,14 @@ class QM9Dataset(_Molecules):
     def __len__(self) -> int:
         return len(self.N)
 
-    def _made(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         atoms = slice(*self.N_cumsum[number : number + 2])
         positions = self.R[atoms]
         near = np.linalg.norm(positions[:, None] - positions[None], axis=-1) <= self.cutoff
         np.fill_diagonal(near, False)
-        made = graph(near.nonzero(), num_nodes=len(positions))
-        made.ndata["R"], made.ndata["Z"] = float_tensor(positions), long_tensor(self.Z[atoms])
-        return made
+        g = graph(near.nonzero(), num_nodes=len(positions))
+        g.ndata["R"], g.ndata["Z"] = float_tensor(positions), long_tensor(self.Z[atoms])
+        return g
 
     def _label(self, number: int) -> np.ndarray:
         return self.label[number]
@@ -166,9 +166,9 @@ class QM9EdgeDataset(_Molecules):
         verbose: bool = True,
         transform: Transform = None,
     ) -> None:
-        known = None if label_keys is None else _known(label_keys, self.keys)
-        self.label_keys = None if known is None else [self.keys.index(key) for key in known]
-        self.num_labels = self.num_tasks = len(self.keys if known is None else known)
+        names = None if label_keys is None else _checked_keys(label_keys, self.keys)
+        self.label_keys = None if names is None else [self.keys.index(key) for key in names]
+        self.num_labels = self.num_tasks = len(self.keys if names is None else names)
         super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
@@ -188,7 +188,7 @@ class QM9EdgeDataset(_Molecules):
     def __len__(self) -> int:
         return len(self.n_node)
 
-    def _made(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         return self._all.graph(number)
 
     def _label(self, number: int) -> np.ndarray:

@@ -47,10 +47,10 @@ def long_tensor(values: Any) -> Any:
 
 def npz_of(path: Path, names: Sequence[str]) -> list[np.ndarray]:
     """Return the arrays of numbers of these names; others in the file are not looked at."""
-    found = read_npz(path, names)
-    if lacks := [name for name in names if name not in found]:
+    arrays = read_npz(path, names)
+    if lacks := [name for name in names if name not in arrays]:
         raise DGLError(f"{path} has no array {lacks[0]!r}; it is another file, or an older version")
-    return [found[name] for name in names]
+    return [arrays[name] for name in names]
 
 
 def npy_of(path: Path, num_rows: int | None = None, mapped: bool = False) -> np.ndarray:
@@ -60,27 +60,27 @@ def npy_of(path: Path, num_rows: int | None = None, mapped: bool = False) -> np.
     """
     try:
         pages = np.lib.format.open_memmap(path, mode="r")  # mapped first: the file must be as long as it says
-        found: np.ndarray = pages if mapped else np.array(pages)
+        array: np.ndarray = pages if mapped else np.array(pages)
     except OSError:
         raise
     except Exception as error:  # a damaged header raises nearly anything: SyntaxError, ValueError, TypeError ...
         raise DGLError(f"{path} is not read as .npy: {error or type(error).__name__}") from error
-    if found.dtype.kind not in "biuf" or not found.ndim:
-        raise DGLError(f"{path} holds {found.dtype} of shape {found.shape}, not rows of numbers")
-    if num_rows is not None and len(found) != num_rows:
-        raise DGLError(f"{path} has {len(found)} rows; expected {num_rows}")
-    return found
+    if array.dtype.kind not in "biuf" or not array.ndim:
+        raise DGLError(f"{path} holds {array.dtype} of shape {array.shape}, not rows of numbers")
+    if num_rows is not None and len(array) != num_rows:
+        raise DGLError(f"{path} has {len(array)} rows; expected {num_rows}")
+    return array
 
 
 def json_of(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
     """Return the object in a JSON file, which must have ``keys``."""
     try:
-        found = json.loads(text_of(path))
+        content = json.loads(text_of(path))
     except (ValueError, RecursionError) as error:
         raise DGLError(f"{path} is damaged, or no JSON: {error}") from error
-    if not isinstance(found, dict) or any(key not in found for key in keys):
+    if not isinstance(content, dict) or any(key not in content for key in keys):
         raise DGLError(f"{path} is not an object with {', '.join(keys) or 'entries'}")
-    return found
+    return content
 
 
 def yaml_of(path: Path, missing: str) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def yaml_of(path: Path, missing: str) -> dict[str, Any]:
     if not path.is_file():
         raise DGLError(f"{path} does not exist; {missing}")
     try:
-        found = yaml.safe_load(text_of(path))
+        content = yaml.safe_load(text_of(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError of dates such as 2024-13-01
         raise DGLError(f"{path} is damaged, or no YAML: {error or type(error).__name__}") from error
-    if not isinstance(found, dict):
-        raise DGLError(f"{path} is not a mapping of names to values; got {found!r:.80}")
-    return found
+    if not isinstance(content, dict):
+        raise DGLError(f"{path} is not a mapping of names to values; got {content!r:.80}")
+    return content
 
 
 def edges_in(src: Any, dst: Any, num_nodes: int, where: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +125,7 @@ def csr_in(arrays: Mapping[str, np.ndarray], prefix: str, where: Path) -> CsrMat
     try:
         values, indices, indptr = (arrays[prefix + part] for part in ("data", "indices", "indptr"))
         num_rows, num_columns = arrays[f"{prefix}shape"].tolist()
-        return CsrMatrix.of(values, indices, indptr, (num_rows, num_columns))
+        return CsrMatrix.from_parts(values, indices, indptr, (num_rows, num_columns))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise DGLError(f"{where} has no CSR matrix {prefix}*: {error}") from error
 
@@ -168,15 +168,15 @@ def lines_of(path: Path, header: int = 0) -> Iterator[tuple[str, str]]:
 
 def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.ndarray:
     """Return the numbers in a text file, separated by commas, (rows, columns); raise ``DGLError`` for other lengths."""
-    found = loadtxt(path, ",", dtype)
-    if num_rows is not None and len(found) != num_rows:
-        raise DGLError(f"{path} has {len(found)} lines; expected {num_rows}")
-    return found
+    rows = loadtxt(path, ",", dtype)
+    if num_rows is not None and len(rows) != num_rows:
+        raise DGLError(f"{path} has {len(rows)} lines; expected {num_rows}")
+    return rows
 
 
 # -- Matlab ------------------------------------------------------------------------------------------------------------
 def mat_of(path: Path, arrays: Sequence[str], matrices: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a ``.mat`` file has by name: arrays, and sparse matrices in COO format, checked."""
+    """Return the arrays of a ``.mat`` file by name, and its sparse matrices in COO format, checked."""
     from scipy.io import loadmat  # takes a tenth of a second, and few data sets need it
 
     names = (*arrays, *matrices)

@@ -37,11 +37,11 @@ Edge = tuple[Entity, str, Entity]
 
 
 class RDFGraphDataset(OneGraph):
-    """Base of the graphs of RDF statements: ``_edge`` says what becomes of a statement, ``_sample`` reads the splits.
+    """Base of the graphs of RDF statements: ``_edge`` turns a statement into an edge, ``_sample`` reads the splits.
 
     Statements are sorted: by subject, relation and object; IRIs come before literals. Nodes and types are numbered as
     they first occur in that order, with the types in order of name. ``nodes[predict_category]`` have ``label`` (int64,
-    -1 where there is none; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
+    -1 for nodes without one; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
     type have their numbers in the whole as ``dglite.NID`` and ``dglite.EID``; reversed edges come after all others.
 
     Parameters
@@ -61,13 +61,13 @@ class RDFGraphDataset(OneGraph):
     Raises
     ------
     DGLError
-        A file is missing and not to be had, a line in it cannot be read, or the splits name what is no node.
+        A file is missing and cannot be downloaded, a line cannot be read, or the splits name something else than nodes.
     """
 
     predict_category: str
     """The type of the nodes that have labels."""
     num_classes: int
-    """How many classes there are."""
+    """The number of classes."""
     _files = "trainingSet.tsv", "testSet.tsv"
 
     def __init__(
@@ -91,7 +91,7 @@ class RDFGraphDataset(OneGraph):
 
     @property
     def save_name(self) -> str:
-        """What DGL names the processed graph by."""
+        """The stem of DGL's file name of the processed graph."""
         return f"{self.name}_dgl_graph"
 
     def _entity(self, term: Term) -> Entity | None:
@@ -132,14 +132,14 @@ class RDFGraphDataset(OneGraph):
             print(f"{self.name}: {self._graph.num_nodes()} nodes, {self._graph.num_edges()} edges")
 
     def _edges(self) -> list[Edge]:
-        """Return what becomes of the statements of all files, sorted."""
-        found: list[tuple[Any, Edge]] = []
+        """Return the edges from the statements of all files, sorted."""
+        edges: list[tuple[Any, Edge]] = []
         read = 0
         for path in _sources(self._folder):
-            seen: dict[Any, Edge] = {}
+            distinct_edges: dict[Any, Edge] = {}
             for statement in statements(path):
                 if self.verbose and read % self._print_every == 0:
-                    print(f"{read} statements of {self.name} are read, {len(found) + len(seen)} are edges")
+                    print(f"{read} statements of {self.name} are read, {len(edges) + len(distinct_edges)} are edges")
                 read += 1
                 try:
                     edge = self._edge(statement)
@@ -147,10 +147,10 @@ class RDFGraphDataset(OneGraph):
                     named = " ".join(term.text for term in statement)
                     raise DGLError(f"{path} has a statement that {self.name} cannot have: {named[:200]!r}") from None
                 if edge is not None:
-                    seen[tuple(map(order, statement))] = edge
-            found += seen.items()
-        found.sort(key=lambda pair: pair[0])
-        return [edge for _, edge in found]
+                    distinct_edges[tuple(map(order, statement))] = edge
+            edges += distinct_edges.items()
+        edges.sort(key=lambda pair: pair[0])
+        return [edge for _, edge in edges]
 
     def _built(self, rows: np.ndarray, entities: list[Entity], ntypes: list[str], etypes: list[str]) -> DGLGraph:
         src, etype, dst = rows.T
@@ -280,7 +280,7 @@ class MUTAGDataset(_Published):
         if not statement[1].text.startswith(self._space):
             return (kind or "SCHEMA", name), relation, ("SCHEMA", other)
         if not kind:
-            raise ValueError("a statement about what is neither a molecule nor a bond")
+            raise ValueError("a statement about neither a molecule nor a bond")
         return (kind, name), relation, (other_kind or relation, other)
 
 

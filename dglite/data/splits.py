@@ -25,7 +25,7 @@ __all__ = [
 
 _PROPERTY_MASKS = ("in_train_mask", "in_valid_mask", "in_test_mask", "out_valid_mask", "out_test_mask")
 _IN_DISTRIBUTION = 3
-"""How many of these masks are of nodes like those that a model is trained on."""
+"""The number of these masks with nodes from the training distribution."""
 
 
 class Subset:
@@ -50,7 +50,7 @@ def split_dataset(
 ) -> list[Subset]:
     """Cut a data set into subsets of the given fractions: training, validation and test, 0.8, 0.1 and 0.1 by default.
 
-    Sizes are rounded down; the last subset takes what is left. ``shuffle`` puts the elements in random order first,
+    Sizes are rounded down; the last subset takes the rest. ``shuffle`` puts the elements in random order first,
     which ``random_state``, a seed of ``numpy.random.RandomState``, fixes.
 
     Raises
@@ -88,7 +88,7 @@ def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None =
     """Give the nodes of every graph of a data set boolean features ``train_mask``, ``val_mask`` and ``test_mask``.
 
     The parts are random, by NumPy's global generator (``numpy.random.seed``), and have the three ratios' sizes, rounded
-    down; the last one takes what is left.
+    down; the last one takes the rest.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None =
 def permuted_parts(count: int, ratio: Sequence[float]) -> list[np.ndarray]:
     """Return the numbers below ``count`` in random order, by NumPy's global generator, cut into three parts.
 
-    Their sizes are the ratios', rounded down; the last part takes what is left.
+    Their sizes are the ratios', rounded down; the last part takes the rest.
     """
     shares = _fractions(ratio, 3)
     return np.split(np.random.permutation(count), np.cumsum([int(count * share) for share in shares[:-1]]))
@@ -128,7 +128,7 @@ def mask_nodes_by_property(
     property_values
         ``(num_nodes,)``.
     part_ratios
-        The sizes of the five parts, rounded; the last one takes what is left.
+        The sizes of the five parts, rounded; the last one takes the rest.
     random_seed
         Seed of ``numpy.random.RandomState`` for the order of equal values and the split in distribution.
 
@@ -197,9 +197,9 @@ def _node_property(g: Any, name: str) -> np.ndarray:
 
 def _fractions(ratios: Sequence[float], count: int | None = None) -> np.ndarray:
     """Return ratios as an array if they are ``count`` numbers from 0 up that sum to 1."""
-    found = np.asarray(ratios, dtype=float)
-    if found.ndim != 1 or (count is not None and len(found) != count):
+    fractions = np.asarray(ratios, dtype=float)
+    if fractions.ndim != 1 or (count is not None and len(fractions) != count):
         raise DGLError(f"got {list(ratios)}; expected {count or 'some'} ratios")
-    if (found < 0).any() or not np.isclose(found.sum(), 1):
-        raise DGLError(f"ratios must not be negative and sum to 1, got {found.tolist()}")
-    return found
+    if (fractions < 0).any() or not np.isclose(fractions.sum(), 1):
+        raise DGLError(f"ratios must not be negative and sum to 1, got {fractions.tolist()}")
+    return fractions

@@ -102,7 +102,7 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
 
     @property
     def raw_path(self) -> str:
-        """The folder that has the files; where there is none, the one that downloads go to."""
+        """The folder that has the files, else the folder for downloads."""
         return str(self._folder)
 
     def _part(self, folder: Path) -> str:
@@ -111,8 +111,8 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
 
     def _missing(self, folder: Path) -> list[str]:
         """Return which files there are not: of this part, and of the training part, whose words are the vocabulary."""
-        wanted = {self._part(folder): None} | ({} if self._given_vocab is not None else {"train": None})
-        return [f"{part}.txt" for part in wanted if not (folder / f"{part}.txt").is_file()]
+        parts = {self._part(folder): None} | ({} if self._given_vocab is not None else {"train": None})
+        return [f"{part}.txt" for part in parts if not (folder / f"{part}.txt").is_file()]
 
     def _fetch(self) -> None:
         folder = self._folder
@@ -123,8 +123,8 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
                     count = text.count(b"\n")
                     if count != _SENTENCES[part]:
                         raise DGLError(f"{part}.txt has {count} sentences, not {_SENTENCES[part]}")
-                    with replacing(folder / f"{part}.txt") as made:
-                        made.write_bytes(text)
+                    with replacing(folder / f"{part}.txt") as temporary:
+                        temporary.write_bytes(text)
         except (KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise DGLError(f"{_URL} is not as published: {error}") from error
 
@@ -144,19 +144,19 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
 
     def _word_vectors(self, path: Path) -> Tensor:
         lower = {word.lower() for word in self.vocab}
-        known: dict[str, np.ndarray] = {}
+        by_word: dict[str, np.ndarray] = {}
         size = None
         for number, line in enumerate(_lines(path), 1):
             size = line.count(" ") if size is None else size
             word, *numbers = line.rstrip().rsplit(" ", size)  # from the right: some words of GloVe have blanks
             if word.lower() in lower:
                 try:
-                    known[word.lower()] = np.array(numbers, float).reshape(size)
+                    by_word[word.lower()] = np.array(numbers, float).reshape(size)
                 except ValueError as error:
                     raise DGLError(f"line {number} of {path} is not a word and {size} numbers ({error})") from error
         vectors = np.random.uniform(-0.05, 0.05, (self.vocab_size, size or 300))
         for row, word in enumerate(self.vocab):
-            vectors[row] = known.get(word.lower(), vectors[row])
+            vectors[row] = by_word.get(word.lower(), vectors[row])
         return backend.active.from_numpy(vectors)
 
     def _read(self, part: str, grow: bool) -> Trees:
@@ -172,24 +172,24 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
 
     @property
     def vocab_size(self) -> int:
-        """How many words the vocabulary has."""
+        """The number of words in the vocabulary."""
         return len(self.vocab)
 
     def __len__(self) -> int:
         return len(self._trees.offsets) - 1
 
-    def _made(self, number: int) -> Any:
+    def _graph_at(self, number: int) -> Any:
         trees = self._trees
         first, last = trees.offsets[number : number + 2]
         parents = trees.parents[first:last]
         children = np.flatnonzero(parents >= 0)
         order = np.argsort(parents[children], kind="stable")
         children = children[order]
-        made = graph((children, parents[children].astype(np.int64)), num_nodes=int(last - first))
+        g = graph((children, parents[children].astype(np.int64)), num_nodes=int(last - first))
         words = trees.words[first:last]
         for name, values in (("x", words), ("y", trees.labels[first:last]), ("mask", words != self.PAD_WORD)):
-            made.ndata[name] = backend.active.from_numpy(values.astype(np.int64))
-        return made
+            g.ndata[name] = backend.active.from_numpy(values.astype(np.int64))
+        return g
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -199,7 +199,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    """Yield the lines of a text, however large; ``DGLError`` names a file that is none."""
+    """Yield the lines of a text, however large; ``DGLError`` names a file that is not text."""
     with path.open(encoding="utf-8") as file:
         try:
             yield from file
@@ -234,8 +234,8 @@ def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees
             elif closing:
                 path.pop()
             else:
-                known = vocab.setdefault(word, len(vocab)) if grow else vocab.get(word, SSTDataset.UNK_WORD)
-                words[start + path[-1]] = known
+                word_id = vocab.setdefault(word, len(vocab)) if grow else vocab.get(word, SSTDataset.UNK_WORD)
+                words[start + path[-1]] = word_id
         if path or trees_seen != 1:
             raise DGLError(f"line {number} is not one tree such as (3 (2 It) (4 works)): {line.strip()[:60]!r}")
         offsets.append(len(labels))

@@ -85,14 +85,14 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
             nearest = np.array([[j for j in range(count) if j != i] for i in range(count)], np.int64)
         nearest = nearest.reshape(count, -1)
         src = np.repeat(np.arange(count), nearest.shape[1])
-        made = graph((src, nearest.ravel()), num_nodes=count)
-        made.ndata["feat"] = float_tensor(np.concatenate([colour, place], 1))
-        made.edata["feat"] = float_tensor(np.take_along_axis(alike, nearest, 1).reshape(-1, 1))
-        return made
+        g = graph((src, nearest.ravel()), num_nodes=count)
+        g.ndata["feat"] = float_tensor(np.concatenate([colour, place], 1))
+        g.edata["feat"] = float_tensor(np.take_along_axis(alike, nearest, 1).reshape(-1, 1))
+        return g
 
 
 def likeness(place: np.ndarray, colour: np.ndarray | None) -> np.ndarray:
-    """Return how alike nodes are, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
+    """Return the similarity of nodes, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
     exponent = np.zeros((len(place), len(place)))
     for x in (place, colour):
         if x is not None:

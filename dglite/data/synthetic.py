@@ -54,7 +54,7 @@ class _Growing:
         self._spacing = num_nodes // max(num_motifs, 1)
 
     def attach(self, motif: Motif, number: int) -> tuple[int, int]:
-        """Attach the motif of a number; return its first node and the one of the base that this is linked to."""
+        """Attach the motif of a number; return its first node and the base node that this is linked to."""
         first, anchor = len(self.labels), number * self._spacing
         self.edges += [(first + u, first + v) for u, v in motif.edges]
         self.labels += motif.labels
@@ -63,28 +63,28 @@ class _Growing:
 
     def perturb(self, ratio: float, numbers: Any) -> None:
         """Add ``ratio`` random edges per edge, between nodes that have none from the one to the other."""
-        count, taken = len(self.labels), set(self.edges)
-        wanted = int(len(self.edges) * ratio)
-        if not 0 <= wanted <= count * (count - 1) - len(taken):
+        count, existing = len(self.labels), set(self.edges)
+        num_new = int(len(self.edges) * ratio)
+        if not 0 <= num_new <= count * (count - 1) - len(existing):
             raise DGLError(f"perturb_ratio={ratio} of {len(self.edges)} edges; {count} nodes have no place for them")
-        while wanted:
+        while num_new:
             edge = (int(numbers.randint(0, count)), int(numbers.randint(0, count)))
-            if edge[0] != edge[1] and edge not in taken:
-                taken.add(edge)
+            if edge[0] != edge[1] and edge not in existing:
+                existing.add(edge)
                 self.edges.append(edge)
-                wanted -= 1
+                num_new -= 1
 
     def finished(self) -> DGLGraph:
         """Return the graph in an order that tells nothing, with labels and a constant feature."""
         src, dst = np.array(self.edges, np.int64).reshape(-1, 2).T
-        made = graph((src, dst), num_nodes=len(self.labels))
-        made.ndata["label"] = long_tensor(self.labels)
-        made.ndata["feat"] = float_tensor(np.ones((len(self.labels), 1)))
-        return _shuffled(made)
+        g = graph((src, dst), num_nodes=len(self.labels))
+        g.ndata["label"] = long_tensor(self.labels)
+        g.ndata["feat"] = float_tensor(np.ones((len(self.labels), 1)))
+        return _shuffled(g)
 
 
-def _shuffled(made: DGLGraph) -> DGLGraph:
-    return reorder_graph(made, "rcmk", "dst", store_ids=False)
+def _shuffled(g: DGLGraph) -> DGLGraph:
+    return reorder_graph(g, "rcmk", "dst", store_ids=False)
 
 
 def _houses(nodes: int, edges_per_node: int, motifs: int, ratio: float, seed: Any, numbers: Any) -> DGLGraph:
@@ -114,7 +114,7 @@ class BAShapeDataset(SingleGraphDataset):
     perturb_ratio
         Random edges per edge.
     seed
-        What makes the graph the same again; with None it is another one each time.
+        Equal seeds give equal graphs; None gives a different graph each time.
     raw_dir, force_reload, verbose
         Accepted for DGL's sake.
     transform
@@ -215,7 +215,7 @@ class _TreeDataset(SingleGraphDataset):
     seed: int | None
 
     def _motif(self) -> Motif:
-        raise NotImplementedError(f"{type(self).__name__} does not write _motif, which returns what is attached")
+        raise NotImplementedError(f"{type(self).__name__} does not write _motif, which returns the attached motif")
 
     def _link(self, growing: _Growing, first: int, anchor: int, numbers: Any) -> None:
         """Link a motif to the tree once more, or not."""
@@ -363,7 +363,7 @@ class BA2MotifDataset(GraphsWithLabels):
             base = networkx.barabasi_albert_graph(20, 1, int(numbers.randint(2**31)))
             ends = [*base.edges, *((u + 20, v + 20) for u, v in motifs[label].edges), (20, int(numbers.randint(20)))]
             src, dst = np.array(ends).T
-            made = graph((np.concatenate([src, dst]), np.concatenate([dst, src])), num_nodes=25)
-            made.ndata["feat"] = float_tensor(np.full((25, 10), 0.1))
-            self.graphs.append(made)
+            g = graph((np.concatenate([src, dst]), np.concatenate([dst, src])), num_nodes=25)
+            g.ndata["feat"] = float_tensor(np.full((25, 10), 0.1))
+            self.graphs.append(g)
         self.labels = backend.active.from_numpy(labels)

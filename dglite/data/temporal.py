@@ -28,13 +28,13 @@ _LARGEST = 1 << 53
 def _events_of(path: Path, separator: str) -> np.ndarray:
     """Return the first four numbers of each line, float64; they are finite."""
     try:
-        found: np.ndarray = np.loadtxt(path, delimiter=separator, usecols=(0, 1, 2, 3), ndmin=2)
+        events: np.ndarray = np.loadtxt(path, delimiter=separator, usecols=(0, 1, 2, 3), ndmin=2)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise DGLError(f"{path} is not four numbers a line, separated by {separator!r}: {error}") from error
-    wrong = np.flatnonzero(~(np.abs(found) < _LARGEST).all(1))
-    if len(wrong) or not len(found):
-        raise DGLError(f"{path} has no lines" if not len(found) else f"line {wrong[0] + 1} of {path} has no number")
-    return found
+    wrong = np.flatnonzero(~(np.abs(events) < _LARGEST).all(1))
+    if len(wrong) or not len(events):
+        raise DGLError(f"{path} has no lines" if not len(events) else f"line {wrong[0] + 1} of {path} has no number")
+    return events
 
 
 def _check_nodes(nodes: np.ndarray, path: Path) -> None:
@@ -63,11 +63,11 @@ class _Events(GraphsMadeWhenRead, PublishedDataset):
     def __len__(self) -> int:
         return self.end_time - self.start_time + 1
 
-    def _made(self, number: int) -> DGLGraph:
+    def _graph_at(self, number: int) -> DGLGraph:
         so_far = self._steps <= self.start_time + number
-        made = graph(tuple(self._ends[so_far].T))
-        made.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
-        return made
+        g = graph(tuple(self._ends[so_far].T))
+        g.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
+        return g
 
 
 class BitcoinOTCDataset(_Events):
@@ -119,10 +119,10 @@ class BitcoinOTCDataset(_Events):
     @cached_property
     def graphs(self) -> list[DGLGraph]:
         """The graphs."""
-        return [self._made(number) for number in range(len(self))]
+        return [self._graph_at(number) for number in range(len(self))]
 
 
-class _News(_Events, PartOfThree):
+class _EventDataset(_Events, PartOfThree):
     """Base of two data sets of news: what happened, between whom, when.
 
     Graph i has the events up to step i of its part, in the order of the file, ``edata['rel_type']`` (num_edges, 1),
@@ -151,7 +151,7 @@ class _News(_Events, PartOfThree):
     _files = ("{self.mode}.txt",)
     _subfolders = ("{self.name}",)  # the names of the files say nothing
     _minutes: ClassVar[int]
-    """What a step takes, in the unit of the file's times."""
+    """The length of a step, in the unit of the file's times."""
 
     def __init__(
         self,
@@ -170,20 +170,20 @@ class _News(_Events, PartOfThree):
         self._ends, self._values = events[:, [0, 2]], events[:, 1]
         _check_nodes(self._ends, path)
         self._steps = events[:, 3] // self._minutes
-        known = self._steps[self._steps != -1]
-        if not len(known):
+        steps = self._steps[self._steps != -1]
+        if not len(steps):
             raise DGLError(f"{path} has no event with a time")
-        self.start_time, self.end_time = int(known.min()), int(known.max())
+        self.start_time, self.end_time = int(steps.min()), int(steps.max())
 
 
-class ICEWS18Dataset(_News):
+class ICEWS18Dataset(_EventDataset):
     """ICEWS18: events between political actors in 2018, 23,033 actors; 240 / 30 / 34 graphs, a day each."""
 
     _published = "ICEWS18", f"{SITE}/icews18.zip"
     _minutes = 24
 
 
-class GDELTDataset(_News):
+class GDELTDataset(_EventDataset):
     """GDELT: events of January 2018; 2,304 / 288 / 384 graphs, a quarter of an hour each."""
 
     _published = "GDELT", f"{SITE}/gdelt.zip"

@@ -53,7 +53,7 @@ def statements(path: Path) -> Iterator[Statement]:
 
 
 def order(term: Term) -> tuple[Any, ...]:
-    """Return what terms are sorted by: blank nodes, IRIs, then literals by type, language and value."""
+    """Return the sort key of a term: blank nodes, IRIs, then literals by type, language and value."""
     if term.kind != LITERAL:
         return term.kind, term.text
     value = _value(term)
@@ -83,7 +83,7 @@ _TRUTH = {"true": "true", "1": "true", "false": "false", "0": "false"}
 
 
 def _value(term: Term) -> Any:
-    """Return the number that a literal stands for, or None."""
+    """Return the value of a numeric literal, or None."""
     try:
         return _NUMBERS[term.datatype](term.text) if term.datatype in _NUMBERS else None
     except ValueError:
@@ -91,13 +91,13 @@ def _value(term: Term) -> Any:
 
 
 def _literal(text: str, datatype: str = "", language: str = "") -> Term:
-    made = Term(LITERAL, text, datatype, language.lower())
+    term = Term(LITERAL, text, datatype, language.lower())
     if datatype == f"{_XSD}boolean":
-        return made._replace(text=_TRUTH.get(text, text))
-    value = _value(made)
+        return term._replace(text=_TRUTH.get(text, text))
+    value = _value(term)
     if value is None:
-        return made
-    return made._replace(text=f"{value:f}" if isinstance(value, Decimal) else str(value))
+        return term
+    return term._replace(text=f"{value:f}" if isinstance(value, Decimal) else str(value))
 
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
@@ -109,12 +109,12 @@ def _plain(text: str) -> str:
     return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    short, long, letter = found.groups()
+def _unescaped(match: re.Match[str]) -> str:
+    short, long, letter = match.groups()
     if letter is None:
         return chr(int(short or long, 16))
     if letter not in _LETTERS:
-        raise ValueError(f"unknown escape {found[0]!r}")
+        raise ValueError(f"unknown escape {match[0]!r}")
     return _LETTERS[letter]
 
 
@@ -141,10 +141,10 @@ def _lines(path: Path) -> Iterator[Statement]:
 
 
 def _statement(line: str) -> Statement:
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise ValueError(f"{line.strip()[:60]!r} is no statement of N-Triples")
-    subject, blank, predicate, iri, label, text, datatype, language = found.groups()
+    subject, blank, predicate, iri, label, text, datatype, language = match.groups()
     literal = text is not None
     last = _literal(_plain(text), _plain(datatype or ""), language or "") if literal else _node(iri, label)
     return _node(subject, blank), Term(IRI, _plain(predicate)), last
@@ -179,7 +179,7 @@ class _Turtle:
         self._prefixes: dict[str, str] = {}
         self._base, self._place, self._blanks, self._depth = "", 0, 0, 0
         self._kind, self._token, self._start = "", "", 0
-        self._found: list[Statement] = []
+        self._statements: list[Statement] = []
         self._advance()
 
     def read(self) -> list[Statement]:
@@ -188,22 +188,22 @@ class _Turtle:
                 self._sentence()
         except ValueError as error:
             self._fail(str(error))
-        return self._found
+        return self._statements
 
     def _fail(self, why: str) -> NoReturn:
         line = self._text.count("\n", 0, self._start) + 1
-        raise DGLError(f"{self._path} is not read: {why}, in line {line}, which is no Turtle that is known") from None
+        raise DGLError(f"{self._path} is not read: {why}, in line {line}, which is not supported Turtle") from None
 
     def _advance(self) -> str:
         """Go to the next token, and return the one before."""
         before, self._kind, self._token, self._start = self._token, "", "", self._place
         while self._place < len(self._text):
-            found, self._start = _TOKEN.match(self._text, self._place), self._place
-            if found is None:
+            match, self._start = _TOKEN.match(self._text, self._place), self._place
+            if match is None:
                 self._fail(repr(self._text[self._place : self._place + 20]))
-            self._place = found.end()
-            if found.lastgroup != "skip":
-                self._kind, self._token = found.lastgroup or "", found[0]
+            self._place = match.end()
+            if match.lastgroup != "skip":
+                self._kind, self._token = match.lastgroup or "", match[0]
                 break
         return before
 
@@ -243,7 +243,7 @@ class _Turtle:
             if predicate.kind != IRI:
                 raise ValueError("a relation that is no IRI")
             while True:
-                self._found.append((subject, predicate, self._object()))
+                self._statements.append((subject, predicate, self._object()))
                 if not self._take(","):
                     break
             if not self._take(";"):
@@ -279,14 +279,14 @@ class _Turtle:
         if self._depth > _DEEPEST:
             raise ValueError(f"more than {_DEEPEST} brackets inside of each other")
         if opening == "[":
-            made = self._fresh()
+            term = self._fresh()
             if self._token != "]":
-                self._properties(made)
+                self._properties(term)
             self._expect("]")
         else:
-            made = self._collection()
+            term = self._collection()
         self._depth -= 1
-        return made
+        return term
 
     def _collection(self) -> Term:
         members = []
@@ -295,7 +295,7 @@ class _Turtle:
         rest = Term(IRI, f"{_RDF}nil")
         for member in reversed(members):
             place = self._fresh()
-            self._found += [(place, Term(IRI, f"{_RDF}first"), member), (place, Term(IRI, f"{_RDF}rest"), rest)]
+            self._statements += [(place, Term(IRI, f"{_RDF}first"), member), (place, Term(IRI, f"{_RDF}rest"), rest)]
             rest = place
         return rest
 
@@ -311,7 +311,7 @@ class _Turtle:
 
     def _string(self, token: str) -> Term:
         width = 3 if len(token) >= 6 and token[:3] in ('"""', "'''") else 1
-        made = partial(_literal, _plain(token[width:-width]))
+        make = partial(_literal, _plain(token[width:-width]))
         if self._take("^^"):
-            return made(self._iri())
-        return made("", self._advance()[1:]) if self._kind == "at" else made()
+            return make(self._iri())
+        return make("", self._advance()[1:]) if self._kind == "at" else make()

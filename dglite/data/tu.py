@@ -28,7 +28,7 @@ _WIDEST = 1 << 16
 
 
 class _Collection(PublishedDataset):
-    """What the two classes share: where the files are, and how they are cut into graphs.
+    """Base of the two classes: the places of the files, and cutting them into graphs.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class _Collection(PublishedDataset):
 
     @property
     def num_classes(self) -> Any:
-        """How many classes there are, as ``num_labels``."""
+        """The number of classes, as ``num_labels``."""
         return self.num_labels
 
     def statistics(self) -> tuple[int, Any, int]:
@@ -146,27 +146,27 @@ class TUDataset(_Collection):
         """Read the files and build the graphs."""
         parts = self._parts()
         labels, classes = self._labels(len(parts))
-        known, numbers = numbered(labels)
-        self.num_labels = len(known) if classes else None
-        made = numbers.reshape(labels.shape) if classes else labels
-        self.graph_labels = backend.active.from_numpy(made)
+        values, numbers = numbered(labels)
+        self.num_labels = len(values) if classes else None
+        table = numbers.reshape(labels.shape) if classes else labels
+        self.graph_labels = backend.active.from_numpy(table)
         ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.ndata[NID]))
         edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.src))
         if "edge_attr" in edata:
             edata["node_labels"] = edata["edge_attr"]
         self._build(ndata, edata, parts)
 
-    def _columns(self, what: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
-        found = {}
-        for part, name in zip((f"{what}_labels", f"{what}_attributes"), names, strict=True):
+    def _columns(self, kind: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
+        columns = {}
+        for part, name in zip((f"{kind}_labels", f"{kind}_attributes"), names, strict=True):
             if self._file(part).is_file():
                 values = table_of(self._file(part), num_rows)
-                found[name] = values - values.min() if "labels" in part and len(values) else values
-        return found
+                columns[name] = values - values.min() if "labels" in part and len(values) else values
+        return columns
 
 
 class LegacyTUDataset(_Collection):
-    """One data set of the TU collection with features made of what there is: ``ndata['feat']``, float32.
+    """One data set of the TU collection with features made of the files that it has: ``ndata['feat']``, float32.
 
     Features are the attributes of the nodes; else one-hot node labels; else ``hidden_size`` ones. ``data_mode`` says
     which: ``"node_attr"``, ``"node_label"``, ``"constant"``. Labels, (num_graphs,), are int64 less the lowest one, so
@@ -209,8 +209,8 @@ class LegacyTUDataset(_Collection):
         self.num_labels = int(flat.max()) + 1 if classes else None
         self._build({"feat": self._features(len(parts.ndata[NID]))}, {}, parts)
         if self.max_allow_node:
-            kept = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
-            self.graph_lists, flat = [self.graph_lists[i] for i in kept], flat[kept]
+            small = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
+            self.graph_lists, flat = [self.graph_lists[i] for i in small], flat[small]
             self.max_num_node = self.max_allow_node
         self.graph_labels = backend.active.from_numpy(flat)
 
@@ -233,7 +233,7 @@ class LegacyTUDataset(_Collection):
 
     @property
     def num_classes(self) -> int:
-        """How many classes there are, as ``num_labels``; ``DGLError`` where graphs have attributes instead."""
+        """The number of classes, as ``num_labels``; ``DGLError`` where graphs have attributes instead."""
         if self.num_labels is None:
             raise DGLError(f"the graphs of {self.name} have attributes, no classes")
         return self.num_labels

@@ -78,7 +78,7 @@ def download(
     Raises
     ------
     DGLError
-        The url names no file, there is no connection, or the content is another one.
+        The url names no file, there is no connection, or the content does not match.
     """
     import pooch  # only a download needs it, and it imports an HTTP client
 
@@ -87,8 +87,8 @@ def download(
     target = target / name if target.is_dir() else target
     if not target.name or target.is_dir():
         raise DGLError(f"{url} names no file; give path=")
-    known = target.is_file() and (sha1_hash is None or check_sha1(target, sha1_hash))
-    if known and not overwrite:
+    is_complete = target.is_file() and (sha1_hash is None or check_sha1(target, sha1_hash))
+    if is_complete and not overwrite:
         return str(target)
     known_hash = None if sha1_hash is None else f"sha1:{sha1_hash}"
     try:
@@ -132,10 +132,10 @@ def loadtxt(path: str | Path, delimiter: str, dtype: Any = None) -> np.ndarray:
     DGLError
         Something in it is no number, or rows have different lengths.
     """
-    for wanted in (np.int64, np.float64) if dtype is None else (dtype,):
+    for kind in (np.int64, np.float64) if dtype is None else (dtype,):
         try:
-            found: np.ndarray = np.loadtxt(path, dtype=wanted, delimiter=delimiter, ndmin=2)
-            return found
+            rows: np.ndarray = np.loadtxt(path, dtype=kind, delimiter=delimiter, ndmin=2)
+            return rows
         except (ValueError, OverflowError) as error:
             fault = error
     raise DGLError(f"{path} is not a table of numbers separated by {delimiter!r}: {fault}") from fault

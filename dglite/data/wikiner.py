@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 class WikiNERDataset(PublishedDataset):
     """1,696 sentences of Wikipedia, each word with one of the tags O, I-PER, I-LOC, I-ORG and I-MISC.
 
-    ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 is for
+    ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list the words and tags by number; word 0 is for
     all words that occur less than ``min_count`` times. ``spellings[i]`` lists the words of sentence i as written.
 
     Parameters
@@ -57,7 +57,7 @@ class WikiNERDataset(PublishedDataset):
 
     @property
     def raw_path(self) -> str:
-        """The folder that has the file; where there is none, the one that a download goes to."""
+        """The folder that has the file, else the folder for downloads."""
         return str(self._folder)
 
     def _fetch(self) -> None:

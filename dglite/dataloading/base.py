@@ -57,43 +57,43 @@ def set_dst_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     _gather(g.dstnodes, g.dsttypes, feature_names, "destination node")
 
 
-def _gather(view: Any, types: Sequence[Any], names: Names, what: str) -> None:
-    for type_, wanted in names_by_type(types, names, what).items():
+def _gather(view: Any, types: Sequence[Any], names: Names, argument: str) -> None:
+    for type_, type_names in names_by_type(types, names, argument).items():
         columns = view[type_].data
-        for name in wanted:
-            store = wanted[name] if isinstance(wanted, Mapping) else None
+        for name in type_names:
+            store = type_names[name] if isinstance(type_names, Mapping) else None
             if store is not None:
-                columns[name] = _stored(store, name, columns, f"{what}s of type {type_!r}")
+                columns[name] = _stored(store, name, columns, f"{argument}s of type {type_!r}")
             elif name in columns:
                 columns.gathered(name, take_rows)
             else:
                 raise DGLError(
-                    f"feature {name!r} cannot be prefetched: the {what}s of type {type_!r} have "
+                    f"feature {name!r} cannot be prefetched: the {argument}s of type {type_!r} have "
                     f"{sorted(columns) or 'no features'}"
                 )
 
 
-def names_by_type(types: Sequence[Any], names: Names, what: str) -> Mapping[Any, Any]:
+def names_by_type(types: Sequence[Any], names: Names, argument: str) -> Mapping[Any, Any]:
     """Return names, or stores by name, by type."""
     if not names:
         return {}
     if isinstance(names, str):
         raise DGLError(f"features to prefetch must be a list of names, got {names!r}; write [{names!r}]")
-    if isinstance(names, Mapping) and not all(isinstance(wanted, FeatureStore) for wanted in names.values()):
+    if isinstance(names, Mapping) and not all(isinstance(value, FeatureStore) for value in names.values()):
         return names
     if len(types) != 1:
         raise DGLError(
-            f"the graph has {what}s of types {list(types)}; give the features to prefetch, {list(names)}, "
+            f"the graph has {argument}s of types {list(types)}; give the features to prefetch, {list(names)}, "
             f"as a dictionary by type"
         )
     return {types[0]: names}
 
 
-def _stored(store: FeatureStore, name: str, columns: Any, what: str) -> Any:
+def _stored(store: FeatureStore, name: str, columns: Any, argument: str) -> Any:
     if not isinstance(store, FeatureStore):
         raise DGLError(f"feature {name!r} is to be prefetched from a {type(store).__name__}, which has no rows(ids)")
     if NID not in columns:
-        raise DGLError(f"feature {name!r} cannot be prefetched from a store: the {what} have no ids")
+        raise DGLError(f"feature {name!r} cannot be prefetched from a store: the {argument} have no ids")
     return store.rows(columns[NID])
 
 
@@ -107,7 +107,7 @@ class Sampler:
     formats: tuple[str, ...] = ("csr", "csc")
     """Sparse formats that :meth:`sample` reads, which are made before threads need them."""
     output_device: Any = None
-    """Where samples are put; None for where the graph is."""
+    """The device of the samples; None for the graph's device."""
 
     def sample(self, g: DGLGraph, indices: Any) -> Any:
         """Return the batch for some indices, which have the form that the loader was given."""

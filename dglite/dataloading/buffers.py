@@ -1,6 +1,6 @@
 """Reused memory of mini-batches: for gathered features, and for numbering nodes.
 
-It is the memory pool's; what is copied to a GPU lies in a pool of page-locked memory.
+They are from the memory pool; buffers that are copied to a GPU are from a pool of page-locked memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Buffers", "buffers_here", "current_buffers"]
 
 ALIGNMENT = 64
 SMALL = 1 << 16
-"""Below so many bytes the system's own allocator has pages at hand."""
+"""Bytes below which the system's own allocator has pages at hand."""
 
 
 _BYTES = np.dtype(np.uint8)
@@ -42,10 +42,10 @@ class Buffers:
 
     def lend(self, size: int) -> np.ndarray:
         """Return an array of ``size`` bytes, aligned to cache lines, of arbitrary content."""
-        return _lent(self.pool, size, loose=True)
+        return _borrow(self.pool, size, loose=True)
 
     def take_tables(self, counts: tuple[int, ...]) -> list[Any] | None:
-        """Return tables for so many nodes of each type, which are the caller's until :meth:`give_tables`, if any."""
+        """Return tables for ``counts`` nodes of each type, the caller's until :meth:`give_tables`, or None."""
         with self._lock:
             waiting = self._tables.get(counts)
             return waiting.pop() if waiting else None
@@ -83,17 +83,17 @@ def current_buffers() -> Buffers | None:
 def buffers_here(size: int) -> np.ndarray:
     """Return an array of ``size`` bytes for this thread: of the buffers in use, or of the pool where it is large."""
     if _here.buffers is None:
-        return _aligned(size) if size < 4 * LARGE else _lent(pool, size)
+        return _aligned(size) if size < 4 * LARGE else _borrow(pool, size)
     return _aligned(size) if size < SMALL else _here.buffers.lend(size)
 
 
-def _lent(of: Pool, size: int, loose: bool = False) -> np.ndarray:
-    lent = of.lend((size,), _BYTES, size, loose)
-    return _aligned(size) if lent is None else lent.view(np.ndarray)
+def _borrow(source: Pool, size: int, loose: bool = False) -> np.ndarray:
+    array = source.lend((size,), _BYTES, size, loose)
+    return _aligned(size) if array is None else array.view(np.ndarray)
 
 
 def _page_locked(size: int) -> tuple[Any, int]:
-    # No array: views of views would refer to it, instead of to what is lent.
+    # Not an array: views of views would refer to it, instead of to the lent buffer.
     array: Any = framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
     return (ctypes.c_char * size).from_buffer(array), 0
 

@@ -34,7 +34,7 @@ class CappedNeighborSampler(HopSampler):
         as for :class:`NeighborSampler`; the last fan-out is the first hop's.
     fixed_k
         nodes of a hop, of all types together. Each type gets a share in proportion to its nodes that were reached;
-        what is left by rounding falls to types at random. What a type has not got nodes for is left.
+        the rest of rounding goes to types at random. A type with fewer nodes takes all it has.
     upsample_rare_types
         shares in proportion to square roots, so that rare types get more.
     prefetch_node_feats, prefetch_edge_feats, output_device
@@ -66,15 +66,15 @@ class CappedNeighborSampler(HopSampler):
         Edges ``exclude_eids`` are not in it, nor followed.
         """
         hop = {g.ntypes[node_set]: ids for node_set, ids in seed_sets(g, indices, True).items()}
-        chosen = {ntype: [ids] for ntype, ids in hop.items()}
+        seeds_of = {ntype: [ids] for ntype, ids in hop.items()}
         for fanout in reversed(self.fanouts):
             block = sample_neighbors_fused(
                 g, hop, fanout, prob=self.prob, replace=self.replace, exclude_edges=exclude_eids
             )
             hop = self._capped(_reached(block))
             for ntype, ids in hop.items():
-                chosen.setdefault(ntype, []).append(ids)
-        nodes = {ntype: in_order_of_appearance(np.concatenate(parts)) for ntype, parts in chosen.items()}
+                seeds_of.setdefault(ntype, []).append(ids)
+        nodes = {ntype: in_order_of_appearance(np.concatenate(parts)) for ntype, parts in seeds_of.items()}
         subgraph = self.induced(g, nodes, exclude_eids)
         if isinstance(indices, Mapping):
             return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, subgraph
@@ -89,11 +89,11 @@ class CappedNeighborSampler(HopSampler):
         shares = np.sqrt(counts) if self.upsample_rare_types else counts
         shares /= shares.sum()
         # A share of exactly a whole number must not lose one to rounding.
-        given = np.floor(self.fixed_k * shares + 1e-9).astype(np.int64)
-        given += random.multinomial(max(self.fixed_k - int(given.sum()), 0), shares)
+        quotas = np.floor(self.fixed_k * shares + 1e-9).astype(np.int64)
+        quotas += random.multinomial(max(self.fixed_k - int(quotas.sum()), 0), shares)
         return {
             ntype: ids if len(ids) <= most else ids[random.choice(len(ids), most, replace=False)]
-            for (ntype, ids), most in zip(reached.items(), given.tolist(), strict=True)
+            for (ntype, ids), most in zip(reached.items(), quotas.tolist(), strict=True)
         }
 
 
@@ -102,9 +102,9 @@ CapSampler = CappedNeighborSampler
 
 def _reached(block: DGLGraph) -> dict[str, np.ndarray]:
     """Return the distinct nodes that a block's edges come from, by type; types without any left out."""
-    found: dict[str, list[np.ndarray]] = {}
+    by_type: dict[str, list[np.ndarray]] = {}
     for adjacency, (ntype, _, _) in zip(block.adjacencies, block.canonical_etypes, strict=True):
         if adjacency.num_edges:
-            found.setdefault(ntype, []).append(distinct(adjacency.endpoints()[0]))
-    ids = {ntype: active.to_numpy(block.srcnodes[ntype].data[NID]) for ntype in found}
-    return {ntype: distinct(ids[ntype][np.concatenate(parts)]) for ntype, parts in found.items()}
+            by_type.setdefault(ntype, []).append(distinct(adjacency.endpoints()[0]))
+    ids = {ntype: active.to_numpy(block.srcnodes[ntype].data[NID]) for ntype in by_type}
+    return {ntype: distinct(ids[ntype][np.concatenate(parts)]) for ntype, parts in by_type.items()}

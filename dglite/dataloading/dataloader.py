@@ -131,20 +131,20 @@ class DataLoader(Loader):
         make_formats(self.graph, self.graph_sampler)
 
     def _make(self, positions: np.ndarray) -> Any:
-        made = self.graph_sampler.sample(self.graph, self._items.at(positions))
+        batch = self.graph_sampler.sample(self.graph, self._items.at(positions))
         if self._transfer is not None:
-            return self._transfer.copy(made)
-        return made if self._target is None else moved(made, self._target)
+            return self._transfer.copy(batch)
+        return batch if self._target is None else moved(batch, self._target)
 
-    def _received(self, made: Any) -> None:
+    def _received(self, batch: Any) -> None:
         if self._transfer is not None:
-            self._transfer.received(made)
+            self._transfer.received(batch)
 
     def _describe(self, positions: np.ndarray) -> str:
-        found = self._items.at(positions)
-        if isinstance(found, Mapping):
-            return "indices " + ", ".join(f"{key!r}: {shortened(active.to_numpy(ids))}" for key, ids in found.items())
-        return f"indices {shortened(active.to_numpy(found))}"
+        seeds = self._items.at(positions)
+        if isinstance(seeds, Mapping):
+            return "indices " + ", ".join(f"{key!r}: {shortened(active.to_numpy(ids))}" for key, ids in seeds.items())
+        return f"indices {shortened(active.to_numpy(seeds))}"
 
 
 def make_formats(graph: DGLGraph, sampler: Any) -> None:

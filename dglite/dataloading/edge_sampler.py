@@ -58,7 +58,7 @@ def as_edge_prediction_sampler(
 
 @final
 class EdgePredictionSampler(Sampler):
-    """What :func:`as_edge_prediction_sampler` returns.
+    """The sampler that :func:`as_edge_prediction_sampler` returns.
 
     With ``g_sampling``, another graph over the same nodes, blocks are of that one, from which no edges are left out.
     """
@@ -137,8 +137,8 @@ class EdgePredictionSampler(Sampler):
 
 def graph_of_pairs(g: DGLGraph, pairs: Mapping[Any, Any]) -> DGLGraph:
     """Return the graph over the nodes of ``g`` whose edges are pairs (source, destination), by edge type."""
-    given = {g.to_canonical_etype(etype): ends for etype, ends in pairs.items()}
+    by_etype = {g.to_canonical_etype(etype): ends for etype, ends in pairs.items()}
     none: tuple[list[int], list[int]] = [], []
-    edges = {etype: given.get(etype, none) for etype in g.canonical_etypes}
+    edges = {etype: by_etype.get(etype, none) for etype in g.canonical_etypes}
     counts = {ntype: g.num_nodes(ntype) for ntype in g.ntypes}
     return heterograph(edges, counts, idtype=g.idtype, device=g.device)

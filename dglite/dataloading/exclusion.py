@@ -59,24 +59,24 @@ def find_exclude_eids(
         if isinstance(seed_edges, Mapping):
             seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
         if exclude == "self":
-            found: Any = seed_edges
+            excluded: Any = seed_edges
         elif exclude == "reverse_id":
-            found = _with_reverse_ids(g, seed_edges, reverse_eids)
+            excluded = _with_reverse_ids(g, seed_edges, reverse_eids)
         elif exclude == "reverse_types":
-            found = _with_reverse_types(g, seed_edges, reverse_etypes)
+            excluded = _with_reverse_types(g, seed_edges, reverse_etypes)
         else:
             raise ValueError(f"exclude={exclude!r} is not understood; expected {_MODES}")
     elif callable(exclude):
-        found = exclude(seed_edges)
+        excluded = exclude(seed_edges)
     elif active.is_tensor(exclude) or isinstance(exclude, Mapping):
-        found = exclude
+        excluded = exclude
     else:
         raise ValueError(f"exclude={exclude!r} is not understood; expected {_MODES}")
-    if found is None or output_device is None:
-        return found
-    if isinstance(found, Mapping):
-        return {etype: active.to_device(ids, output_device) for etype, ids in found.items()}
-    return active.to_device(found, output_device)
+    if excluded is None or output_device is None:
+        return excluded
+    if isinstance(excluded, Mapping):
+        return {etype: active.to_device(ids, output_device) for etype, ids in excluded.items()}
+    return active.to_device(excluded, output_device)
 
 
 def _with_reverse_ids(g: DGLGraph, edges: Any, reverse: Any) -> Any:
@@ -94,11 +94,11 @@ def _with_reverse_ids(g: DGLGraph, edges: Any, reverse: Any) -> Any:
 
 
 def _and_reverse(g: DGLGraph, edges: Any, etype: Any, reverse: Any) -> np.ndarray:
-    own = g.edge_ids_of(edges, etype)
+    ids = g.edge_ids_of(edges, etype)
     by_edge = integer_array(reverse, "reverse_eids")
-    if len(own) and own.max() >= len(by_edge):
-        raise DGLError(f"reverse_eids has {len(by_edge)} entries, none for edge {own.max()}; give one for each edge")
-    return np.concatenate([own, by_edge[own].astype(np.int64, copy=False)])
+    if len(ids) and ids.max() >= len(by_edge):
+        raise DGLError(f"reverse_eids has {len(by_edge)} entries, none for edge {ids.max()}; give one for each edge")
+    return np.concatenate([ids, by_edge[ids].astype(np.int64, copy=False)])
 
 
 def _with_reverse_types(g: DGLGraph, edges: Any, reverse: Any) -> dict[Any, Tensor]:
@@ -106,12 +106,12 @@ def _with_reverse_types(g: DGLGraph, edges: Any, reverse: Any) -> dict[Any, Tens
         raise DGLError("exclude='reverse_types' needs reverse_etypes, the edge type of the reverse edges by edge type")
     if not isinstance(edges, Mapping):
         edges = {g.canonical_etypes[g.etype_id()]: edges}
-    found = {etype: [g.edge_ids_of(ids, etype)] for etype, ids in edges.items()}
+    by_etype = {etype: [g.edge_ids_of(ids, etype)] for etype, ids in edges.items()}
     for etype, other in reverse.items():
         etype, other = g.to_canonical_etype(etype), g.to_canonical_etype(other)
         if etype in edges:
-            found.setdefault(other, []).append(g.edge_ids_of(edges[etype], etype))
-    return {etype: g._ids_tensor(distinct(np.concatenate(parts))) for etype, parts in found.items()}
+            by_etype.setdefault(other, []).append(g.edge_ids_of(edges[etype], etype))
+    return {etype: g._ids_tensor(distinct(np.concatenate(parts))) for etype, parts in by_etype.items()}
 
 
 @final
@@ -136,10 +136,10 @@ class SpotTarget:
     def __call__(self, seed_edges: Any) -> Any:
         """Return the edges to exclude of some seed edges, in the form in which they are given."""
         if isinstance(seed_edges, Mapping):
-            chosen: Any = {etype: self._at_low_degree(ids, etype) for etype, ids in seed_edges.items()}
+            excluded: Any = {etype: self._at_low_degree(ids, etype) for etype, ids in seed_edges.items()}
         else:
-            chosen = self._at_low_degree(seed_edges, None)
-        return find_exclude_eids(self.g, chosen, self.exclude, self.reverse_eids, self.reverse_etypes)
+            excluded = self._at_low_degree(seed_edges, None)
+        return find_exclude_eids(self.g, excluded, self.exclude, self.reverse_eids, self.reverse_etypes)
 
     def _at_low_degree(self, edges: Any, etype: Any) -> Tensor:
         g = self.g

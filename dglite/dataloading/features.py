@@ -34,7 +34,7 @@ _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 floa
 _READERS = 32
 """Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
 _PROBE, _AT_ONCE = 64, 1 << 15
-"""Rows of a file that are read before it is known whether its pages are in memory, and rows of each run after that."""
+"""Rows read to measure whether a file's pages are in memory, and rows of each run after that."""
 _IN_MEMORY = 4e-6
 """Seconds a row takes at most whose page is in memory. A disk takes a hundred microseconds for one."""
 
@@ -64,7 +64,7 @@ class _Stored:
     num_rows, shape
         rows, and the shape of one.
     dtype
-        name of the dtype that comes out: float32 for what is widened.
+        name of the dtype of the result: float32 for widened rows.
     """
 
     def __init__(self, array: np.ndarray, stored: str, scale: Any, widen: bool) -> None:
@@ -133,12 +133,12 @@ class TensorFeatures(_Stored):
     """
 
     def __init__(self, x: Any, scale: Any = None, widen: bool = True) -> None:
-        of = backend_of(x)
-        if of is not None and not of.on_cpu(x):
-            raise DGLError(f"the features are on {of.device(x)}; a store is for features in the host's memory")
-        if of is not None and of.dtype(x) == "bfloat16":
+        library = backend_of(x)
+        if library is not None and not library.on_cpu(x):
+            raise DGLError(f"the features are on {library.device(x)}; a store is for features in the host's memory")
+        if library is not None and library.dtype(x) == "bfloat16":
             raise DGLError("a tensor of bfloat16 is not shared; keep it in a file: see MappedFeatures")
-        array = np.ascontiguousarray(np.asarray(x) if of is None else of.to_numpy(x))
+        array = np.ascontiguousarray(np.asarray(x) if library is None else library.to_numpy(x))
         if array.ndim == 0:
             raise DGLError("features have one row for each node or edge; got a single number")
         super().__init__(array, str(array.dtype), scale, widen)
@@ -252,11 +252,11 @@ class CachedFeatures:
     """
 
     def __init__(self, store: Any, ids: Any) -> None:
-        kept = distinct(as_ids(ids, store.num_rows, "row"))
+        cached_ids = distinct(as_ids(ids, store.num_rows, "row"))
         self._store, self.num_rows = store, store.num_rows
-        self._cache = TensorFeatures(store.rows(kept), widen=False)
+        self._cache = TensorFeatures(store.rows(cached_ids), widen=False)
         self._slots = np.full(store.num_rows, -1, np.int32)
-        self._slots[kept] = np.arange(len(kept), dtype=np.int32)
+        self._slots[cached_ids] = np.arange(len(cached_ids), dtype=np.int32)
         self.hits = self.misses = 0
         self._counting = new_lock()
 
@@ -271,16 +271,16 @@ class CachedFeatures:
         rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
         target, result = _target((len(rows), *self._cache.shape), self._cache.dtype, out)
         slots = self._slots[rows]
-        found, lacking = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
-        self._cache.gather(slots[found], found, target)
-        if len(lacking):
+        hits, misses = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        self._cache.gather(slots[hits], hits, target)
+        if len(misses):
             if isinstance(self._store, _Stored):
-                self._store.gather(rows[lacking], lacking, target)
+                self._store.gather(rows[misses], misses, target)
             else:
-                target[lacking] = active.to_numpy(self._store.rows(rows[lacking]))
+                target[misses] = active.to_numpy(self._store.rows(rows[misses]))
         with self._counting:
-            self.hits += len(found)
-            self.misses += len(lacking)
+            self.hits += len(hits)
+            self.misses += len(misses)
         return result
 
 
@@ -352,10 +352,10 @@ def _target(shape: tuple[int, ...], dtype: str, out: Any) -> tuple[np.ndarray, A
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         array = buffers_here(size).view(dtype).reshape(shape)
         return array, active.from_numpy(array)
-    of = backend_of(out)
-    array = np.asarray(out) if of is None else of.to_numpy(out)
+    library = backend_of(out)
+    array = np.asarray(out) if library is None else library.to_numpy(out)
     fits = array.shape == shape and str(array.dtype) == dtype and array.flags.c_contiguous and array.flags.writeable
-    if not fits or (of is not None and not of.on_cpu(out)):
+    if not fits or (library is not None and not library.on_cpu(out)):
         raise DGLError(f"out is {array.shape} {array.dtype}; expected contiguous {shape} {dtype} in the host's memory")
     return array, out
 

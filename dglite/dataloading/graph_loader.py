@@ -59,8 +59,8 @@ class GraphDataLoader(Loader):
             )
         super().__init__(len(dataset), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
         self.dataset = dataset
-        given = check_function(collate_fn, "collate_fn")
-        self.collate_fn = GraphCollator().collate if given is None and batch_size is not None else given
+        collate = check_function(collate_fn, "collate_fn")
+        self.collate_fn = GraphCollator().collate if collate is None and batch_size is not None else collate
 
     def set_epoch(self, epoch: int) -> None:
         """Do as :meth:`DataLoader.set_epoch`, with ``use_ddp`` only, as in DGL.

@@ -101,12 +101,12 @@ def inference(
         raise TypeError(f"expected a graph, got {type(g).__name__}")
     modules = list(active.layers_in(model))
     modes = [module.training for module in modules]
-    given = g if num_layers is None else [g] * num_layers
+    graphs = g if num_layers is None else [g] * num_layers
     options = _Options(batch_size, num_workers, progress, *_devices(model, g, feats))
     model.eval()
     try:
         with framework.no_grad(), _in_batches(model, options):
-            return model(given, **arguments) if feats is None else model(given, feats, **arguments)
+            return model(graphs, **arguments) if feats is None else model(graphs, feats, **arguments)
     finally:
         for module, mode in zip(modules, modes, strict=True):
             module.training = mode
@@ -114,9 +114,9 @@ def inference(
 
 @final
 class _Options:
-    """How layers are run; and whether one is running, whose own modules are then left alone.
+    """Options of running layers, and whether one is running: its submodules are then not batched.
 
-    ``device`` is the model's and ``home`` that of the features, both None where all is on one device.
+    ``device`` is the model's and ``home`` the features' device, both None if all is on one device.
     """
 
     __slots__ = ("batch_size", "device", "home", "inside", "num_workers", "progress")
@@ -139,8 +139,8 @@ def _device_of(module: Any) -> Any:
     return next((active.device(x) for x in chain(module.parameters(), module.buffers())), None)
 
 
-class _PassedOn(Exception):
-    """A module has called one of its own with the graph, so it is none of the layers."""
+class _NotALayer(Exception):
+    """The module delegates to a submodule: it is a container, not a layer."""
 
 
 @contextmanager
@@ -170,13 +170,13 @@ def _wrapped(module: Any, path: str, options: _Options) -> Any:
                 return _run_elsewhere(forward, args, kwargs, options)
             return forward(*args, **kwargs)
         if options.inside:
-            raise _PassedOn
-        given = (*args[1:], *kwargs.values())
-        if graph.is_block or not given or not _fits(graph, given[0]) or not any(map(graph.num_nodes, graph.dsttypes)):
+            raise _NotALayer
+        inputs = (*args[1:], *kwargs.values())
+        if graph.is_block or not inputs or not _fits(graph, inputs[0]) or not any(map(graph.num_nodes, graph.dsttypes)):
             return forward(*args, **kwargs)
         try:
             return _run_layer(forward, graph, args[1:], kwargs, path, options)
-        except _PassedOn:
+        except _NotALayer:
             return forward(*args, **kwargs)
 
     return run
@@ -187,11 +187,11 @@ def _has_graph(x: Any) -> bool:
 
 
 def _run_elsewhere(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: _Options) -> Any:
-    """Return what a module between layers gives for features of all nodes, which are on another device."""
+    """Return the output of a module between layers for the features of all nodes, which are on another device."""
     options.inside = True
     try:
         return moved(forward(*moved(args, options.device), **moved(kwargs, options.device)), options.home)
-    except _PassedOn:  # it knows the graph, and the layers are in it
+    except _NotALayer:  # it knows the graph, and the layers are in it
         options.inside = False
         return forward(*args, **kwargs)
     finally:
@@ -212,14 +212,14 @@ def _run_layer(
         for seeds, block, values in loader:
             options.inside = True
             try:
-                made = forward(
+                output = forward(
                     block,
                     *(x for x, name in zip(values, names, strict=True) if name is None),
                     **{name: x for x, name in zip(values, names, strict=True) if name is not None},
                 )
             finally:
                 options.inside = False
-            results.write(made, seeds, block)
+            results.write(output, seeds, block)
             bar.update(sum(map(len, seeds.values())))
     return results.whole()
 
@@ -233,15 +233,15 @@ class _Results:
         self._rows: dict[str, Tensor] = {}
         self._written: dict[str, int] = {}
 
-    def write(self, made: Any, seeds: Mapping[str, Any], block: DGLGraph) -> None:
-        self._alone = not isinstance(made, Mapping)
-        for ntype, rows in ({self._g.dsttypes[0]: made} if self._alone else made).items():
+    def write(self, output: Any, seeds: Mapping[str, Any], block: DGLGraph) -> None:
+        self._alone = not isinstance(output, Mapping)
+        for ntype, rows in ({self._g.dsttypes[0]: output} if self._alone else output).items():
             count = block.num_dst_nodes(ntype)
             if not active.is_tensor(rows) or rows.shape[:1] != (count,):
-                what = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
+                description = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
                 raise DGLError(
-                    f"layer {self._path} returned {what} for {count} nodes of type {ntype!r}; expected a tensor with a "
-                    "row for each, or a dictionary of such by node type"
+                    f"layer {self._path} returned {description} for {count} nodes of type {ntype!r}; expected a tensor "
+                    "with a row for each, or a dictionary of such by node type"
                 )
             if ntype not in self._rows:
                 shape = (self._g.num_nodes(ntype), *rows.shape[1:])
@@ -304,22 +304,22 @@ class _Batches(Sampler):
 
 def _rows(x: Any, ids: Mapping[str, Tensor]) -> Any:
     if isinstance(x, Mapping):
-        return {ntype: _taken(values, ids[ntype]) for ntype, values in x.items() if ntype in ids}
-    return _taken(x, next(iter(ids.values())))
+        return {ntype: _rows_of(values, ids[ntype]) for ntype, values in x.items() if ntype in ids}
+    return _rows_of(x, next(iter(ids.values())))
 
 
-def _taken(x: Tensor, ids: Tensor) -> Tensor:
+def _rows_of(x: Tensor, ids: Tensor) -> Tensor:
     """Return rows of features, which may be on another device than the graph."""
     return active.take(x, active.to_device(ids, active.device(x)))
 
 
 def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> Any:
-    """Return an argument with its tensors of edges, of a relation that is known, cut to those of a block."""
+    """Return an argument with its edge tensors of known relations cut to the edges of a block."""
     if isinstance(x, Mapping):
-        known = {name: g.etype_id(name) for name in x if name in g.etypes or name in g.canonical_etypes}
-        return {name: _edge_rows(value, g, block, known.get(name, relation)) for name, value in x.items()}
+        relations = {name: g.etype_id(name) for name in x if name in g.etypes or name in g.canonical_etypes}
+        return {name: _edge_rows(value, g, block, relations.get(name, relation)) for name, value in x.items()}
     if isinstance(x, list | tuple):
         return type(x)(_edge_rows(value, g, block, relation) for value in x)
     if relation is None or not active.is_tensor(x) or x.shape[:1] != (g.adjacencies[relation].num_edges,):
         return x
-    return _taken(x, block._edge_frame(relation)[EID])
+    return _rows_of(x, block._edge_frame(relation)[EID])

@@ -15,7 +15,7 @@ __all__ = ["Items", "by_kind"]
 
 
 class Items:
-    """Ids of nodes, of edges, or of whatever a sampler takes.
+    """Ids of nodes or edges, or other items that a sampler takes.
 
     Parameters
     ----------
@@ -46,38 +46,38 @@ class Items:
         if self.types is None:
             return self._parts[0].at(positions)
         parts = dict(zip(self.types, self._parts, strict=True))
-        return {key: parts[key].at(own) for key, own in by_kind(positions, self._offsets, parts).items()}
+        return {key: parts[key].at(rows) for key, rows in by_kind(positions, self._offsets, parts).items()}
 
 
 def by_kind(positions: np.ndarray, offsets: np.ndarray, kinds: Iterable[Any]) -> dict[Any, np.ndarray]:
     """Return positions inside each kind's items, which follow each other from ``offsets`` on; no kind without any."""
-    found, at = {}, np.searchsorted(offsets, positions, "right") - 1
+    result, at = {}, np.searchsorted(offsets, positions, "right") - 1
     for i, kind in enumerate(kinds):
-        own = positions[at == i]
-        if len(own):
-            found[kind] = own - offsets[i]
-    return found
+        kind_positions = positions[at == i]
+        if len(kind_positions):
+            result[kind] = kind_positions - offsets[i]
+    return result
 
 
 class _TypeItems:
     """The ids of one type, and the library and device that batches of them are for."""
 
-    def __init__(self, given: Any, what: str) -> None:
+    def __init__(self, values: Any, argument: str) -> None:
         # Arrays become tensors of the active library, as in DGL; a tensor of another one stays that.
-        of = backend_of(given)
-        self._of: Backend = active if of is None else of
-        self._device = None if of is None or of.on_cpu(given) else of.device(given)
-        self.ids = integer_array(given, what)
+        library = backend_of(values)
+        self._library: Backend = active if library is None else library
+        self._device = None if library is None or library.on_cpu(values) else library.device(values)
+        self.ids = integer_array(values, argument)
         if self.ids.dtype.kind == "b":
-            raise DGLError(f"{what} are a mask; give the ids that it selects, mask.nonzero().flatten() or the like")
+            raise DGLError(f"{argument} are a mask; give the ids that it selects, mask.nonzero().flatten() or the like")
         if self.ids.ndim != 1:
-            raise DGLError(f"{what} must be one-dimensional, got shape {self.ids.shape}")
+            raise DGLError(f"{argument} must be one-dimensional, got shape {self.ids.shape}")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_of": self._of is active}  # a backend is of its process
+        return {**self.__dict__, "_library": self._library is active}  # a backend is of its process
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _of=active if state["_of"] else active.guest or active)
+        self.__dict__.update(state, _library=active if state["_library"] else active.guest or active)
 
     def at(self, positions: np.ndarray) -> Tensor:
-        return self._of.from_numpy(self.ids[positions], self._device)
+        return self._library.from_numpy(self.ids[positions], self._device)

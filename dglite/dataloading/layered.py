@@ -1,7 +1,7 @@
 """All blocks of a mini-batch in one pass, numbered by one table that later batches reuse.
 
-The nodes of a layer are the first nodes of the next one, so that what has a number keeps it. Blocks are those that
-samplers make layer by layer, of the same draws; where edges are left out, by the same law.
+The nodes of a layer are the first nodes of the next one, so that numbered nodes keep their number. The blocks
+equal those that samplers make layer by layer, by the same draws; if edges are excluded, by the same distribution.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
 
 
 def block_of_drawn(
-    g: DGLGraph, dst_ids: list[np.ndarray], found: Sequence[Drawn | None]
+    g: DGLGraph, dst_ids: list[np.ndarray], samples: Sequence[Drawn | None]
 ) -> tuple[DGLGraph, list[np.ndarray]]:
     """Return the block of edges drawn around nodes, by node set, and its source nodes, which begin with these."""
-    rows = [None if drawn is None else (drawn.offsets, drawn.far) for drawn in found]
+    rows = [None if sample is None else (sample.offsets, sample.far) for sample in samples]
     block, src_ids = block_of_rows(g, dst_ids, rows)
-    block._edge_frames = [_edge_columns(g, block, i, drawn) for i, drawn in enumerate(found)]
+    block._edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
     return block, src_ids
 
 
@@ -70,7 +70,7 @@ def _numberings(buffers: Buffers, counts: Sequence[int], dtype: np.dtype) -> Ite
     hashing, key = compiled().hashing, tuple(counts)
     tables = buffers.take_tables(key) or [hashing.Places(count, dtype) for count in counts]
     numberings = [hashing.Numbering(len(table.values), 0, dtype, table) for table in tables]
-    yield numberings  # after an exception nobody knows what is in the tables, and nobody has them back
+    yield numberings  # after an exception the content of the tables is undefined: they are dropped
     for numbering in numberings:
         numbering.close()
     buffers.give_tables(key, tables)
@@ -80,20 +80,20 @@ def _layer(g: DGLGraph, numberings: list[Any], draw: Draw) -> DGLGraph:
     """Return the block whose destinations are the nodes that have numbers; its sources have numbers then, too."""
     dst_ids = [numbering.ids for numbering in numberings]
     rows: list[tuple[np.ndarray, np.ndarray] | None] = []
-    found = []
+    samples = []
     for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
-        drawn = draw(i, dst_ids[dst_set], _by_entry(g, i)) if len(dst_ids[dst_set]) else None
-        found.append(drawn)
-        if drawn is None:
+        sample = draw(i, dst_ids[dst_set], _by_entry(g, i)) if len(dst_ids[dst_set]) else None
+        samples.append(sample)
+        if sample is None:
             rows.append(None)
             continue
-        numberings[src_set].reserve(len(drawn.far))
-        numberings[src_set].add(drawn.far, drawn.far)
-        rows.append((drawn.offsets, drawn.far))
+        numberings[src_set].reserve(len(sample.far))
+        numberings[src_set].add(sample.far, sample.far)
+        rows.append((sample.offsets, sample.far))
     # Copies: the numberings' arrays have places for every end of an edge, which the block must not keep alive.
     src_ids = [numbering.ids.copy() for numbering in numberings]
     block = numbered_block(g, [len(ids) for ids in dst_ids], src_ids, rows)
-    block._edge_frames = [_edge_columns(g, block, i, drawn) for i, drawn in enumerate(found)]
+    block._edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
     return block
 
 
@@ -103,11 +103,11 @@ def _by_entry(g: DGLGraph, relation: int) -> bool:
     return frame is None or not len(frame)
 
 
-def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, drawn: Drawn | None) -> Any:
+def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, sample: Drawn | None) -> Any:
     """Return the features and ids of drawn edges, and their weights where they have some."""
-    stored = None if drawn is None else drawn.stored
-    if drawn is None or stored is None:
-        frame = edge_frame(g, block, relation, _NO_IDS if drawn is None else drawn.edges)
+    stored = None if sample is None else sample.stored
+    if sample is None or stored is None:
+        frame = edge_frame(g, block, relation, _NO_IDS if sample is None else sample.edges)
     else:
         # Not by the block's method: blocks must go when the last reference to them does.
         frame, tensor = block._edge_frame(relation), g._ids_tensor
@@ -116,9 +116,9 @@ def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, drawn: Drawn | No
             edge_ids = stored.edge_ids
             return tensor(entries.copy() if edge_ids is None else edge_ids[entries])
 
-        frame.wait(EID, drawn.edges, ids)
-    if drawn is not None and drawn.weights is not None:
-        frame["edge_weights"] = active.from_numpy(drawn.weights)
+        frame.wait(EID, sample.edges, ids)
+    if sample is not None and sample.weights is not None:
+        frame["edge_weights"] = active.from_numpy(sample.weights)
     return frame
 
 
@@ -130,7 +130,7 @@ def uniform_draws(g: DGLGraph, fanouts: Sequence[Any], replace: bool, exclude: A
 
 
 def uniform_draw(g: DGLGraph, fanouts: list[int], replace: bool, excluded: list[np.ndarray | None], key: int) -> Draw:
-    """Return what draws the edges of one layer, by a key; ``excluded`` has sets of ids."""
+    """Return the function that draws the edges of one layer, by a key; ``excluded`` has sets of ids."""
 
     def draw(i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
         if fanouts[i] == 0:

@@ -29,7 +29,7 @@ _SHOWN = 8
 
 
 class Progress:
-    """How far an epoch has come."""
+    """The position in an epoch."""
 
     __slots__ = ("epoch", "position")
 
@@ -49,7 +49,7 @@ class Resumable:
         raise NotImplementedError(f"{type(self).__name__} must define __len__")
 
     def _begin(self) -> Progress:
-        """Return where the epoch begins that an ``iter`` begins.
+        """Return the start position of the epoch that ``iter`` begins.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Resumable:
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Let the next ``iter`` continue from a position that :meth:`state_dict` returned.
 
-        What it gives is what the other loader would have given next, if the loaders were made alike.
+        It then gives the batches that the other loader would have given next, if both have the same arguments.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Loader(Resumable, _Base):
             self.multiprocessing_context = None
 
     def _sampler_of(self, count: int) -> Any:
-        """Return the sampler of torch's that stands for the order: training loops look at its class."""
+        """Return torch's sampler of the same order: training loops look at its class."""
         items = range(count)
         if self.use_ddp:
             ranks = self._share.size, self._share.rank
@@ -207,12 +207,12 @@ class Loader(Resumable, _Base):
                 raise
 
         ahead = self._ahead()
-        made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
+        results = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
-        return Epoch(made, progress, self._received)
+        return Epoch(results, progress, self._received)
 
     def _ahead(self) -> int:
-        """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
+        """Return the most batches in progress or waiting: by default one for each core at work, and two more."""
         if self.prefetch_factor is not None:
             return self.prefetch_factor * self.num_workers
         return min(2 * self.num_workers, num_cores() + 2)
@@ -224,8 +224,8 @@ class Loader(Resumable, _Base):
         """Return the batch of some items."""
         raise NotImplementedError(f"{type(self).__name__} must define _make(positions), which returns a batch")
 
-    def _received(self, made: Any) -> None:
-        """Do what is to be done in the thread that takes a batch."""
+    def _received(self, batch: Any) -> None:
+        """Hook: runs in the consumer's thread when a batch is delivered."""
 
     def _describe(self, positions: np.ndarray) -> str:
         """Return a batch's items, in words for an error."""
@@ -242,25 +242,25 @@ class Loader(Resumable, _Base):
 class Epoch:
     """The batches of an epoch, counted as they are taken."""
 
-    def __init__(self, made: Any, progress: Progress, received: Callable[[Any], None]) -> None:
-        self._made, self._progress, self._received = made, progress, received
+    def __init__(self, batches: Any, progress: Progress, received: Callable[[Any], None]) -> None:
+        self._batches, self._progress, self._received = batches, progress, received
 
     def __iter__(self) -> Epoch:
         return self
 
     def __next__(self) -> Any:
-        made = next(self._made)
+        batch = next(self._batches)
         self._progress.position += 1
-        self._received(made)
-        return made
+        self._received(batch)
+        return batch
 
     def close(self) -> None:
         """End the worker threads; no more batches are returned."""
-        self._made.close()
+        self._batches.close()
 
 
 def shortened(ids: Any) -> str:
-    """Return some of many numbers as text."""
+    """Format a long list of ids, abbreviated."""
     listed = ids[:_SHOWN].tolist()
     rest = len(ids) - len(listed)
     return f"{listed}" if rest <= 0 else f"{str(listed)[:-1]}, ... {rest} more]"

@@ -68,7 +68,7 @@ Uniform = PerSourceUniform
 
 @final
 class GlobalUniform(_BaseNegativeSampler):
-    """Draws ``k`` pairs for each edge from all pairs without an edge; fewer where there are not so many.
+    """Draws ``k`` pairs for each edge from all pairs without an edge; fewer if the graph has fewer such pairs.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborS
 
 
 class _Layered(BlockSampler):
-    """What samplers with a fan-out for each layer share."""
+    """Base of samplers with a fan-out for each layer."""
 
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
         super().__init__(*prefetched)
@@ -117,9 +117,9 @@ class NeighborSampler(_Layered):
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         if self.prob is None and self.time is None and is_inward(self.edge_dir):
-            made = sample_layers(g, seed_nodes, uniform_draws(g, self.fanouts, self.replace, exclude_eids))
-            if made is not None:
-                return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
+            layers = sample_layers(g, seed_nodes, uniform_draws(g, self.fanouts, self.replace, exclude_eids))
+            if layers is not None:
+                return _result(layers[-1].srcdata[NID], seed_nodes, layers, self.output_device)
         output_nodes, blocks = seed_nodes, []
         if self.time is not None and self.edge_time is not None:
             options = self.time, self.edge_time, self.prob, self.replace, exclude_eids
@@ -210,10 +210,10 @@ class LaborSampler(_Layered):
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         seeds, share = self._random_seeds()
-        made = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
-        if made is None:
-            made = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
-        return self.finished(made, seed_nodes)
+        layers = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
+        if layers is None:
+            layers = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
+        return self.finished(layers, seed_nodes)
 
     def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
         """Return blocks, last layer first, as the sampler gives them; blocks without edges have weights too."""
@@ -231,8 +231,8 @@ class LaborSampler(_Layered):
             sets, ends = seed_sets(g, seed_nodes, True), g._metagraph.ends
             ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g._num_nodes))]
             for draw in self._draws(g, seeds, share, exclude_eids):
-                found = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
-                block, ids = block_of_drawn(g, ids, found)
+                samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
+                block, ids = block_of_drawn(g, ids, samples)
                 blocks.append(block)
             return blocks
         for layer, fanout in enumerate(reversed(self.fanouts)):
@@ -259,20 +259,20 @@ class LaborSampler(_Layered):
 
     def _draws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Draw]:
         for layer, fanout in enumerate(reversed(self.fanouts)):
-            own = seeds if self.layer_dependency else seeds + layer
-            options = self.prob, self.importance_sampling, own, share, exclude_eids, self.named
+            layer_seeds = seeds if self.layer_dependency else seeds + layer
+            options = self.prob, self.importance_sampling, layer_seeds, share, exclude_eids, self.named
             yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
     def _random_seeds(self) -> tuple[np.ndarray, float]:
-        """Return the seeds of this batch's random numbers and how far they have gone from the first to the second."""
+        """Return two seeds of this batch's random numbers, and the interpolation weight between them."""
         key = key_here()
         if key is None:
             key = self._own_seed, next(self._batches)
         elif self._seed is not None:
             key = self._seed, *key[1:]
         window, step = divmod(key[-1], self.batch_dependency)
-        kept = [int(np.random.default_rng((*key[:-1], w)).integers(1 << 61)) for w in (window, window + 1)]
-        return np.array(kept[: 1 if self.batch_dependency == 1 else 2]), step / self.batch_dependency
+        window_seeds = [int(np.random.default_rng((*key[:-1], w)).integers(1 << 61)) for w in (window, window + 1)]
+        return np.array(window_seeds[: 1 if self.batch_dependency == 1 else 2]), step / self.batch_dependency
 
 
 def _result(inputs: Any, outputs: Any, blocks: list[DGLGraph], device: Any) -> tuple[Any, Any, list[DGLGraph]]:

@@ -27,7 +27,7 @@ class Share(NamedTuple):
 
     @classmethod
     def of_this_process(cls, seed: int) -> Share:
-        """Return what ``torch.distributed`` says.
+        """Return the share of this rank by ``torch.distributed``.
 
         Raises
         ------
@@ -40,7 +40,7 @@ class Share(NamedTuple):
         return cls(group.get_rank(), group.get_world_size(), seed)
 
 
-def check_count(value: Any, what: str, least: int) -> int:
+def check_count(value: Any, argument: str, least: int) -> int:
     """Return an argument that counts something.
 
     Raises
@@ -49,7 +49,7 @@ def check_count(value: Any, what: str, least: int) -> int:
         It is no integer, or below ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{what} must be an integer >= {least}, got {value!r}")
+        raise ValueError(f"{argument} must be an integer >= {least}, got {value!r}")
     return int(value)
 
 
@@ -203,7 +203,7 @@ class BatchOrder:
         return np.resize(order, total)[share.rank :: share.size]
 
     def _checked(self, positions: Iterable[int]) -> np.ndarray:
-        found = integer_array(positions, "positions of a sampler").astype(np.int64, copy=False).reshape(-1)
-        if len(found) and not (found.min() >= 0 and found.max() < self.count):
-            raise IndexError(f"a sampler gave {found.min()} to {found.max()}; there are {self.count} items")
-        return found
+        order = integer_array(positions, "positions of a sampler").astype(np.int64, copy=False).reshape(-1)
+        if len(order) and not (order.min() >= 0 and order.max() < self.count):
+            raise IndexError(f"a sampler gave {order.min()} to {order.max()}; there are {self.count} items")
+        return order

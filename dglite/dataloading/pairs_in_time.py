@@ -39,12 +39,12 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
             for ids, node_set in zip(adjacency.endpoints(), sets, strict=True):
                 parts[node_set].append(ids.astype(np.int64) * versions + rank)
     keys, numbers = [], []
-    for own in parts:
-        ids, places = numbered(np.concatenate([np.empty(0, np.int64), *own]))
+    for samples in parts:
+        ids, places = numbered(np.concatenate([np.empty(0, np.int64), *samples]))
         keys.append(ids)
-        numbers.append(iter(np.split(places, np.cumsum([len(x) for x in own])[:-1]) if own else []))
+        numbers.append(iter(np.split(places, np.cumsum([len(x) for x in samples])[:-1]) if samples else []))
     counts = {ntype: len(x) for ntype, x in zip(g.ntypes, keys, strict=True)}
-    made = []
+    result = []
     for graph in graphs:
         pairs = {
             etype: (next(numbers[a]), next(numbers[b])) for etype, (a, b) in zip(g.canonical_etypes, ends, strict=True)
@@ -54,15 +54,15 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
         for i, ntype in enumerate(g.ntypes):
             renumbered.nodes[ntype].data[NID] = g._ids_tensor(keys[i] // versions)
             renumbered.nodes[ntype].data[TIME] = g._tensor(levels[keys[i] % versions])
-        made.append(renumbered)
-    return made, {i: x // versions for i, x in enumerate(keys)}, {i: levels[x % versions] for i, x in enumerate(keys)}
+        result.append(renumbered)
+    return result, {i: x // versions for i, x in enumerate(keys)}, {i: levels[x % versions] for i, x in enumerate(keys)}
 
 
 def _times(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> list[list[np.ndarray]]:
     """Return the times of each graph's pairs, by edge type."""
     first, *others = graphs
     of_edges = edge_times(g, edge_time)
-    found: list[list[np.ndarray]] = [[] for _ in graphs]
+    dates_of: list[list[np.ndarray]] = [[] for _ in graphs]
     for i, etype in enumerate(g.canonical_etypes):
         count, dates = first.adjacencies[i].num_edges, of_edges[i]
         if dates is None and count:
@@ -70,8 +70,8 @@ def _times(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> list[list[np.
         at = np.empty(0, np.int64) if dates is None else dates[active.to_numpy(first._edge_frame(i)[EID])]
         if (at != at).any():
             raise DGLError(f"the time of a seed edge of type {etype} is NaN")
-        found[0].append(at)
-        for graph, times in zip(others, found[1:], strict=True):
+        dates_of[0].append(at)
+        for graph, times in zip(others, dates_of[1:], strict=True):
             pairs = graph.adjacencies[i].num_edges
             if pairs and (not count or pairs % count):
                 raise DGLError(
@@ -79,4 +79,4 @@ def _times(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> list[list[np.
                     "edge, edge after edge, as negative_sampler.Uniform does"
                 )
             times.append(np.repeat(at, pairs // count) if count else at)
-    return found
+    return dates_of

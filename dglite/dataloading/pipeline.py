@@ -46,7 +46,7 @@ def call_in_next(function: Callable[[int], Any], number: int) -> Any:
 
 
 class _Cores:
-    """How many threads the trainer keeps while workers run: its own less one for each worker, at least three quarters.
+    """The trainer's number of threads while workers run: its own less one for each worker, at least three quarters.
 
     A worker waits most of the time, until the trainer has taken a batch: it does not need a core of its own. Only the
     thread that began is told, because thread counts are kept by thread.
@@ -83,18 +83,18 @@ _cores = _Cores()
 
 
 class _Failed:
-    """An exception in the place of a result."""
+    """An exception instead of a result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 class _Store:
-    """What workers and the consumer share. It knows no iterator, so that one that is dropped can end its workers."""
+    """The state shared by workers and consumer, without the iterator: dropping that ends the workers."""
 
     def __init__(self, produce: Produce, first: int, count: int, ahead: int) -> None:
         self.produce = produce
-        self.taken, self.claimed, self.count, self.ahead = first, first, count, ahead
+        self.num_taken, self.claimed, self.count, self.ahead = first, first, count, ahead
         self.results: dict[int, Any] = {}
         self.closed = False
         # The condition's lock is reentrant: the garbage collector may close another store's iterator in a wait.
@@ -104,7 +104,7 @@ class _Store:
     def claim(self) -> int | None:
         """Return the next position to work on, once there is room for its result; None when there is no more."""
         with self.changed:
-            while not self.closed and self.claimed < self.count and self.claimed - self.taken >= self.ahead:
+            while not self.closed and self.claimed < self.count and self.claimed - self.num_taken >= self.ahead:
                 self.changed.wait()
             if self.closed or self.claimed >= self.count:
                 return None
@@ -124,10 +124,10 @@ class _Store:
     def get(self) -> Any:
         """Wait for the next result in order."""
         with self.changed:
-            while self.taken not in self.results:
+            while self.num_taken not in self.results:
                 self.changed.wait(_HEEDS_INTERRUPTS)
-            result = self.results.pop(self.taken)
-            self.taken += 1
+            result = self.results.pop(self.num_taken)
+            self.num_taken += 1
             self.changed.notify_all()
         return result
 
@@ -184,7 +184,7 @@ class Ordered:
     workers
         threads that call ``produce``, in this process; 0 calls it in ``next``.
     ahead
-        at most so many results are made or waiting at a time.
+        the most results in progress or waiting at a time.
     begin
         called in each thread with its number before the first result.
 
@@ -239,12 +239,12 @@ class Ordered:
         if store is None:
             raise StopIteration
         try:
-            if store.taken >= store.count:
+            if store.num_taken >= store.count:
                 self._finish(store)
                 raise StopIteration
             if not self._workers:
-                result = call_in_next(store.produce, store.taken)
-                store.taken += 1
+                result = call_in_next(store.produce, store.num_taken)
+                store.num_taken += 1
                 return result
             result = store.get()
             if isinstance(result, _Failed):

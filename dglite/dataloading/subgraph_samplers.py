@@ -77,7 +77,7 @@ class ClusterGCNSampler(SubgraphSampler):
         self.partition_offset, self.partition_node_ids = active.from_numpy(offsets), active.from_numpy(nodes)
 
     def check(self, g: DGLGraph, indices: Any) -> None:
-        """Raise :class:`DGLError` where an index is no part, or the graph is another one."""
+        """Raise :class:`DGLError` if an index is not a part, or the graph is not the partitioned one."""
         if g.num_nodes() != len(self._nodes):
             raise DGLError(f"the graph has {g.num_nodes()} nodes; the sampler was made for {len(self._nodes)}")
         as_ids(indices, len(self._offsets) - 1, "part")
@@ -146,7 +146,7 @@ class SAINTSampler(SubgraphSampler):
             raise DGLError(f"budget of mode {mode!r} must be {expected} above 0, got {budget!r}")
         self.mode, self.budget, self.cache = mode, budget, cache
         self._numbers = numbers
-        self._known: tuple[Any, np.ndarray] | None = None
+        self._cached_sums: tuple[Any, np.ndarray] | None = None
 
     def sample(self, g: DGLGraph, indices: Any = None) -> DGLGraph:
         """Return the subgraph of the nodes drawn, in ascending order; ``indices`` are not read."""
@@ -154,15 +154,15 @@ class SAINTSampler(SubgraphSampler):
         if self.mode == "walk":
             nodes = self._on_walks(g)
         else:
-            drawn = self._draw(self._cumulated(g))
-            nodes = drawn if self.mode == "node" else np.concatenate(g.adjacencies[0].find_edges(drawn))
+            picks = self._draw(self._cumulated(g))
+            nodes = picks if self.mode == "node" else np.concatenate(g.adjacencies[0].find_edges(picks))
         return self.finish(node_subgraph(g, distinct(nodes), output_device=self.output_device))
 
     def _cumulated(self, g: DGLGraph) -> np.ndarray:
         """Return the running sum of the weights of nodes or edges."""
-        adjacency, known = g.adjacencies[0], self._known
-        if known is not None and known[0] is adjacency:
-            return known[1]
+        adjacency, cached = g.adjacencies[0], self._cached_sums
+        if cached is not None and cached[0] is adjacency:
+            return cached[1]
         out_degrees = np.maximum(adjacency.out_degrees(), 1)
         if self.mode == "node":
             weights = out_degrees.astype(np.float64)
@@ -173,12 +173,12 @@ class SAINTSampler(SubgraphSampler):
             raise DGLError(f"the graph has no {self.mode}s to draw")
         summed = np.cumsum(weights)
         if self.cache:
-            self._known = adjacency, summed
+            self._cached_sums = adjacency, summed
         return summed
 
     def _draw(self, summed: np.ndarray) -> np.ndarray:
-        drawn = np.searchsorted(summed, generator().random(self._numbers[0]) * summed[-1], "right")
-        return distinct(np.minimum(drawn, len(summed) - 1))
+        positions = np.searchsorted(summed, generator().random(self._numbers[0]) * summed[-1], "right")
+        return distinct(np.minimum(positions, len(summed) - 1))
 
     def _on_walks(self, g: DGLGraph) -> np.ndarray:
         walks, steps = self._numbers
@@ -250,13 +250,13 @@ class ShaDowKHopSampler(HopSampler):
 
 def _without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     """Return a subgraph without some edges of the graph that it is of."""
-    kept = {}
+    masks = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
-        own = active.to_numpy(subgraph._edge_frame(index)[EID])
-        kept[etype] = np.arange(len(own)) if ids is None else (~contains(ids, own)).nonzero()[0]
-    return edge_subgraph(subgraph, kept, relabel_nodes=False, store_ids=False)
+        edge_ids = active.to_numpy(subgraph._edge_frame(index)[EID])
+        masks[etype] = np.arange(len(edge_ids)) if ids is None else (~contains(ids, edge_ids)).nonzero()[0]
+    return edge_subgraph(subgraph, masks, relabel_nodes=False, store_ids=False)
 
 
-def _require_homogeneous(g: DGLGraph, what: str) -> None:
+def _require_homogeneous(g: DGLGraph, caller: str) -> None:
     if not g.is_homogeneous:
-        raise DGLError(f"{what} needs a graph of one node and one edge type; see dglite.to_homogeneous")
+        raise DGLError(f"{caller} needs a graph of one node and one edge type; see dglite.to_homogeneous")

@@ -43,15 +43,15 @@ class Transfer:
         self._device, self._stream = device, framework.cuda.Stream(device)
 
     def begin(self) -> None:
-        """Make copies wait for what the trainer has computed so far: features of the graph."""
+        """Make copies wait for the trainer's work so far: it may have computed features of the graph."""
         self._stream.wait_stream(framework.cuda.current_stream(self._device))
 
     def copy(self, x: Any) -> Any:
         """Return a batch on the GPU, all of it copied."""
         with framework.cuda.stream(self._stream):
-            made = moved(x, self._device)
+            result = moved(x, self._device)
             self._stream.synchronize()
-        return made
+        return result
 
     def received(self, x: Any) -> None:
         """Keep the memory of a batch from being used again before the trainer's stream, of this thread, is done."""

@@ -51,7 +51,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
     OSError
         The folder of ``path`` is not there or may not be written to.
     """
-    made = _make_folders(path.parent) if parents else []
+    new_folders = _make_folders(path.parent) if parents else []
     prefix = _prefix(path)
     for left in path.parent.glob(f"{prefix}*.part"):
         if not _is_running(left.name.removeprefix(prefix).partition("-")[0]):
@@ -62,7 +62,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
         yield folder
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        for place in reversed(made):
+        for place in reversed(new_folders):
             with suppress(OSError):  # somebody else's files may be in it by now
                 place.rmdir()
         raise
@@ -70,7 +70,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
 
 
 def _prefix(path: Path) -> str:
-    """Return how parts of ``path`` are called on this machine; short, whatever the length of its name."""
+    """Return the prefix of temporary parts of ``path`` on this machine; short, whatever the length of its name."""
     place = hashlib.sha1(f"{socket.gethostname()}/{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return f".dglite-{place}-"
 

@@ -28,11 +28,11 @@ VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
 
 DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
-"""How a graph file of DGL's own begins."""
+"""The first bytes of a graph file of DGL."""
 
 _KEY = "dglite"
 _FRAMEWORK = "torch" if active.name == "torch" else "numpy"
-"""What the safetensors library opens files for."""
+"""The framework argument of the safetensors library."""
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
@@ -84,7 +84,7 @@ def write_container(
 
 
 def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:
-    """Return what the container stores for one array, and the object that owns the memory."""
+    """Return the stored form of one array, and the object that owns the memory."""
     dtype = str(values.dtype).rpartition(".")[2]
     shape = list(values.shape)
     owner: Any
@@ -138,7 +138,7 @@ class Container:
     """
 
     def __init__(self, path: Path, kind: str) -> None:
-        """Open a container of ``kind``; a file that is none, or of another kind or version, raises ``DGLError``."""
+        """Open a container of ``kind``; any other file, kind or version raises ``DGLError``."""
         self.path = path
         start = first_bytes(path)
         self.size = path.stat().st_size
@@ -150,9 +150,9 @@ class Container:
         except (OSError, SafetensorError) as error:
             raise DGLError(f"{path} is not read: {_guess(start)} ({error})") from error
         self.header = self._parsed(metadata.get(_KEY))
-        found, version = self.header.get("kind"), self.header.get("version")
-        if found != kind:
-            raise self.damaged(f"it holds {found!r}, not {kind!r}")
+        file_kind, version = self.header.get("kind"), self.header.get("version")
+        if file_kind != kind:
+            raise self.damaged(f"it holds {file_kind!r}, not {kind!r}")
         if type(version) is not int or not 1 <= version <= VERSION:
             raise DGLError(f"{path} is of version {version!r}; this dglite reads up to {VERSION}: update it")
         self._complex128 = frozenset(map(str, self.field(self.header, "complex128", list)))
@@ -175,9 +175,9 @@ class Container:
         """Return the error that says why the file is not read."""
         return DGLError(f"{self.path} is not read, it is damaged or was not written by dglite: {why}")
 
-    def field(self, of: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    def field(self, record: Any, name: str, kind: type | tuple[type, ...]) -> Any:
         """Return ``of[name]``, which must be of type ``kind``."""
-        value = of.get(name) if isinstance(of, dict) else None
+        value = record.get(name) if isinstance(record, dict) else None
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if type(value) not in kinds:
             raise self.damaged(f"field {name!r} of its header is missing or of the wrong type")

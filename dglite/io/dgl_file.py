@@ -4,7 +4,7 @@
     uint64 position of the first graph; labels: list of (string, array)
     each graph: structure; features: for each node type, then each edge type, a list of (string, array);
                 names of the node types; names of the edge types
-    uint64 size of what follows in bytes; positions of the graphs: list of uint64; uint64 that size again
+    uint64 size of the rest in bytes; positions of the graphs: list of uint64; uint64 that size again
 
 A list is a uint64 count and its items, a string a uint64 length and its bytes, everything little-endian. Each structure
 begins with a magic number of its own. Nothing here allocates what the file says without having seen the bytes.
@@ -122,15 +122,15 @@ class Cursor:
         return place
 
     def unpacked(self, layout: str) -> tuple[int, ...]:
-        found: tuple[int, ...] = struct.unpack_from(layout, self._content, self.take(struct.calcsize(layout)))
-        return found
+        values: tuple[int, ...] = struct.unpack_from(layout, self._content, self.take(struct.calcsize(layout)))
+        return values
 
     def number(self) -> int:
         return self.unpacked("<Q")[0]
 
-    def expect(self, magic: int, what: str) -> None:
+    def expect(self, magic: int, label: str) -> None:
         if self.number() != magic:
-            raise self.damaged(f"there is no {what} at byte {self._place - 8}")
+            raise self.damaged(f"there is no {label} at byte {self._place - 8}")
 
     def numbers(self) -> np.ndarray:
         """Read a list of 64-bit numbers."""
@@ -231,12 +231,12 @@ def _graph(cursor: Cursor) -> DGLGraph:
     for relation, (src, dst) in zip(relations, ends, strict=True):
         if (relation.num_src, relation.num_dst) != (counts[src], counts[dst]):
             raise cursor.damaged("a relation joins other numbers of nodes than there are")
-    made = make_graph(metagraph, tuple(relations), counts)
+    g = make_graph(metagraph, tuple(relations), counts)
     for i, columns in enumerate(node_data):
-        _fill(made._node_frame(i), columns)
+        _fill(g._node_frame(i), columns)
     for j, columns in enumerate(edge_data):
-        _fill(made._edge_frame(j), columns)
-    return made
+        _fill(g._edge_frame(j), columns)
+    return g
 
 
 def _check_types(cursor: Cursor, ends: Any, relations: Any, counts: Any, nodes: Any, edges: Any, *names: Any) -> None:

@@ -24,7 +24,7 @@ from .container import local_path
 __all__ = ["load_pickled"]
 
 _ZIP, _TORCH = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""What files of ``torch.save`` begin with, since 2020 and before."""
+"""The first bytes of files of ``torch.save``, since 2020 and before."""
 
 
 class _Unread(NamedTuple):
@@ -36,7 +36,7 @@ class _Unread(NamedTuple):
 
 
 def _graph_class(unread: list[_Unread], is_block: bool) -> type[DGLGraph]:
-    """Return what stands for DGL's class of graphs in one file: its states are added to ``unread``."""
+    """Return a substitute of DGL's graph class for one file: its states are added to ``unread``."""
 
     class Graph(DGLGraph):
         def __setstate__(self, state: Any) -> None:
@@ -110,7 +110,7 @@ _BUILTINS = "set frozenset slice complex range list dict tuple bytes int float b
 
 
 def _admitted() -> dict[tuple[str, str], Any]:
-    """Return what names in a file stand for, by module and name."""
+    """Return the objects for names in a file, by module and name."""
     names: dict[tuple[str, str], Any] = {
         ("dgl._ffi.object", "_new_object"): states.new_object,
         ("builtins", "getattr"): _getattr,
@@ -186,7 +186,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def _of_torch(module: str, name: str) -> Any:
-    """Return a function that makes tensors, a dtype or a class of storages; None where ``name`` is none of them."""
+    """Return a function that makes tensors, a dtype or a class of storages; None for other names."""
     import torch  # only tensors need it
 
     if name in _OF_TORCH[module].split():
@@ -198,7 +198,7 @@ def _of_torch(module: str, name: str) -> Any:
 
 
 def load_pickled(path: Any) -> Any:
-    """Return what a pickle holds that was written with DGL 0.4 to 2.x: graphs, alone or in lists, tuples and dicts.
+    """Return the object in a pickle of DGL 0.4 to 2.x: graphs, alone or in lists, tuples and dicts.
 
     It reads files of ``pickle.dump(g, file)`` and ``torch.save(g, path)``, in which DGL's graphs become graphs of
     dglite: homogeneous and heterogeneous ones, batches and blocks, with their features. Beside them may be tensors,

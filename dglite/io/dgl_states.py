@@ -1,4 +1,4 @@
-"""What a pickle of DGL 0.4 to 2.x says of its objects, and the graphs that it describes.
+"""The states of objects in a pickle of DGL 0.4 to 2.x, and the graphs that they describe.
 
 A graph of DGL is pickled as a tree of objects of DGL's classes. The classes of this module stand for those and only
 keep the state that the pickle gives; :func:`graph_of` makes a graph of the whole:
@@ -115,7 +115,7 @@ def graph_of(state: Any, is_block: bool = False, source: Path = Path("the pickle
     Raises
     ------
     DGLError
-        The state is none that DGL 0.4 to 2.x writes, or contradicts itself.
+        The state is not one that DGL 0.4 to 2.x writes, or contradicts itself.
     """
     try:
         if isinstance(state, tuple) and len(state) == 5:
@@ -264,7 +264,7 @@ def _of_rows(code: int, num_src: int, num_dst: int, arrays: Sequence[Any]) -> Ad
 
 
 def _ids(values: Any) -> np.ndarray:
-    """Return ids as an array: of a tensor, or of what DGL 0.4 has for many ids."""
+    """Return ids as an array, from a tensor or DGL 0.4's index object."""
     if isinstance(values, IndexState):
         values = values.content
     if isinstance(values, slice):

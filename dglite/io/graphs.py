@@ -84,13 +84,13 @@ def save_graphs(
 def _requested_formats(formats: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if formats is None:
         return None
-    given = (formats,) if isinstance(formats, str) else tuple(formats)
-    if not given:
+    names = (formats,) if isinstance(formats, str) else tuple(formats)
+    if not names:
         return None
-    unknown = [name for name in given if name not in FORMATS]
+    unknown = [name for name in names if name not in FORMATS]
     if unknown:
         raise DGLError(f"formats must be some of {list(FORMATS)}, got {formats!r}")
-    return tuple(name for name in FORMATS if name in given)
+    return tuple(name for name in FORMATS if name in names)
 
 
 def load_graphs(
@@ -124,16 +124,16 @@ def load_graphs(
         graph of a number.
     """
     reader = _reader(filename, check=not mmap)
-    chosen = list(range(reader.num_graphs))
+    positions = list(range(reader.num_graphs))
     if idx_list is not None:
-        wanted = integer_array(idx_list, "the numbers in idx_list")
-        if wanted.dtype.kind == "b":
+        numbers = integer_array(idx_list, "the numbers in idx_list")
+        if numbers.dtype.kind == "b":
             raise DGLError(f"idx_list must be a list of integers, got {idx_list!r:.60}")
-        chosen = wanted.reshape(-1).tolist() or chosen
-    for i in chosen:
+        positions = numbers.reshape(-1).tolist() or positions
+    for i in positions:
         if not 0 <= i < reader.num_graphs:
             raise DGLError(f"graph {i} is not in {filename}, which holds {reader.num_graphs} graphs, counted from 0")
-    return [reader.graph(i) for i in chosen], reader.labels()
+    return [reader.graph(i) for i in positions], reader.labels()
 
 
 def load_labels(filename: Any) -> dict[str, Tensor]:

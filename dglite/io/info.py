@@ -17,7 +17,7 @@ __all__ = ["load_info", "save_info"]
 
 _KIND = "info"
 _PICKLE = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""What pickles begin with, by protocol."""
+"""The first bytes of pickles, by protocol."""
 _PLAIN = (str, bool, float, type(None))
 _SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -99,7 +99,7 @@ def _stored(values: Tensor | np.ndarray, arrays: dict[str, Any]) -> str:
 
 
 def _restored(value: Any, file: Container, used: set[str]) -> Any:
-    """Return what JSON stands for. An array may be ``used`` once: a short text could ask for it a million times."""
+    """Return the value of parsed JSON. An array may be ``used`` once: a short text could ask for it a million times."""
     if not isinstance(value, list):
         if isinstance(value, dict):
             raise file.damaged("its content holds a bare JSON object")
@@ -130,7 +130,7 @@ def _restored(value: Any, file: Container, used: set[str]) -> Any:
 
 
 def _strings(codes: np.ndarray) -> np.ndarray:
-    """Return the strings of :func:`_codes`; raise ``ValueError`` for numbers that are none of characters."""
+    """Return the strings of :func:`_codes`; raise ``ValueError`` for numbers that are not character codes."""
     if (
         codes.dtype != np.int32
         or not codes.ndim

@@ -16,7 +16,7 @@ from .atomic import replacing
 __all__ = ["read_npz", "write_npz", "zip_members"]
 
 _DENSEST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-"""How many bytes a packed byte can stand for. bzip2 and LZMA, which .zip files may have, too, have no such bound."""
+"""The most bytes that one packed byte expands to. bzip2 and LZMA, which .zip files may also have, have no bound."""
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -46,8 +46,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, np.n
         with zipfile.ZipFile(path) as archive:
             members = zip_members(archive, size)
             by_name = {member.filename.removesuffix(".npy"): member for member in members}
-            wanted = by_name.keys() if names is None else [name for name in by_name if name in names]
-            return {name: _array(archive, by_name[name]) for name in wanted}
+            requested = by_name.keys() if names is None else [name for name in by_name if name in names]
+            return {name: _array(archive, by_name[name]) for name in requested}
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, SyntaxError, struct.error ...
         raise DGLError(f"{path} is not read as .npz: {error or type(error).__name__}") from error
 

@@ -36,7 +36,7 @@ def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> 
 
 
 def _schema(graph: DGLGraph, formats: tuple[str, ...] | None) -> tuple[Any, ...]:
-    """Return what graphs must have in common to be laid end to end; the formats to store come first."""
+    """Return the properties that graphs must share to be stored end to end; the formats to store come first."""
     metagraph = graph._metagraph
     allowed = tuple(name for name in FORMATS if all(name in x.allowed for x in graph.adjacencies))
     if formats is None:
@@ -72,11 +72,11 @@ def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays:
     frames = [_frames(graph) for graph in graphs]
     columns = []
     for i in range(num_sets + num_types):
-        side, own = ("nodes", i) if i < num_sets else ("edges", i - num_sets)
+        side, index = ("nodes", i) if i < num_sets else ("edges", i - num_sets)
         names = list(frames[0][i])
         for c, name in enumerate(names):
             parts = [graph_frames[i][name] for graph_frames in frames]
-            arrays[f"{prefix}.{side}.{own}.data.{c}"] = parts[0] if len(parts) == 1 else active.concat(parts)
+            arrays[f"{prefix}.{side}.{index}.data.{c}"] = parts[0] if len(parts) == 1 else active.concat(parts)
         columns.append(names)
     _pack_batches(f"{prefix}.nodes", [graph._batch_num_nodes for graph in graphs], arrays)
     _pack_batches(f"{prefix}.edges", [graph._batch_num_edges for graph in graphs], arrays)
@@ -109,11 +109,11 @@ def _pack_format(prefix: str, name: str, relations: list[Adjacency], arrays: Arr
 
 def _pack_batches(prefix: str, batches: list[tuple[np.ndarray, ...] | None], arrays: Arrays) -> None:
     """Add how many graphs each graph is a batch of, and their sizes by type."""
-    given = [sizes for sizes in batches if sizes is not None]
-    if given:
-        arrays[f"{prefix}.batch_size"] = np.array([len(sizes[0]) if sizes else 0 for sizes in given], np.int64)
-        for i in range(len(given[0])):
-            arrays[f"{prefix}.{i}.batch"] = _joined([sizes[i].astype(np.int64) for sizes in given])
+    known_sizes = [sizes for sizes in batches if sizes is not None]
+    if known_sizes:
+        arrays[f"{prefix}.batch_size"] = np.array([len(sizes[0]) if sizes else 0 for sizes in known_sizes], np.int64)
+        for i in range(len(known_sizes[0])):
+            arrays[f"{prefix}.{i}.batch"] = _joined([sizes[i].astype(np.int64) for sizes in known_sizes])
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

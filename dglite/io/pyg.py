@@ -34,32 +34,32 @@ def from_pyg(data: Any) -> DGLGraph:
     if not isinstance(data, Data):
         raise DGLError(f"expected torch_geometric's Data or HeteroData, got {type(data).__name__}")
     src, dst, weight = _edges_of(data)
-    made = graph((src, dst), num_nodes=data.num_nodes or 0)
+    g = graph((src, dst), num_nodes=data.num_nodes or 0)
     for name in data.node_attrs():
-        made.ndata[name] = data[name]
+        g.ndata[name] = data[name]
     for name in data.edge_attrs():
         if name not in _EDGES:
-            made.edata[name] = data[name]
+            g.edata[name] = data[name]
     if weight is not None:
-        made.edata["edge_weight"] = weight
-    return made
+        g.edata["edge_weight"] = weight
+    return g
 
 
 def _from_hetero(data: Any) -> DGLGraph:
     stores = dict(data.edge_items())
     edges = {etype: _edges_of(store) for etype, store in stores.items()}
     counts = {ntype: data[ntype].num_nodes or 0 for ntype in data.node_types}
-    made = heterograph({etype: (src, dst) for etype, (src, dst, _) in edges.items()}, counts)
+    g = heterograph({etype: (src, dst) for etype, (src, dst, _) in edges.items()}, counts)
     for ntype in data.node_types:
         for name in data[ntype].node_attrs():
-            made.nodes[ntype].data[name] = data[ntype][name]
+            g.nodes[ntype].data[name] = data[ntype][name]
     for etype, store in stores.items():
         for name in store.edge_attrs():
             if name not in _EDGES:
-                made.edges[etype].data[name] = store[name]
+                g.edges[etype].data[name] = store[name]
         if (weight := edges[etype][2]) is not None:
-            made.edges[etype].data["edge_weight"] = weight
-    return made
+            g.edges[etype].data["edge_weight"] = weight
+    return g
 
 
 def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -69,8 +69,8 @@ def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     if store.get("edge_index") is not None:
         ends = store["edge_index"]
         if not active.is_tensor(ends) or len(active.shape(ends)) != 2 or active.shape(ends)[0] != 2:
-            found = f"shape {tuple(active.shape(ends))}" if active.is_tensor(ends) else type(ends).__name__
-            raise DGLError(f"edge_index must be a tensor (2, num_edges), got {found}")
+            description = f"shape {tuple(active.shape(ends))}" if active.is_tensor(ends) else type(ends).__name__
+            raise DGLError(f"edge_index must be a tensor (2, num_edges), got {description}")
         return ends[0], ends[1], None
     for name, transposed in (("adj_t", True), ("adj", False)):
         matrix = store.get(name)
@@ -107,20 +107,20 @@ def to_pyg(g: DGLGraph) -> Any:
         shared = sorted(set(g.ndata) & set(g.edata) | {"edge_index", "num_nodes"} & {*g.ndata, *g.edata})
         if shared:
             raise DGLError(f"features {shared} would be one attribute of Data twice; rename them")
-        made = Data(edge_index=_edge_index(g, None), num_nodes=g.num_nodes())
+        result = Data(edge_index=_edge_index(g, None), num_nodes=g.num_nodes())
         for name, value in [*g.ndata.items(), *g.edata.items()]:
-            made[name] = value
-        return made
-    made = HeteroData()
+            result[name] = value
+        return result
+    result = HeteroData()
     for ntype in g.ntypes:
-        made[ntype].num_nodes = g.num_nodes(ntype)
+        result[ntype].num_nodes = g.num_nodes(ntype)
         for name, value in g.nodes[ntype].data.items():
-            made[ntype][name] = value
+            result[ntype][name] = value
     for etype in g.canonical_etypes:
-        made[etype].edge_index = _edge_index(g, etype)
+        result[etype].edge_index = _edge_index(g, etype)
         for name, value in g.edges[etype].data.items():
-            made[etype][name] = value
-    return made
+            result[etype][name] = value
+    return result
 
 
 def _edge_index(g: DGLGraph, etype: Any) -> Tensor:

@@ -47,9 +47,9 @@ def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo",
     bare = make_graph(g._metagraph, g.adjacencies, g._num_nodes)
     bare._idtype = g._idtype
     save_graphs(path, bare, formats=formats)
-    made = hetero_from_shared_memory(name)
-    weakref.finalize(made, _forget, path, path.stat().st_ino, os.getpid())
-    return made
+    graph = hetero_from_shared_memory(name)
+    weakref.finalize(graph, _forget, path, path.stat().st_ino, os.getpid())
+    return graph
 
 
 def hetero_from_shared_memory(name: str) -> DGLGraph:

@@ -42,5 +42,5 @@ def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, A
     """
     file = Container(local_path(filename), _KIND)
     names = file.names_of(file.field(file.header, "names", list))
-    found = {name: file.tensor(str(i)) for i, name in enumerate(names)}
-    return {name: active.to_numpy(x) for name, x in found.items()} if return_dgl_ndarray else found
+    tensors = {name: file.tensor(str(i)) for i, name in enumerate(names)}
+    return {name: active.to_numpy(x) for name, x in tensors.items()} if return_dgl_ndarray else tensors

@@ -117,22 +117,22 @@ class _Group:
 
     def _relation(self, j: int) -> dict[str, tuple[np.ndarray | None, ...]]:
         """Return the arrays of one relation by format: all graphs' together, of checked lengths."""
-        found: dict[str, tuple[np.ndarray | None, ...]] = {}
+        arrays: dict[str, tuple[np.ndarray | None, ...]] = {}
         num_edges, num_graphs = int(self._first_edge[-1, j]), len(self._num_nodes)
         for name in self._stored:
             prefix = f"edges.{j}.{name}"
             if name == "coo":
-                found[name] = tuple(self._array(f"{prefix}.{end}", num_edges) for end in ("src", "dst"))
+                arrays[name] = tuple(self._array(f"{prefix}.{end}", num_edges) for end in ("src", "dst"))
                 continue
             row_set = self._metagraph.ends[j][0 if name == "csr" else 1]
             num_pointers = int(self._first_node[-1, row_set]) + num_graphs
             has_ids = f"{self._prefix}.{prefix}.edge_ids" in self._file.names
-            found[name] = (
+            arrays[name] = (
                 self._array(f"{prefix}.indptr", num_pointers),
                 self._array(f"{prefix}.indices", num_edges),
                 self._array(f"{prefix}.edge_ids", num_edges) if has_ids else None,
             )
-        return found
+        return arrays
 
     def _columns(self, header: Any, side: str, num_rows: np.ndarray) -> list[dict[str, FileRows]]:
         """Return the features of each node set or edge type: all graphs' together, of checked lengths."""
@@ -140,18 +140,18 @@ class _Group:
         listed = file.field(header, f"{side[:-1]}_data", list)
         if len(listed) != len(num_rows):
             raise file.damaged(f"features are listed for {len(listed)} types of {side}; there are {len(num_rows)}")
-        found = []
+        by_name = []
         for i, names in enumerate(listed):
             prefix = f"{self._prefix}.{side}.{i}.data"
             columns = {name: file.rows(f"{prefix}.{c}") for c, name in enumerate(file.names_of(names))}
             for name, column in columns.items():
                 if column.num_rows != num_rows[i]:
                     raise file.damaged(f"feature {name!r} has {column.num_rows} rows for {num_rows[i]} {side}")
-            found.append(columns)
-        return found
+            by_name.append(columns)
+        return by_name
 
     def _batches(self, header: Any, side: str, counts: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
-        """Return where each graph's batch sizes begin, and the sizes by type; None where graphs are no batches."""
+        """Return the offsets of each graph's batch sizes, and the sizes by type; None if the graphs are not batches."""
         file, num_graphs = self._file, len(counts)
         if not file.field(header, f"batched_{side}", bool):
             return None
@@ -167,19 +167,19 @@ class _Group:
     def graph(self, i: int) -> DGLGraph:
         """Return the ``i``-th graph of the group."""
         adjacencies = tuple(self._adjacency(i, j) for j in range(len(self._formats)))
-        made = make_graph(self._metagraph, adjacencies, self._num_nodes[i].tolist())
-        made._idtype = self._idtype
+        g = make_graph(self._metagraph, adjacencies, self._num_nodes[i].tolist())
+        g._idtype = self._idtype
         for s, columns in enumerate(self._node_data):
             if columns:
                 rows = slice(self._first_node[i, s], self._first_node[i + 1, s])
-                made._node_frame(s).update({name: column[rows] for name, column in columns.items()})
+                g._node_frame(s).update({name: column[rows] for name, column in columns.items()})
         for j, columns in enumerate(self._edge_data):
             if columns:
                 rows = slice(self._first_edge[i, j], self._first_edge[i + 1, j])
-                made._edge_frame(j).update({name: column[rows] for name, column in columns.items()})
-        made._batch_num_nodes = _cut(self._node_batches, i)
-        made._batch_num_edges = _cut(self._edge_batches, i)
-        return made
+                g._edge_frame(j).update({name: column[rows] for name, column in columns.items()})
+        g._batch_num_nodes = _cut(self._node_batches, i)
+        g._batch_num_edges = _cut(self._edge_batches, i)
+        return g
 
     def _adjacency(self, i: int, j: int) -> Adjacency:
         src_set, dst_set = self._metagraph.ends[j]

@@ -14,7 +14,7 @@ __all__ = ["SparseAdagrad", "SparseAdam", "SparseGradOptimizer"]
 
 
 class SparseGradOptimizer(ABC):
-    """What both optimizers have in common.
+    """Base of both optimizers.
 
     :meth:`step` changes the rows that calls of the tables returned since :meth:`zero_grad`, by the gradients that they
     have now. A row that was read several times has the mean of its gradients.
@@ -39,9 +39,9 @@ class SparseGradOptimizer(ABC):
             for table in self._params:
                 read = [(ids, rows.grad) for ids, rows in table.trace if rows.grad is not None]
                 table._trace = [entry for entry in table.trace if entry[1].grad is not None]
-                found = table._gathered(read)
-                if found is not None:
-                    self.update(*found, table)
+                gathered = table._gathered(read)
+                if gathered is not None:
+                    self.update(*gathered, table)
 
     def zero_grad(self) -> None:
         """Forget the rows whose gradients have been computed."""
@@ -59,11 +59,11 @@ class SparseGradOptimizer(ABC):
 
     @abstractmethod
     def _fresh_state(self, weight: Tensor) -> tuple[Tensor, ...]:
-        """Return what is kept for a table before the first step."""
+        """Return the state of a table before the first step."""
 
     @abstractmethod
     def _change(self, ids: Tensor, grad: Tensor, state: tuple[Tensor, ...]) -> Tensor:
-        """Return what is taken from the rows ``ids``, each given once; change the state."""
+        """Return the update to subtract from the distinct rows ``ids``; change the state."""
 
     # -- state --------------------------------------------------------------------------------------------------
     @property
@@ -76,7 +76,7 @@ class SparseGradOptimizer(ABC):
         """Change the settings."""
 
     def state_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return what is kept for each table, by its name, and the settings. Other arguments are ignored."""
+        """Return the state of each table, by its name, and the settings. Other arguments are ignored."""
         return {
             "state": {table.name: table._all_get_optm_state() for table in self._params},
             "param_groups": self.param_groups,

@@ -61,7 +61,7 @@ def seed_sets(g: DGLGraph, nodes: Any, inward: bool) -> dict[int, np.ndarray]:
     return sets
 
 
-def fanouts_of(g: DGLGraph, fanout: Any, what: str = "fanout") -> list[int]:
+def fanouts_of(g: DGLGraph, fanout: Any, argument: str = "fanout") -> list[int]:
     """Return one number per edge type, -1 for all, from one for every type or a dictionary that has each of them.
 
     Raises
@@ -71,19 +71,21 @@ def fanouts_of(g: DGLGraph, fanout: Any, what: str = "fanout") -> list[int]:
     """
     etypes = g._metagraph.canonical_etypes
     if not isinstance(fanout, Mapping):
-        return [_count(fanout, what)] * len(etypes)
-    given = {g.etype_id(etype): _count(value, what) for etype, value in fanout.items()}
-    missing = [etype for i, etype in enumerate(etypes) if i not in given]
+        return [_count(fanout, argument)] * len(etypes)
+    by_relation = {g.etype_id(etype): _count(value, argument) for etype, value in fanout.items()}
+    missing = [etype for i, etype in enumerate(etypes) if i not in by_relation]
     if missing:
-        raise DGLError(f"{what} has no number for the edge types {missing}; give one for each, 0 to leave a type out")
-    return [given[i] for i in range(len(etypes))]
+        raise DGLError(
+            f"{argument} has no number for the edge types {missing}; give one for each, 0 to leave a type out"
+        )
+    return [by_relation[i] for i in range(len(etypes))]
 
 
-def _count(value: Any, what: str) -> int:
-    return count_of(value, what, -1, remark=" (-1 for all neighbours), or a dictionary of them by edge type")
+def _count(value: Any, argument: str) -> int:
+    return count_of(value, argument, -1, remark=" (-1 for all neighbours), or a dictionary of them by edge type")
 
 
-def edge_weights(g: DGLGraph, prob: Any, what: str = "prob") -> list[np.ndarray | None]:
+def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndarray | None]:
     """Return the weights of each edge type's edges, or None where they are all alike.
 
     ``prob`` is the name of an edge feature, which at least one type must have; a tensor for the only type; or a list
@@ -100,31 +102,31 @@ def edge_weights(g: DGLGraph, prob: Any, what: str = "prob") -> list[np.ndarray 
     if isinstance(prob, str):
         columns = [g._edge_frame(i).peek(prob) for i in relations]
         if len(relations) and all(column is None for column in columns):
-            known = sorted({name for i in relations for name in g._edge_frame(i)})
-            raise DGLError(f"{what}={prob!r} is not an edge feature; there are {known or 'none'}")
+            names = sorted({name for i in relations for name in g._edge_frame(i)})
+            raise DGLError(f"{argument}={prob!r} is not an edge feature; there are {names or 'none'}")
     elif isinstance(prob, list | tuple):
         columns = list(prob)
     else:
         columns = [prob]
     if len(columns) != len(relations):
-        raise DGLError(f"{what} has weights for {len(columns)} edge types; the graph has {len(relations)}")
+        raise DGLError(f"{argument} has weights for {len(columns)} edge types; the graph has {len(relations)}")
     etypes, counts = g._metagraph.etypes, [adjacency.num_edges for adjacency in g.adjacencies]
     return [
-        None if column is None else numbers(column, counts[i], f"{what} of edge type {etypes[i]!r}")
+        None if column is None else numbers(column, counts[i], f"{argument} of edge type {etypes[i]!r}")
         for i, column in enumerate(columns)
     ]
 
 
-def numbers(values: Any, count: int, what: str) -> np.ndarray:
+def numbers(values: Any, count: int, label: str) -> np.ndarray:
     """Return ``count`` weights, of shape (count,) or (count, 1), as a contiguous float32, float64 or uint8 array.
 
     Booleans become uint8, other integers float64.
     """
     array = active.to_numpy(values) if active.is_tensor(values) else native(np.asarray(values))
     if array.dtype.kind not in "biuf":
-        raise DGLError(f"{what} must be numbers or booleans, got {array.dtype}")
+        raise DGLError(f"{label} must be numbers or booleans, got {array.dtype}")
     if array.size != count or array.shape[:1] != (count,):
-        raise DGLError(f"{what} has shape {array.shape}; expected one number for each of {count}")
+        raise DGLError(f"{label} has shape {array.shape}; expected one number for each of {count}")
     array = np.ascontiguousarray(array.reshape(-1))
     if array.dtype.kind == "b":
         return array.view(np.uint8)
@@ -141,33 +143,33 @@ def excluded_edges(g: DGLGraph, edges: Any) -> list[np.ndarray | None]:
     DGLError
         An edge does not exist, or ids are given without a type and there are several.
     """
-    found: list[np.ndarray | None] = [None] * len(g.adjacencies)
+    excluded: list[np.ndarray | None] = [None] * len(g.adjacencies)
     if edges is None:
-        return found
+        return excluded
     by_type = edges if isinstance(edges, Mapping) else {None: edges}
-    for etype, given in by_type.items():
+    for etype, edge_ids in by_type.items():
         index = g.etype_id(etype)
-        ids = distinct(as_ids(given, g.adjacencies[index].num_edges, "excluded edge")).astype(np.int64, copy=False)
-        found[index] = ids if len(ids) else None
-    return found
+        ids = distinct(as_ids(edge_ids, g.adjacencies[index].num_edges, "excluded edge")).astype(np.int64, copy=False)
+        excluded[index] = ids if len(ids) else None
+    return excluded
 
 
-def probability(value: Any, what: str) -> float:
+def probability(value: Any, argument: str) -> float:
     """Return a number in [0, 1]."""
-    return number_of(value, f"{what}, a probability,", 0, 1)
+    return number_of(value, f"{argument}, a probability,", 0, 1)
 
 
-def offsets_of(values: Any, count: int, what: str) -> np.ndarray:
+def offsets_of(values: Any, count: int, argument: str) -> np.ndarray:
     """Return ascending int64 offsets that begin at 0 and end at ``count``."""
-    offsets = integer_array(values, what).astype(np.int64)
+    offsets = integer_array(values, argument).astype(np.int64)
     if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
-        raise DGLError(f"{what} must ascend from 0 to {count}, got {offsets.tolist()}")
+        raise DGLError(f"{argument} must ascend from 0 to {count}, got {offsets.tolist()}")
     return offsets
 
 
-def integers(values: Sequence[int] | Any, what: str) -> np.ndarray:
+def integers(values: Sequence[int] | Any, argument: str) -> np.ndarray:
     """Return numbers of at least -1 as a one-dimensional int64 array."""
-    array = integer_array(values, what).astype(np.int64).reshape(-1)
+    array = integer_array(values, argument).astype(np.int64).reshape(-1)
     if len(array) and array.min() < -1:
-        raise DGLError(f"{what} must be at least 0, or -1 for all neighbours; got {array.min()}")
+        raise DGLError(f"{argument} must be at least 0, or -1 for all neighbours; got {array.min()}")
     return array

@@ -75,14 +75,14 @@ class IncidentEdges:
     Parameters
     ----------
     by_entry
-        let kernels write entries of the matrix in the place of edge ids, which another look at memory would take.
+        let kernels write entries of the matrix instead of edge ids, which would take another read.
 
     Attributes
     ----------
     rows
         what every kernel starts with.
     by_entry_of
-        the matrix whose entries stand in the place of edge ids, or None.
+        the matrix whose entries replace edge ids, or None.
     longest, entries
         entries of the longest row, and of all of them.
     """
@@ -114,19 +114,19 @@ class IncidentEdges:
         return int(self.rows.offsets[-1])
 
     def places(self, near: bool = True) -> Any:
-        """Return room for as many choices as can be made, for a kernel to write to; without ``near`` not their rows."""
+        """Return output arrays for the most picks possible, which a kernel fills; ``near``: also for the seeds."""
         room, index, ids = self.room, self._adjacency.index_dtype, self._adjacency.idtype
         return compiled().sample.Choices(
             np.empty(room, index), np.empty(room if near else 0, index), np.empty(room, ids)
         )
 
     def run(self, function: Any, *arguments: Any, scan: bool = True) -> None:
-        """Run a kernel over the rows, in threads where that pays; one with ``scan`` looks at all entries of a row."""
+        """Run a kernel over the rows, in threads if that is faster; ``scan``: it reads all entries of a row."""
         work, run = max(self.room, self.entries) if scan else self.room, compiled().rows.run_rows
         run(function, len(self.rows.seeds), work, active.num_threads(), self.rows, *arguments)
 
-    def chosen(self, places: Any, counts: np.ndarray | None = None) -> Chosen:
-        """Return what was chosen; ``counts`` by row where rows may have fewer choices than room."""
+    def packed(self, places: Any, counts: np.ndarray | None = None) -> Chosen:
+        """Return the picked edges; ``counts`` has each row's number of picks if it may be below its capacity."""
         (far, near, edges), indptr = places, self.rows.offsets
         if counts is not None and counts.sum() < self.room:
             total = compiled().sample.compact(indptr, counts, far, near, edges)
@@ -139,14 +139,14 @@ class IncidentEdges:
         return Chosen(far, near, edges, indptr) if self._inward else Chosen(near, far, edges, indptr)
 
 
-def check_weights(bad: np.ndarray, what: str) -> None:
-    """Raise :class:`DGLError` when a kernel met a weight that it cannot use."""
+def check_weights(bad: np.ndarray, label: str) -> None:
+    """Raise :class:`DGLError` if a kernel reported a weight that is not valid."""
     if bad[0] >= 0:
-        raise DGLError(f"the weight of {what} {bad[0]} is negative, infinite or NaN; weights must be finite and >= 0")
+        raise DGLError(f"the weight of {label} {bad[0]} is negative, infinite or NaN; weights must be finite and >= 0")
 
 
 def frontier(
-    g: DGLGraph, chosen: list[Chosen], copy_ndata: bool, copy_edata: bool, output_device: Any = None
+    g: DGLGraph, packed: list[Chosen], copy_ndata: bool, copy_edata: bool, output_device: Any = None
 ) -> DGLGraph:
     """Return the graph of all nodes of ``g`` and of the chosen edges of each type, numbered as they were chosen.
 
@@ -155,21 +155,21 @@ def frontier(
     """
     adjacencies = tuple(
         Adjacency.from_coo(old.num_src, old.num_dst, edges.src, edges.dst, old.idtype, validate=False, copy=False)
-        for old, edges in zip(g.adjacencies, chosen, strict=True)
+        for old, edges in zip(g.adjacencies, packed, strict=True)
     )
-    made = make_graph(g._metagraph, adjacencies, g._num_nodes, g._device)
-    made._idtype = g._idtype
+    result = make_graph(g._metagraph, adjacencies, g._num_nodes, g._device)
+    result._idtype = g._idtype
     if copy_ndata:
-        made._node_frames = copies(g._node_frames)
+        result._node_frames = copies(g._node_frames)
     if copy_edata:
-        made._edge_frames = [edge_frame(g, made, i, edges.edge_ids) for i, edges in enumerate(chosen)]
-    return made if output_device is None else made.to(output_device)
+        result._edge_frames = [edge_frame(g, result, i, edges.edge_ids) for i, edges in enumerate(packed)]
+    return result if output_device is None else result.to(output_device)
 
 
-def edge_frame(g: DGLGraph, made: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
+def edge_frame(g: DGLGraph, result: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
     """Return the features of chosen edges of relation ``index`` of ``g``, and their ids."""
     frame = g._edge_frames[index]
     # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
-    taken = made._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
-    taken[EID] = made._ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
-    return taken
+    columns = result._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
+    columns[EID] = result._ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
+    return columns

@@ -54,13 +54,13 @@ def sample_neighbors_fused(
     if not is_inward(edge_dir) or isinstance(device_on(g._device), Gpu):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
     sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
-    chosen = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
-    rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in chosen]
+    picks = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
+    rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in picks]
     block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
     if not copy_ndata:
         block._node_frames = [None] * len(block._node_frames)
     if copy_edata:
-        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(chosen)]
+        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
     return block
 
 
@@ -75,13 +75,13 @@ def _by_way_of_a_graph(
     copy_edata: bool,
     exclude_edges: Any,
 ) -> DGLGraph:
-    """Return the block of a sample that is a graph: of edges that leave the seeds, or on a GPU, which numbers nodes."""
+    """Return the block of a sampled graph: for out-edges of the seeds, and on a GPU, where kernels number nodes."""
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )
-    chosen = [frontier._edge_frame(index)[EID] for index in range(len(frontier.adjacencies))]
+    edge_ids = [frontier._edge_frame(index)[EID] for index in range(len(frontier.adjacencies))]
     block = to_block(frontier, nodes if edge_dir == "in" else _reached(frontier, nodes))
-    for index, ids in enumerate(chosen):
+    for index, ids in enumerate(edge_ids):
         frame = block._edge_frame(index)
         if not copy_edata:
             frame.clear()
@@ -96,8 +96,8 @@ def _by_way_of_a_graph(
 def _reached(frontier: DGLGraph, nodes: Any) -> dict[str, np.ndarray]:
     """Return ``nodes`` and then the destinations of the edges, each once, by node type."""
     names = frontier.ntypes
-    given = nodes if isinstance(nodes, Mapping) else {names[0]: nodes}
-    parts = {ntype: [frontier.node_ids(given.get(ntype, []), ntype)] for ntype in names}
+    by_type = nodes if isinstance(nodes, Mapping) else {names[0]: nodes}
+    parts = {ntype: [frontier.node_ids(by_type.get(ntype, []), ntype)] for ntype in names}
     for adjacency, (_, _, ntype) in zip(frontier.adjacencies, frontier.canonical_etypes, strict=True):
         parts[ntype].append(adjacency.endpoints()[1])
     return {ntype: in_order_of_appearance(np.concatenate(ids)) for ntype, ids in parts.items()}

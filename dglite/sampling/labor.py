@@ -73,22 +73,22 @@ def sample_labors(
     inward = is_inward(edge_dir)
     seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
     law = Labor(g, fanouts, inward, prob, importance_sampling, random_seed, seed2_contribution, exclude_edges)
-    chosen, results = [], []
+    picks, results = [], []
     for i, adjacency in enumerate(g.adjacencies):
         ids, edges, weights = seeds[i], NO_EDGES, None
-        drawn = None if ids is None else law.draw(i, ids)
-        if ids is not None and drawn is not None:
-            near, weights = np.repeat(ids.astype(adjacency.index_dtype), np.diff(drawn.offsets)), drawn.weights
-            src, dst = (drawn.far, near) if inward else (near, drawn.far)
-            edges = Chosen(src, dst, drawn.edges, drawn.offsets)
-        chosen.append(edges)
+        sample = None if ids is None else law.draw(i, ids)
+        if ids is not None and sample is not None:
+            near, weights = np.repeat(ids.astype(adjacency.index_dtype), np.diff(sample.offsets)), sample.weights
+            src, dst = (sample.far, near) if inward else (near, sample.far)
+            edges = Chosen(src, dst, sample.edges, sample.offsets)
+        picks.append(edges)
         results.append(active.from_numpy(np.empty(0, np.float32) if weights is None else weights))
-    made = frontier(g, chosen, copy_ndata, copy_edata, output_device)
-    return made, [active.to_device(x, made.device) for x in results]
+    result = frontier(g, picks, copy_ndata, copy_edata, output_device)
+    return result, [active.to_device(x, result.device) for x in results]
 
 
 class Labor:
-    """How the edges of one layer are drawn. Arguments are those of :func:`sample_labors`.
+    """Draws the edges of one layer. Arguments are those of :func:`sample_labors`.
 
     ``named(i, far)`` returns, for far ends of relation ``i``, the ids that their random numbers belong to: those of
     another numbering, in which samples are to be the same. By default these are the ids themselves.
@@ -120,7 +120,7 @@ class Labor:
     def draw(self, i: int, seeds: np.ndarray, by_entry: bool = False) -> Drawn | None:
         """Return edges of relation ``i`` around the seeds; None for a fan-out of 0.
 
-        ``by_entry`` allows for entries in the place of edge ids.
+        ``by_entry`` allows entries of the matrix instead of edge ids.
         """
         adjacency, fanout, weights, excluded = (
             self._adjacencies[i],
@@ -148,14 +148,14 @@ class Labor:
 def _keys(random_seed: Any) -> tuple[int, int]:
     if random_seed is None:
         return draw_key(), draw_key()
-    given = integer_array(random_seed, "random_seed").astype(np.int64).reshape(-1)
-    if len(given) not in (1, 2):
-        raise DGLError(f"random_seed must be one or two integers, got {len(given)}")
-    return int(given[0]), int(given[-1]) ^ (0 if len(given) == 2 else 1 << 61)
+    seeds = integer_array(random_seed, "random_seed").astype(np.int64).reshape(-1)
+    if len(seeds) not in (1, 2):
+        raise DGLError(f"random_seed must be one or two integers, got {len(seeds)}")
+    return int(seeds[0]), int(seeds[-1]) ^ (0 if len(seeds) == 2 else 1 << 61)
 
 
 def _mixing(contribution: Any) -> np.ndarray:
-    """Return what each seed's normal variate counts for; the squares add to 1, so the mixture is normal too."""
+    """Return the weight of each seed's normal variate; the squares add to 1, so the mixture is normal too."""
     share = float(contribution)
     if not 0 <= share < 1:
         raise DGLError(f"seed2_contribution must be in [0, 1), got {share}")
@@ -165,7 +165,7 @@ def _mixing(contribution: Any) -> np.ndarray:
 def _sample_alike(
     rows: IncidentEdges, adjacency: Adjacency, fanout: int, key: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where each seed's edges begin, their far ends and their ids, where all weights and importances are 1."""
+    """Return each seed's offsets, the far ends and the edge ids, if all weights and importances are 1."""
     kernels, count = compiled().labor, len(rows.rows.seeds)
     marks, offsets = np.empty(rows.room // 64 + count + 1, np.int64), np.zeros(count + 1, np.int64)
     rows.run(kernels.mark_rows, fanout, key, marks, offsets[1:])
@@ -176,19 +176,19 @@ def _sample_alike(
 
 
 def _weights_of(
-    rows: IncidentEdges, places: Any, weights: np.ndarray | None, excluded: np.ndarray | None, what: str
+    rows: IncidentEdges, places: Any, weights: np.ndarray | None, excluded: np.ndarray | None, label: str
 ) -> np.ndarray:
     """Fill ``places`` with every edge of the seeds and return the edges' weights, 0 for those excluded."""
     rows.run(compiled().sample.uniform_rows, -1, 0, 0, places)
     if weights is None:
-        found = np.ones(rows.room)
+        values = np.ones(rows.room)
     else:
-        found = weights[places.edges].astype(np.float64)
-        wrong = ~((found >= 0) & (found < np.inf))
-        check_weights(places.edges[wrong] if wrong.any() else np.array([-1]), what)
+        values = weights[places.edges].astype(np.float64)
+        wrong = ~((values >= 0) & (values < np.inf))
+        check_weights(places.edges[wrong] if wrong.any() else np.array([-1]), label)
     if excluded is not None:
-        found[contains(excluded, places.edges)] = 0
-    return found
+        values[contains(excluded, places.edges)] = 0
+    return values
 
 
 def _sample(
@@ -202,17 +202,17 @@ def _sample(
     keys: tuple[int, int],
     mixing: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return where each seed's edges begin, their far ends, their ids and their weights."""
+    """Return each seed's offsets, and the edges' far ends, ids and weights."""
     kernels, importance, offsets = compiled().labor, np.ones(rows.room), rows.rows.offsets
     factors = np.empty(len(rows.rows.seeds))
     if rounds:
         _optimise(rows, places.far, adjacency, weights, importance, fanout, rounds, factors)
     run_rows, threads, count = compiled().rows.run_rows, active.num_threads(), len(factors)
     run_rows(kernels.solve_rows, count, rows.room, threads, offsets, weights, importance, fanout, factors)
-    taken, results = np.empty(rows.room, np.uint8), np.zeros(rows.room)
+    marks, results = np.empty(rows.room, np.uint8), np.zeros(rows.room)
     inputs = offsets, vertices, weights, importance, factors, *keys, mixing
-    run_rows(kernels.take_rows, count, rows.room, threads, *inputs, taken, results)
-    keep = taken.nonzero()[0]
+    run_rows(kernels.take_rows, count, rows.room, threads, *inputs, marks, results)
+    keep = marks.nonzero()[0]
     return np.searchsorted(keep, offsets), places.far[keep], places.edges[keep], results[keep]
 
 

@@ -86,11 +86,11 @@ def _by_rejection(
 ) -> np.ndarray:
     """Draw pairs and drop those with an edge, round after round. At least half of all pairs are free here."""
     num_pairs, random = adjacency.num_src * adjacency.num_dst, generator()
-    taken = adjacency.num_edges + (adjacency.num_src if no_loops else 0) + (0 if replace else num_samples)
-    surplus = 1.2 * num_pairs / max(num_pairs - taken, 1) - 1 if redundancy is None else redundancy
-    found = np.empty(0, np.int64)
+    num_unavailable = adjacency.num_edges + (adjacency.num_src if no_loops else 0) + (0 if replace else num_samples)
+    surplus = 1.2 * num_pairs / max(num_pairs - num_unavailable, 1) - 1 if redundancy is None else redundancy
+    pairs = np.empty(0, np.int64)
     for _ in range(_MOST_ROUNDS):
-        missing = num_samples - len(found)
+        missing = num_samples - len(pairs)
         if missing <= 0:
             break
         codes = random.integers(num_pairs, size=int(missing * (1 + surplus)) + 8)
@@ -98,11 +98,11 @@ def _by_rejection(
         free = ~adjacency.has_edges(u, v)
         if no_loops:
             free &= u != v
-        found = np.concatenate([found, codes[free]])
+        pairs = np.concatenate([pairs, codes[free]])
         if not replace:
             # The first of equal codes stays where it was: sorting would favour low codes when the surplus is cut off.
-            found = in_order_of_appearance(found)
-    return found[:num_samples]
+            pairs = in_order_of_appearance(pairs)
+    return pairs[:num_samples]
 
 
 attach(global_uniform_negative_sampling=global_uniform_negative_sampling)

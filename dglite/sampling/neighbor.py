@@ -18,7 +18,7 @@ from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
-from .sums import kept_sums
+from .sums import cached_sums
 
 __all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
 
@@ -82,8 +82,8 @@ def sample_neighbors(
     tensor([2, 5, 0, 3])
     """
     inward = is_inward(edge_dir)
-    chosen = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
-    return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+    picks = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
+    return frontier(g, picks, copy_ndata, copy_edata, output_device)
 
 
 def choose(
@@ -114,54 +114,54 @@ def choose_by_key(
     key: int,
     times: Sequence[Times | None] | None = None,
 ) -> list[Chosen]:
-    """Return what :func:`choose` does, which depends on a key and on the seeds' positions.
+    """Return the picks of :func:`choose` for a key: they depend on it and on the seeds' positions.
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
     fanouts, weights, device = fanouts_of(g, fanout), edge_weights(g, prob), device_on(g._device)
-    chosen = []
+    picks = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]
         if ids is None or fanouts[i] == 0:
-            chosen.append(NO_EDGES)
+            picks.append(NO_EDGES)
             continue
-        own, limits = weights[i], None if times is None else times[i]
-        if own is None and excluded[i] is None and limits is None:
-            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, device))
+        values, limits = weights[i], None if times is None else times[i]
+        if values is None and excluded[i] is None and limits is None:
+            picks.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, device))
             continue
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
-        if own is not None and not replace and fanouts[i] > 0:
-            sums = kept_sums(g, i, prob, own, inward, rows)
-        what = f"{g._metagraph.etypes[i]!r} edge"
-        chosen.append(_weighted(rows, fanouts[i], replace, key + i, what, own, sums, excluded[i], limits))
-    return chosen
+        if values is not None and not replace and fanouts[i] > 0:
+            sums = cached_sums(g, i, prob, values, inward, rows)
+        label = f"{g._metagraph.etypes[i]!r} edge"
+        picks.append(_weighted(rows, fanouts[i], replace, key + i, label, values, sums, excluded[i], limits))
+    return picks
 
 
 def _uniform(
     adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, device: KernelDevice
 ) -> Chosen:
     if not replace:
-        fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
+        fanout = min(fanout, adjacency.num_edges)  # kernels allocate this many entries per seed
     if isinstance(device, Gpu):
         return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, device)
     rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
     places = rows.places()
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, places, scan=False)
-    return rows.chosen(places)
+    return rows.packed(places)
 
 
 def _uniform_on_gpu(
     adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
 ) -> Chosen:
-    """Choose on a GPU, the same as the host would for the same key, and fetch what was chosen."""
+    """Pick edges on a GPU, the same as the host would for the same key, and copy them to the host."""
     if not len(seeds):
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
-    held = gpu.queue.upload(seeds.astype(index))
-    found = gpu.kernels("sample.sample").sample_neighbors(
-        gpu.queue, structure, held.address, len(seeds), fanout, replace, key
+    uploaded = gpu.queue.upload(seeds.astype(index))
+    sample = gpu.kernels("sample.sample").sample_neighbors(
+        gpu.queue, structure, uploaded.address, len(seeds), fanout, replace, key
     )
-    parts = [gpu.queue.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
+    parts = [gpu.queue.download(x.address, sample.count, index) for x in (sample.far, sample.near, sample.edges)]
     far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
     return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
@@ -171,7 +171,7 @@ def _weighted(
     fanout: int,
     replace: bool,
     key: int,
-    what: str,
+    label: str,
     weights: np.ndarray | None,
     sums: np.ndarray = _NO_SUMS,
     excluded: np.ndarray | None = None,
@@ -179,7 +179,7 @@ def _weighted(
     groups: np.ndarray = _NO_GROUPS,
     num_groups: int = 0,
 ) -> Chosen:
-    """Choose by weights, all 1 where there are none; with groups, weights are by group."""
+    """Choose by weights (all 1 if ``weights`` is None); with groups, weights are by group."""
     kernels, places = compiled(), rows.places()
     counts, bad = np.zeros(len(rows.rows.seeds), np.int64), np.full(1, -1, np.int64)
     weighed = kernels.weigh.Weights(_NO_WEIGHTS if weights is None else weights, sums, groups, num_groups)
@@ -187,8 +187,8 @@ def _weighted(
     absent = kernels.weigh.ExcludedEdges(excluded_set, *((_NO_GROUPS, _NO_GROUPS) if times is None else times))
     arguments = fanout, int(replace), key, rows.longest, weighed, absent, places, counts, bad
     rows.run(kernels.weigh.weighted_rows, *arguments)
-    check_weights(bad, what)
-    return rows.chosen(places, counts)
+    check_weights(bad, label)
+    return rows.packed(places, counts)
 
 
 def sample_neighbors_biased(
@@ -243,8 +243,8 @@ def sample_neighbors_biased(
             f"node, one more than there are weights in bias, from 0 to its degree"
         )
     rows, tags = IncidentEdges(adjacency, seeds, inward, count, replace), (offsets.reshape(-1), len(weights))
-    chosen = _weighted(rows, count, replace, draw_key(), "tag", weights, groups=tags[0], num_groups=tags[1])
-    return frontier(g, [chosen], copy_ndata, copy_edata, output_device)
+    picks = _weighted(rows, count, replace, draw_key(), "tag", weights, groups=tags[0], num_groups=tags[1])
+    return frontier(g, [picks], copy_ndata, copy_edata, output_device)
 
 
 def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
@@ -303,16 +303,16 @@ def sample_etype_neighbors(
     if len(fanouts) != len(bounds) - 1:
         raise DGLError(f"{len(fanouts)} fan-outs for {len(bounds) - 1} edge types; expected one for each")
     (weights,) = edge_weights(g, prob) if isinstance(prob, str) or prob is None else [_joined(prob, bounds)]
-    drawn, everything = int(np.maximum(fanouts, 0).sum()), bool((fanouts < 0).any())
-    rows = IncidentEdges(adjacency, seeds, inward, -1 if everything else drawn, replace)
+    total, everything = int(np.maximum(fanouts, 0).sum()), bool((fanouts < 0).any())
+    rows = IncidentEdges(adjacency, seeds, inward, -1 if everything else total, replace)
     if everything and replace:
-        rows.rows.offsets[:] += drawn * np.arange(len(seeds) + 1)
+        rows.rows.offsets[:] += total * np.arange(len(seeds) + 1)
     counts, bad = np.zeros(len(seeds), np.int64), np.full(1, -1, np.int64)
     weights, places = _NO_WEIGHTS if weights is None else weights, rows.places()
     arguments = fanouts, int(replace), draw_key(), rows.longest, weights, bounds, places, counts, bad
     rows.run(compiled().sample.etype_rows, *arguments)
     check_weights(bad, "edge")
-    return frontier(g, [rows.chosen(places, counts)], copy_ndata, copy_edata, output_device)
+    return frontier(g, [rows.packed(places, counts)], copy_ndata, copy_edata, output_device)
 
 
 def _joined(parts: Any, bounds: np.ndarray) -> np.ndarray:
@@ -367,11 +367,11 @@ def select_topk(
     else:
         seeds = seeds_of(g, nodes, inward)
     weights = edge_weights(g, weight, "weight")
-    chosen = []
+    picks = []
     for i, adjacency in enumerate(g.adjacencies):
         ids, values = seeds[i], weights[i]
         if ids is None or counts[i] == 0:
-            chosen.append(NO_EDGES)
+            picks.append(NO_EDGES)
             continue
         if values is None:
             raise DGLError(f"edges of type {g._metagraph.canonical_etypes[i]} have no feature {weight!r} to select by")
@@ -380,8 +380,8 @@ def select_topk(
         rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, places, bad)
         if bad[0] >= 0:
             raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
-        chosen.append(rows.chosen(places))
-    return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+        picks.append(rows.packed(places))
+    return frontier(g, picks, copy_ndata, copy_edata, output_device)
 
 
 attach(

@@ -44,7 +44,7 @@ class RandomWalkNeighborSampler:
     num_random_walks
         walks from each seed.
     num_neighbors
-        at most so many edges per seed.
+        the most edges per seed.
     metapath
         edge types; by default one step along the only edge type.
     weight_column
@@ -107,9 +107,9 @@ class RandomWalkNeighborSampler:
         parts = [self._visited(seeds[i : i + at_once]) for i in range(0, max(len(seeds), 1), at_once)]
         src, dst, times = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
         adjacency = Adjacency.from_coo(num_nodes, num_nodes, src, dst, G._idtype, validate=False)
-        made = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
-        made.edata[self.weight_column] = made._tensor(times)
-        return made
+        result = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
+        result.edata[self.weight_column] = result._tensor(times)
+        return result
 
     def _visited(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the most visited nodes of each seed, the seed, and the numbers of visits."""
@@ -123,8 +123,8 @@ class RandomWalkNeighborSampler:
         outputs = nodes.reshape(-1), times.reshape(-1), counts
         run, threads = compiled().rows.run_rows, active.num_threads()
         run(compiled().walk.count_visits, len(seeds), traces.size, threads, *arguments, *outputs)
-        kept = np.arange(most) < counts[:, None]
-        return nodes[kept], np.repeat(seeds, counts), times[kept]
+        is_listed = np.arange(most) < counts[:, None]
+        return nodes[is_listed], np.repeat(seeds, counts), times[is_listed]
 
 
 @final
@@ -155,7 +155,7 @@ class PinSAGESampler(RandomWalkNeighborSampler):
 
 
 def _only(g: DGLGraph, source: str, destination: str) -> tuple[str, str, str]:
-    found = [etype for etype in g.canonical_etypes if (etype[0], etype[2]) == (source, destination)]
-    if len(found) != 1:
-        raise DGLError(f"expected one edge type from {source!r} to {destination!r}, found {found or 'none'}")
-    return found[0]
+    etypes = [etype for etype in g.canonical_etypes if (etype[0], etype[2]) == (source, destination)]
+    if len(etypes) != 1:
+        raise DGLError(f"expected one edge type from {source!r} to {destination!r}, found {etypes or 'none'}")
+    return etypes[0]

@@ -17,13 +17,13 @@ from ..locks import new_lock
 from ..structure import Adjacency
 from .frontier import IncidentEdges, compiled
 
-__all__ = ["kept_sums"]
+__all__ = ["cached_sums"]
 
 _NONE = np.empty(0)
 
 
-class _Kept:
-    """The sums of one column of weights, once enough has been read for their cost."""
+class WeightSums:
+    """Running sums of one column of weights, computed once samples have read enough to repay them."""
 
     __slots__ = ("column", "inward", "read", "sums", "version")
 
@@ -32,26 +32,26 @@ class _Kept:
         self.read, self.sums = 0, _NONE
 
 
-_kept: weakref.WeakKeyDictionary[Adjacency, _Kept] = weakref.WeakKeyDictionary()
+_SUMS: weakref.WeakKeyDictionary[Adjacency, WeightSums] = weakref.WeakKeyDictionary()
 _lock = new_lock()
 
 
-def kept_sums(
+def cached_sums(
     g: DGLGraph, relation: int, prob: Any, weights: np.ndarray, inward: bool, sampled: IncidentEdges
 ) -> np.ndarray:
-    """Return the running sums of each node's weights, by entry of the matrix; empty as long as there are none.
+    """Return the running sums of each node's weights, by entry of the matrix; empty before they are computed.
 
-    They are made when samples by an edge feature have read as many entries as there are edges, and belong to that
-    tensor, in the version that it was summed in.
+    They are computed when samples by an edge feature have read as many entries as there are edges, and cached for this
+    tensor and its version.
 
     Parameters
     ----------
     prob
-        the edge feature's name; weights that are no feature are not kept.
+        the edge feature's name; sums of other weights are not cached.
     weights
         its values.
     sampled
-        the edges that this sample is about.
+        the rows and entries that this sample reads.
     """
     if not isinstance(prob, str):
         return _NONE
@@ -63,13 +63,13 @@ def kept_sums(
     except RuntimeError:  # tensors of torch.inference_mode have none
         return _NONE
     with _lock:
-        kept = _kept.get(adjacency)
-        if kept is None or kept.column is not column or kept.version != version or kept.inward != inward:
-            kept = _kept[adjacency] = _Kept(column, version, inward)
-        kept.read += sampled.entries
-        if not len(kept.sums) and kept.read >= adjacency.num_edges > 0:
+        entry = _SUMS.get(adjacency)
+        if entry is None or entry.column is not column or entry.version != version or entry.inward != inward:
+            entry = _SUMS[adjacency] = WeightSums(column, version, inward)
+        entry.read += sampled.entries
+        if not len(entry.sums) and entry.read >= adjacency.num_edges > 0:
             indptr, edge_ids, total = sampled.rows.indptr, sampled.rows.edge_ids, adjacency.num_edges
             run, threads, sums = compiled().rows.run_rows, active.num_threads(), np.empty(total)
             run(compiled().weigh.sum_rows, len(indptr) - 1, total, threads, indptr, edge_ids, weights, sums)
-            kept.sums = sums
-        return kept.sums
+            entry.sums = sums
+        return entry.sums

@@ -54,20 +54,20 @@ def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.nda
     ntype, column = g._metagraph.ntypes[node_set], g._node_frame(node_set).peek(name)
     if column is None:
         raise DGLError(f"seeds of type {ntype!r} have no time: there is no node feature {name!r}")
-    found = _times(column, g._num_nodes[node_set], f"time of node type {ntype!r}")[ids]
-    if (found != found).any():
-        raise DGLError(f"time of {ntype!r} node {ids[(found != found).argmax()]} is NaN")
-    return found
+    times = _times(column, g._num_nodes[node_set], f"time of node type {ntype!r}")[ids]
+    if (times != times).any():
+        raise DGLError(f"time of {ntype!r} node {ids[(times != times).argmax()]} is NaN")
+    return times
 
 
-def _times(column: Tensor, count: int, what: str) -> np.ndarray:
+def _times(column: Tensor, count: int, label: str) -> np.ndarray:
     """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds.
 
     Common dtypes are not copied: this is done for each batch.
     """
     array = active.to_numpy(column)
     if array.dtype.kind not in "iu" or array.size != count or len(array) != count:
-        return numbers(column, count, what)
+        return numbers(column, count, label)
     array = np.ascontiguousarray(array.reshape(-1))
     return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
 
@@ -93,27 +93,27 @@ def sample_blocks_until(
         As :func:`dglite.sampling.sample_neighbors`, :func:`edge_times` and :func:`seed_times`.
     """
     sets = seed_sets(g, nodes, True)
-    given = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}
-    return sample_blocks_at(g, sets, given, fanouts, edge_time, prob, replace, exclude_edges)
+    times = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}
+    return sample_blocks_at(g, sets, times, fanouts, edge_time, prob, replace, exclude_edges)
 
 
 def sample_blocks_at(
     g: DGLGraph,
     sets: dict[int, np.ndarray],
-    given: dict[int, np.ndarray],
+    seed_dates: dict[int, np.ndarray],
     fanouts: Sequence[Any],
     edge_time: str,
     prob: str | None,
     replace: bool,
     exclude_edges: Any,
 ) -> list[DGLGraph]:
-    """Return what :func:`sample_blocks_until` does, of the seeds of some node sets, each of which has a time given."""
+    """Return the blocks of :func:`sample_blocks_until` for seeds by node set, with a time for each seed."""
     of_edges = edge_times(g, edge_time)
-    levels = distinct(np.concatenate([_NO_IDS, *given.values()]))
+    levels = distinct(np.concatenate([_NO_IDS, *seed_dates.values()]))
     versions, count = max(len(levels), 1), len(g._num_nodes)
     keys: list[np.ndarray] = [_NO_IDS] * count
-    for node_set, own in sets.items():
-        keys[node_set] = own * versions + np.searchsorted(levels, given[node_set])
+    for node_set, seed_ids in sets.items():
+        keys[node_set] = seed_ids * versions + np.searchsorted(levels, seed_dates[node_set])
     reached, blocks = set(sets), []
     for fanout in reversed(fanouts):
         ids, limits = [x // versions for x in keys], [levels[x % versions] for x in keys]
@@ -123,16 +123,16 @@ def sample_blocks_at(
             None if dates is None or end is None else (dates, _limits(limits[end], dates.dtype))
             for dates, end in zip(of_edges, ends, strict=True)
         ]
-        chosen = choose(g, seeds, fanout, True, prob, replace, exclude_edges, times)
+        picks = choose(g, seeds, fanout, True, prob, replace, exclude_edges, times)
         rows: list[tuple[np.ndarray, np.ndarray] | None] = []
-        for edges, end in zip(chosen, ends, strict=True):
+        for edges, end in zip(picks, ends, strict=True):
             if end is None or edges.indptr is None:
                 rows.append(None)
                 continue
             version = np.repeat(keys[end] % versions, np.diff(edges.indptr))
             rows.append((edges.indptr, edges.src.astype(np.int64) * versions + version))
         block, sources = block_of_rows(g, keys, rows, versions)
-        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(chosen)]
+        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
         for i, (src, dst) in enumerate(zip(sources, keys, strict=True)):
             for place, x in ((i, src), (count + i, dst)):
                 block._node_frame(place)[TIME] = block._tensor(levels[x % versions])

@@ -67,8 +67,8 @@ def random_walk(
     """
     relations = _relations(g, metapath, length)
     traces, edges, types = walk(g, nodes, relations, prob, restart_prob, return_eids)
-    found = g._ids_tensor(traces), g._ids_tensor(np.array(types))
-    return (found[0], g._ids_tensor(edges), found[1]) if return_eids else found
+    result = g._ids_tensor(traces), g._ids_tensor(np.array(types))
+    return (result[0], g._ids_tensor(edges), result[1]) if return_eids else result
 
 
 def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) -> list[int]:
@@ -84,7 +84,7 @@ def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) 
 
 
 def repeated(relations: list[int], times: int) -> list[int]:
-    """Return the edge types of the steps of a walk that goes through ``relations`` so many times."""
+    """Return the edge types of the steps of a walk that repeats ``relations`` this many times."""
     steps = len(relations) * times
     if steps > _MOST_STEPS:
         raise DGLError(f"walks of {steps} steps are too long to be kept; at most {_MOST_STEPS} are possible")
@@ -132,7 +132,7 @@ def _room(starts: np.ndarray, length: int, return_eids: bool, idtype: np.dtype) 
 
 
 _STEPS_PER_CALL = 1 << 22
-"""Long walks return to Python, for signals, after so many steps of all walkers: a tenth of a second or so."""
+"""Steps of all walkers between two returns to Python, for signals: a tenth of a second or so."""
 
 
 def _calls(
@@ -170,10 +170,10 @@ def _node_sets(g: DGLGraph, relations: list[int]) -> list[int]:
 def _stops(restart_prob: Any, length: int) -> np.ndarray:
     if restart_prob is None:
         return np.zeros(length)
-    given = active.to_numpy(restart_prob) if active.is_tensor(restart_prob) else np.asarray(restart_prob)
-    if given.ndim == 0:
-        return np.full(length, probability(given, "restart_prob"))
-    stops = numbers(given, length, "restart_prob").astype(np.float64)
+    probabilities = active.to_numpy(restart_prob) if active.is_tensor(restart_prob) else np.asarray(restart_prob)
+    if probabilities.ndim == 0:
+        return np.full(length, probability(probabilities, "restart_prob"))
+    stops = numbers(probabilities, length, "restart_prob").astype(np.float64)
     for extreme in (stops.min(), stops.max()) if length else ():
         probability(extreme, "restart_prob")
     return np.ascontiguousarray(stops)
@@ -181,8 +181,8 @@ def _stops(restart_prob: Any, length: int) -> np.ndarray:
 
 def _weights(g: DGLGraph, prob: str | None, relations: list[int]) -> dict[int, np.ndarray]:
     """Return the weights of each relation, an empty array where they are uniform."""
-    found = edge_weights(g, prob)
-    return {index: _NO_WEIGHTS if (x := found[index]) is None else x for index in relations}
+    by_relation = edge_weights(g, prob)
+    return {index: _NO_WEIGHTS if (x := by_relation[index]) is None else x for index in relations}
 
 
 def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -203,10 +203,10 @@ def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     nodes, kinds = integer_array(traces, "traces"), integer_array(types, "types")
     if nodes.ndim != 2 or kinds.shape != nodes.shape[1:]:
         raise DGLError(f"traces (num_walks, n) need types (n,), got shapes {nodes.shape} and {kinds.shape}")
-    kept = nodes >= 0
-    lengths = kept.sum(1, dtype=np.int64)
+    is_node = nodes >= 0
+    lengths = is_node.sum(1, dtype=np.int64)
     offsets = np.cumsum(lengths) - lengths
-    packed = nodes[kept], np.broadcast_to(kinds, nodes.shape)[kept], lengths, offsets
+    packed = nodes[is_node], np.broadcast_to(kinds, nodes.shape)[is_node], lengths, offsets
     first, second, third, fourth = (active.from_numpy(x) for x in packed)
     return first, second, third, fourth
 

@@ -1,4 +1,4 @@
-"""What shows graphs and models to people: pictures, summaries of models, and where time goes.
+"""Pictures of graphs, summaries of models, and profiles.
 
 Imported when one of its functions is first used; matplotlib and NetworkX when something is drawn.
 """

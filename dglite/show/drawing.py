@@ -26,7 +26,7 @@ MOST_CURVES = 600
 class Ties:
     """The edges of a type as they are drawn, by numbers of nodes among all: each pair of nodes once.
 
-    ``mutual`` tells whether there are edges in both directions. ``weights`` are None where there are none.
+    ``mutual`` tells whether there are edges in both directions. ``weights`` is None for an unweighted relation.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Ties:
     weights: np.ndarray | None
 
     @staticmethod
-    def of(name: str, src: np.ndarray, dst: np.ndarray, weights: np.ndarray | None) -> Ties:
+    def merged(name: str, src: np.ndarray, dst: np.ndarray, weights: np.ndarray | None) -> Ties:
         """Join parallel edges, which get the largest weight, and edges in both directions."""
         low, high = np.minimum(src, dst), np.maximum(src, dst)
         pairs, pair = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
@@ -67,8 +67,8 @@ def draw_nodes(
     n = len(positions)
     area = np.full(n, float(np.clip(18000 / max(n, 1), 6, 260)))
     if isinstance(sizes, dict):
-        for i, own in sizes.items():
-            area[sets[i].first : sets[i].first + sets[i].size] = own
+        for i, node_sizes in sizes.items():
+            area[sets[i].first : sets[i].first + sets[i].size] = node_sizes
     elif sizes is not None:
         area[:] = float(sizes)
     colours, names, title = _colours(axes, sets, values, color, legend, cmap)

@@ -166,7 +166,7 @@ def _axes(ax: Any) -> Any:
     return ax
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------------
+# -- values that are drawn ---------------------------------------------------------------------------------------------
 def _is_given(value: Any) -> bool:
     """Whether a value is of single nodes, instead of one for all."""
     return isinstance(value, str) or not (value is None or np.isscalar(value))
@@ -178,33 +178,33 @@ def _array(values: Any) -> np.ndarray:
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
-def _by_type(value: Any, names: Sequence[Any], what: str, kind: str) -> dict[Any, Any]:
+def _by_type(value: Any, names: Sequence[Any], argument: str, kind: str) -> dict[Any, Any]:
     """Return the values by type; those of the only type may come without a dictionary."""
     if isinstance(value, Mapping):
         unknown = [name for name in value if name not in names]
         if unknown:
-            raise DGLError(f"{what} has values for the {kind} type {unknown[0]!r}; there are {list(names)}")
+            raise DGLError(f"{argument} has values for the {kind} type {unknown[0]!r}; there are {list(names)}")
         return dict(value)
     if len(names) > 1:
-        raise DGLError(f"{what} must be a dictionary by {kind} type, got {type(value).__name__}; there are {names}")
+        raise DGLError(f"{argument} must be a dictionary by {kind} type, got {type(value).__name__}; there are {names}")
     return {names[0]: value}
 
 
-def _of_nodes(g: DGLGraph, sets: list[NodeSet], value: Any, what: str) -> dict[int, np.ndarray] | None:
-    """Return the values of nodes by number of their set; None where there are none, or one for all."""
+def _of_nodes(g: DGLGraph, sets: list[NodeSet], value: Any, argument: str) -> dict[int, np.ndarray] | None:
+    """Return the values of nodes by number of their set, or None if there is no value or one for all."""
     if value is None:
         return None
     if isinstance(value, str):
         named = {i: _array(each.features[value]) for i, each in enumerate(sets) if value in each.features}
-        if not named and what == "color" and not _is_color(value):
+        if not named and argument == "color" and not _is_color(value):
             features = sorted({name for each in sets for name in each.features})
             raise DGLError(f"color={value!r} is neither a node feature ({features or 'there are none'}) nor a colour")
-        if not named and what != "color":
-            raise DGLError(f"{what}={value!r} is no node feature")
+        if not named and argument != "color":
+            raise DGLError(f"{argument}={value!r} is no node feature")
         columns = named
     else:
         names = list(dict.fromkeys(each.ntype for each in sets))
-        by_type = _by_type(value, names, what, "node")
+        by_type = _by_type(value, names, argument, "node")
         columns = {}
         for i, each in enumerate(sets):
             if each.ntype in by_type:
@@ -215,7 +215,7 @@ def _of_nodes(g: DGLGraph, sets: list[NodeSet], value: Any, what: str) -> dict[i
     for i, values in columns.items():
         if values.shape != (sets[i].size,):
             raise DGLError(
-                f"{what} has shape {tuple(values.shape)}; expected {(sets[i].size,)}, a value for each of the "
+                f"{argument} has shape {tuple(values.shape)}; expected {(sets[i].size,)}, a value for each of the "
                 f"{sets[i].size} nodes{'' if len(sets) == 1 else f' of type {sets[i].ntype!r}'}"
             )
     return columns
@@ -288,7 +288,7 @@ def _ties(g: DGLGraph, sets: list[NodeSet], weights: Any) -> list[Ties]:
                     f"the {len(src)} edges, shape {(len(src),)}"
                 )
             numbers = numbers.astype(np.float64)
-        ties.append(Ties.of(etype[1], src + sets[start].first, dst + sets[end].first, numbers))
+        ties.append(Ties.merged(etype[1], src + sets[start].first, dst + sets[end].first, numbers))
     return ties
 
 

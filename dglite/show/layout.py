@@ -118,11 +118,11 @@ def _least_sparse_stress(
     pull = weights * distances
     for _ in range(60):
         ratio = pull / np.maximum(_apart(positions, positions[pivots]), 1e-9)
-        wanted = ratio.sum(1, keepdims=True) * positions + (weights - ratio) @ positions[pivots]
+        target = ratio.sum(1, keepdims=True) * positions + (weights - ratio) @ positions[pivots]
         along = positions[dst] - positions[src]
         along = positions[src] + along / np.maximum(np.sqrt((along**2).sum(1, keepdims=True)), 1e-9)
-        wanted += np.stack([np.bincount(dst, along[:, axis], n) for axis in range(2)], axis=1)
-        positions = (positions + wanted / total) / 2  # half-way: neighbours that move at once would overshoot
+        target += np.stack([np.bincount(dst, along[:, axis], n) for axis in range(2)], axis=1)
+        positions = (positions + target / total) / 2  # half-way: neighbours that move at once would overshoot
     return positions
 
 

@@ -43,7 +43,7 @@ class LayerRow:
 
 @dataclass
 class ModelSummary:
-    """What :func:`summary` returns; ``str()`` of it is a table, and a notebook shows it as HTML.
+    """The result of :func:`summary`; ``str()`` of it is a table, and a notebook shows it as HTML.
 
     Attributes
     ----------
@@ -178,10 +178,10 @@ _ITEM = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "bool
 
 def _distinct_modules(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield each module once, with its path."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     for name, module in model.named_modules():
-        if id(module) not in seen:
-            seen.add(id(module))
+        if id(module) not in ids:
+            ids.add(id(module))
             yield name, module
 
 
@@ -238,7 +238,7 @@ def _counted(kernels: list[str]) -> list[str]:
 
 
 def _shape_text(value: Any) -> str:
-    """Return the shapes of what a module takes or returns."""
+    """Return the shapes of a module's inputs or outputs."""
     if isinstance(value, DGLGraph):
         return f"{'block' if value.is_block else 'graph'} of {value.num_edges():,} edges"
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """``dglite.profile``: which message-passing methods, kernels, functions and compilations took the time.
 
-Nothing is measured outside of the context: while it lasts, timed functions take the place of those that start kernels,
+Nothing is measured outside of the context: while it lasts, timed functions replace those that start kernels,
 of the graph's methods, and of what runs users' functions; then the old ones are put back.
 """
 
@@ -49,7 +49,7 @@ _KERNELS = {
 
 @dataclass(slots=True)
 class Event:
-    """What took time: of a kind, by a name. ``bytes`` are those read and written, None where they are not known."""
+    """A timed kind of work, by name. ``bytes`` are read and written, None if not known."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class Event:
 
 @dataclass
 class TimeProfile:
-    """What :func:`profile` measured; ``str()`` of it is a table, and a notebook shows it as HTML.
+    """The result of :func:`profile`; ``str()`` of it is a table, and a notebook shows it as HTML.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class TimeProfile:
 
     @property
     def events(self) -> list[Event]:
-        """What was measured, those that took longest first."""
+        """The measured events, the longest first."""
         return sorted(self._events.values(), key=lambda event: -event.seconds)
 
     def add(self, kind: str, name: str, seconds: float, count: int | None = None, note: str = "") -> None:
@@ -180,7 +180,7 @@ class profile:  # a context manager that is used like a function
         while self._restore:
             self._restore.pop()()
 
-    # -- what is replaced -------------------------------------------------------------------------------------------
+    # -- replaced functions -----------------------------------------------------------------------------------------
     def _set(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute until the context ends."""
         attributes = vars(owner)
@@ -208,7 +208,7 @@ class profile:  # a context manager that is used like a function
                 return method(*args, **kwargs)
             finally:
                 self._depth -= 1
-                functions = ", ".join(filter(None, map(_said, (*args[1:], *kwargs.values()))))
+                functions = ", ".join(filter(None, map(_text_of, (*args[1:], *kwargs.values()))))
                 self._result.add("method", f"{verb}({functions})", time.perf_counter() - start)
 
         return run
@@ -320,12 +320,12 @@ class _TimedModule:
 
 
 # -- names and sizes --------------------------------------------------------------------------------------------------
-def _said(value: Any) -> str:
-    """Return a function as it was given, "" for other arguments."""
+def _text_of(value: Any) -> str:
+    """Return the text of a function argument, "" for other arguments."""
     if value is None or isinstance(value, str | int):
         return ""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(filter(None, map(_said, value)))}]" if all(map(_said, value)) and value else ""
+        return f"[{', '.join(filter(None, map(_text_of, value)))}]" if all(map(_text_of, value)) and value else ""
     if type(value).__module__ == "dglite.function":
         return str(value)
     return function_name(value) if callable(value) and not active.is_tensor(value) else ""
@@ -339,15 +339,17 @@ def _why(step: Any, function: Any) -> str:
     return f"not fused: {why_not_fused(function, isinstance(step, BucketReduce))}"
 
 
-def _spmm_label(bind: str, adj: Any, what: tuple[Any, ...], edges: bool, lead: Any, operands: Any, kept: Any) -> Any:
-    return _cached_label(adj, what, operands)
+def _spmm_label(
+    bind: str, adj: Any, reducers: tuple[Any, ...], edges: bool, lead: Any, operands: Any, cached: Any
+) -> Any:
+    return _cached_label(adj, reducers, operands)
 
 
-def _cached_label(adj: Any, what: tuple[Any, ...], operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-    parts = what[0] if len(what) == 1 else (what[:2],)
-    said = ", ".join(f"{reducer.value}({expr})" for expr, reducer in parts)
-    then = f" then {what[2]}" if len(what) > 2 else ""
-    return f"g-SpMM {said}{then}, {_shape_of(operands)}", operands
+def _cached_label(adj: Any, reducers: tuple[Any, ...], operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    parts = reducers[0] if len(reducers) == 1 else (reducers[:2],)
+    text = ", ".join(f"{reducer.value}({expr})" for expr, reducer in parts)
+    then = f" then {reducers[2]}" if len(reducers) > 2 else ""
+    return f"g-SpMM {text}{then}, {_shape_of(operands)}", operands
 
 
 def _sddmm_label(adj: Any, expr: Any, operands: Sequence[Any], dot: bool) -> tuple[str, Sequence[Any]]:

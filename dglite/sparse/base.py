@@ -13,7 +13,7 @@ from ..ops import core
 from ..ops.operands import FLOATS
 from ..structure import Adjacency, Compressed
 
-__all__ = ["MatrixBase", "is_float", "is_scalar", "taken", "value_shape"]
+__all__ = ["MatrixBase", "is_float", "is_scalar", "take_rows", "value_shape"]
 
 
 def is_scalar(x: Any) -> bool:
@@ -26,7 +26,7 @@ def is_float(x: Tensor) -> bool:
     return active.dtype(x) in FLOATS
 
 
-def taken(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
+def take_rows(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
     """Return ``x[rows]``; with ``permutation`` every row occurs once."""
     return core.take_rows(x, rows, permutation) if is_float(x) else active.take(x, rows)
 
@@ -48,7 +48,7 @@ class MatrixBase:
     _adj: Adjacency
     _val: Tensor
 
-    def made(self, adj: Adjacency, val: Tensor) -> Self:
+    def with_values(self, adj: Adjacency, val: Tensor) -> Self:
         """Return a matrix of another structure and other values."""
         result = object.__new__(type(self))
         result._adj, result._val = adj, val
@@ -56,13 +56,13 @@ class MatrixBase:
 
     def like(self, val: Tensor) -> Self:
         """Return a matrix with the same indices and other values, (nnz,) or (nnz, D), after checking them."""
-        return self.made(self._adj, checked_values(val, self._adj.num_edges))
+        return self.with_values(self._adj, checked_values(val, self._adj.num_edges))
 
     def from_row_col(self, row: np.ndarray, col: np.ndarray, val: Tensor, shape: tuple[int, int] | None = None) -> Self:
         """Return a matrix with values at other indices, which are valid; of this matrix's shape by default."""
         num_rows, num_cols = self.shape if shape is None else shape
         adj = Adjacency.from_coo(num_cols, num_rows, col, row, self._adj.idtype, validate=False)
-        return self.made(adj, val)
+        return self.with_values(adj, val)
 
     # -- facts --------------------------------------------------------------------------------------------------
     @property
@@ -110,8 +110,8 @@ class MatrixBase:
 
     def ids(self, array: np.ndarray, copy: bool = True) -> Tensor:
         """Return indices as a tensor of the dtype in which they were given; a copy, since users may write to it."""
-        made = array.astype(self._adj.idtype, copy=copy)
-        return active.from_numpy(made, None if active.on_cpu(self._val) else self.device)
+        with_values = array.astype(self._adj.idtype, copy=copy)
+        return active.from_numpy(with_values, None if active.on_cpu(self._val) else self.device)
 
 
 def checked_values(val: Any, nnz: int) -> Tensor:

@@ -45,10 +45,10 @@ def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = N
     >>> spmatrix(torch.tensor([[1, 1, 2], [2, 4, 3]])).shape
     (3, 5)
     """
-    found = integer_array(indices, "indices")
-    if found.ndim != 2 or len(found) != 2:
-        raise DGLError(f"indices have shape {found.shape}; expected (2, nnz), rows and columns")
-    return _from_row_col(found[0], found[1], val, shape, _device(indices))
+    coordinates = integer_array(indices, "indices")
+    if coordinates.ndim != 2 or len(coordinates) != 2:
+        raise DGLError(f"indices have shape {coordinates.shape}; expected (2, nnz), rows and columns")
+    return _from_row_col(coordinates[0], coordinates[1], val, shape, _device(indices))
 
 
 def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
@@ -116,10 +116,10 @@ def _device(ids: Any) -> Any:
 
 
 def _checked_shape(shape: Any) -> Shape:
-    found = tuple(shape) if isinstance(shape, Iterable) else ()
-    if len(found) != 2:
+    lengths = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(lengths) != 2:
         raise DGLError(f"a shape is two numbers from 0 up, got {shape!r:.60}")
-    return count_of(found[0], "the number of rows"), count_of(found[1], "the number of columns")
+    return count_of(lengths[0], "the number of rows"), count_of(lengths[1], "the number of columns")
 
 
 def _idtype(*ids: np.ndarray) -> np.dtype:
@@ -155,6 +155,6 @@ def matrix_of(adj: Any, val: Any, device: Any = None) -> SparseMatrix:
     """Return the matrix of a structure and its values, ones where ``val`` is None."""
     if val is None:
         val = active.full((adj.num_edges,), 1, "float32", active.cpu() if device is None else device)
-    made = object.__new__(SparseMatrix)
-    made._adj, made._val = adj, checked_values(val, adj.num_edges)
-    return made
+    matrix = object.__new__(SparseMatrix)
+    matrix._adj, matrix._val = adj, checked_values(val, adj.num_edges)
+    return matrix

@@ -9,7 +9,7 @@ import numpy as np
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
-from .base import MatrixBase, taken
+from .base import MatrixBase, take_rows
 from .reduction import reduced
 
 __all__ = ["coalesce", "has_duplicate", "keys_of", "summed"]
@@ -37,18 +37,18 @@ def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Ma
     new[1:] |= col[1:] != col[:-1]
     first = new.nonzero()[0]
     if len(first) == len(row):
-        return A.from_row_col(row, col, taken(A.val, order.astype(np.int64, copy=False), permutation=True))
+        return A.from_row_col(row, col, take_rows(A.val, order.astype(np.int64, copy=False), permutation=True))
     groups = grouping(np.append(first, len(row)), order)
     return A.from_row_col(row[first], col[first], reduced(groups, A.val, Reducer.SUM))
 
 
 def grouping(starts: np.ndarray, order: np.ndarray) -> Adjacency:
     """Return the relation in which group i has the edges ``order[starts[i]:starts[i + 1]]``; every edge is in one."""
-    made = Adjacency(1, len(starts) - 1, len(order))
-    dtype = made.index_dtype
+    groups = Adjacency(1, len(starts) - 1, len(order))
+    dtype = groups.index_dtype
     indices = np.zeros(len(order), dtype)
-    made._csc = Compressed(starts.astype(dtype), indices, order.astype(dtype))
-    return made
+    groups._csc = Compressed(starts.astype(dtype), indices, order.astype(dtype))
+    return groups
 
 
 def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:

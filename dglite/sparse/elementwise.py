@@ -12,7 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Operand, Side
 from ..ops import core
-from .base import MatrixBase, is_float, is_scalar, taken, value_shape
+from .base import MatrixBase, is_float, is_scalar, take_rows, value_shape
 from .duplicates import coalesce, has_duplicate, keys_of
 
 __all__ = [
@@ -61,7 +61,7 @@ def mul(A: Any, B: Any) -> Any:
     A, B = coalesce(A), coalesce(B)
     _, ours, theirs = np.intersect1d(*keys_of(A, B), assume_unique=True, return_indices=True)
     row, col = A.row_col()
-    return A.from_row_col(row[ours], col[ours], taken(A.val, ours) * taken(B.val, theirs))
+    return A.from_row_col(row[ours], col[ours], take_rows(A.val, ours) * take_rows(B.val, theirs))
 
 
 def div(A: Matrix, B: Any) -> Matrix:
@@ -85,7 +85,7 @@ def div(A: Matrix, B: Any) -> Matrix:
         raise DGLError("division needs matrices with entries at the same indices; these differ")
     partner = np.empty(A.nnz, np.int64)
     partner[order] = other
-    return A.like(A.val / taken(B.val, partner, permutation=True))
+    return A.like(A.val / take_rows(B.val, partner, permutation=True))
 
 
 def power(A: Matrix, scalar: Any) -> Matrix:
@@ -133,7 +133,7 @@ def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     Raises
     ------
     DGLError
-        The shape or the operator is another one.
+        The shapes differ, or the operator is not supported.
     """
     if op not in _OPERATORS:
         raise DGLError(f"op={op!r} is not understood; expected one of {', '.join(_OPERATORS)}")
@@ -151,7 +151,7 @@ def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     if is_float(A.val) and active.dtype(v) == active.dtype(A.val):
         expr = _OPERATORS[op](Operand(Side.E, 0), Operand(side, 1))
         return A.like(core.sddmm(A.along(1), expr, (A.val, wide)))
-    return A.like(_OPERATORS[op](A.val, taken(wide, A.row_col()[dim].astype(np.int64))))
+    return A.like(_OPERATORS[op](A.val, take_rows(wide, A.row_col()[dim].astype(np.int64))))
 
 
 def sp_add_v(A: Matrix, v: Tensor) -> Matrix:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError
-from .base import taken
+from .base import take_rows
 from .create import matrix_of, rows_of, spmatrix
 from .matrix import SparseMatrix
 
@@ -25,7 +25,7 @@ def from_torch_sparse(torch_sparse_tensor: Any) -> SparseMatrix:
     Raises
     ------
     DGLError
-        The layout is another one.
+        The layout is not one of these.
     """
     x = torch_sparse_tensor
     layout = str(getattr(x, "layout", "")).removeprefix("torch.")
@@ -84,6 +84,6 @@ def _size(spmat: SparseMatrix) -> tuple[int, ...]:
 
 def _compressed(spmat: SparseMatrix, dim: int) -> tuple[Any, Any, Any]:
     stored, order = spmat.compressed(dim)
-    val = spmat.val if order is None else taken(spmat.val, order.astype(np.int64), permutation=True)
+    val = spmat.val if order is None else take_rows(spmat.val, order.astype(np.int64), permutation=True)
     indptr, indices = (spmat.ids(array, copy=False) for array in (stored.indptr, stored.indices))
     return _theirs(indptr), _theirs(indices), _theirs(val)

@@ -52,9 +52,9 @@ def adj(
         values = active.full((relation.num_edges,), 1, "float32", g.device)
     else:
         values = checked_values(g.edge_frame(etype)[eweight_name], relation.num_edges)
-    made = object.__new__(SparseMatrix)
-    made._adj, made._val = relation.reverse(), values
-    return made
+    matrix = object.__new__(SparseMatrix)
+    matrix._adj, matrix._val = relation.reverse(), values
+    return matrix
 
 
 attach(adj=adj)

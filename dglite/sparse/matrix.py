@@ -107,7 +107,7 @@ class SparseMatrix(MatrixBase):
 
     def transpose(self) -> SparseMatrix:
         """Return the transpose, in O(1)."""
-        return self.made(self._adj.reverse(), self._val)
+        return self.with_values(self._adj.reverse(), self._val)
 
     t = transpose
     T = property(transpose, doc="The transpose, in O(1).")
@@ -127,7 +127,7 @@ class SparseMatrix(MatrixBase):
             val = active.to_device(val, device)
         if dtype is not None:
             val = active.astype(val, str(dtype).rpartition(".")[2])
-        return self if val is self.val else self.made(self._adj, val)
+        return self if val is self.val else self.with_values(self._adj, val)
 
     def cuda(self) -> Self:
         """Return the matrix with its values on the GPU. Operations run on the CPU; move it back for them."""
@@ -164,14 +164,14 @@ class SparseMatrix(MatrixBase):
         return elementwise.sub(self, other) if isinstance(other, MatrixBase) else NotImplemented
 
     def __mul__(self, other: Any) -> Any:
-        known = is_scalar(other) or isinstance(other, MatrixBase)
-        return elementwise.mul(self, other) if known else NotImplemented
+        is_supported = is_scalar(other) or isinstance(other, MatrixBase)
+        return elementwise.mul(self, other) if is_supported else NotImplemented
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
-        known = is_scalar(other) or isinstance(other, MatrixBase)
-        return elementwise.div(self, other) if known else NotImplemented
+        is_supported = is_scalar(other) or isinstance(other, MatrixBase)
+        return elementwise.div(self, other) if is_supported else NotImplemented
 
     def __pow__(self, other: Any) -> Any:
         return elementwise.power(self, other) if is_scalar(other) else NotImplemented

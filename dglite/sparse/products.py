@@ -13,7 +13,7 @@ from ..ops import core
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
 from ..structure.compressed import expand_ranges
-from .base import MatrixBase, is_float, taken, value_shape
+from .base import MatrixBase, is_float, take_rows, value_shape
 from .duplicates import grouping
 from .reduction import reduced
 
@@ -159,9 +159,9 @@ def _by_scipy(A: Matrix, B: Matrix) -> Matrix:
     data = product.data
     if product.nnz < pattern.nnz:
         width = B.shape[1]
-        found = np.repeat(np.arange(A.shape[0]), np.diff(product.indptr)) * width + product.indices
+        codes = np.repeat(np.arange(A.shape[0]), np.diff(product.indptr)) * width + product.indices
         data = np.zeros(pattern.nnz, product.dtype)
-        data[np.searchsorted(row * width + pattern.indices, found)] = product.data
+        data[np.searchsorted(row * width + pattern.indices, codes)] = product.data
     return A.from_row_col(row, pattern.indices, active.from_numpy(data), (A.shape[0], B.shape[1]))
 
 
@@ -188,10 +188,10 @@ def _by_products(A: Matrix, B: Matrix) -> Matrix:
     new = np.ones(len(order), np.bool_)
     new[1:] = (product_row[1:] != product_row[:-1]) | (product_col[1:] != product_col[:-1])
     first = new.nonzero()[0]
-    theirs = taken(B.val, rows.edge_ids_of(entries[order]).astype(np.int64))
+    theirs = take_rows(B.val, rows.edge_ids_of(entries[order]).astype(np.int64))
     place, shape = (product_row[first], product_col[first]), (A.shape[0], num_cols)
     if not is_float(A.val):
-        products = taken(A.val, ours[order]) * theirs
+        products = take_rows(A.val, ours[order]) * theirs
         groups = grouping(np.append(first, len(order)), np.arange(len(order)))
         return A.from_row_col(*place, reduced(groups, products, Reducer.SUM), shape)
     terms = Adjacency(A.nnz, len(first), len(order))

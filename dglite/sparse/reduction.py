@@ -17,7 +17,7 @@ from ..ops import core
 from ..opspec import Reducer
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
-from .base import MatrixBase, is_float, taken, value_shape
+from .base import MatrixBase, is_float, take_rows, value_shape
 
 __all__ = ["reduce", "reduced", "smax", "smean", "smin", "softmax", "sprod", "sum"]
 
@@ -110,7 +110,7 @@ def _all_of(val: Tensor, reducer: Reducer) -> Tensor:
 
 
 def reduced(adj: Adjacency, val: Tensor, reducer: Reducer) -> Tensor:
-    """Reduce the values of the edges of each destination: (num_dst, *D), 0 where there is none."""
+    """Reduce the values of the edges of each destination: (num_dst, *D), 0 for destinations without edges."""
     if is_float(val) and reducer.fused:
         return core.spmm(adj, _VALUE, reducer, (val,))
     csc, degrees = adj.csc(), adj.in_degrees()
@@ -118,7 +118,7 @@ def reduced(adj: Adjacency, val: Tensor, reducer: Reducer) -> Tensor:
     sizes, first = np.unique(degrees[by_degree], return_index=True)
     counts = np.diff(np.append(first, adj.num_dst))
     entries = expand_ranges(csc.indptr[by_degree].astype(np.int64), degrees[by_degree])
-    sorted_values = taken(val, csc.edge_ids_of(entries).astype(np.int64), permutation=True)
+    sorted_values = take_rows(val, csc.edge_ids_of(entries).astype(np.int64), permutation=True)
     parts = []
     runs = active.split(sorted_values, (sizes * counts).tolist())
     for size, count, run in zip(sizes.tolist(), counts.tolist(), runs, strict=True):
@@ -131,7 +131,7 @@ def reduced(adj: Adjacency, val: Tensor, reducer: Reducer) -> Tensor:
         return active.full((0, *value_shape(val)), 0, active.dtype(val), active.device(val))
     back = np.empty(adj.num_dst, np.int64)
     back[by_degree] = np.arange(adj.num_dst)
-    return taken(active.concat(parts), back, permutation=True)
+    return take_rows(active.concat(parts), back, permutation=True)
 
 
 def _reduced_bucket(values: Tensor, reducer: Reducer) -> Tensor:

@@ -12,7 +12,7 @@ from ..random import generator
 from ..structure.compressed import expand_ranges
 from ..structure.distinct import contains, distinct
 from ..structure.ids import as_ids, count_of
-from .base import MatrixBase, taken, value_shape
+from .base import MatrixBase, take_rows, value_shape
 
 __all__ = ["compact", "index_select", "range_select", "sample"]
 
@@ -29,7 +29,7 @@ def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
     Raises
     ------
     ValueError, TypeError, DGLError
-        ``dim`` is another one, ``index`` is no tensor, or a number is out of range.
+        ``dim`` is neither 0 nor 1, ``index`` is no tensor, or a number is out of range.
     """
     _check_dim(dim)
     if not active.is_tensor(index) and not isinstance(index, np.ndarray):
@@ -43,7 +43,7 @@ def range_select(A: Matrix, dim: int, index: slice) -> Matrix:
     Raises
     ------
     ValueError, TypeError, NotImplementedError
-        ``dim`` is another one, ``index`` is no slice, or has another step.
+        ``dim`` is neither 0 nor 1, ``index`` is no slice, or has another step.
     """
     _check_dim(dim)
     if not isinstance(index, slice):
@@ -73,19 +73,19 @@ def sample(
     Raises
     ------
     ValueError, DGLError
-        ``dim`` is another one, a number is out of range, ``fanout`` is negative, or values cannot be weights.
+        ``dim`` is neither 0 nor 1, a number is out of range, ``fanout`` is negative, or values cannot be weights.
     """
     _check_dim(dim)
     fanout = count_of(fanout, "fanout")
     size = A.shape[dim]
-    chosen = np.arange(size) if ids is None else as_ids(ids, size, _NAMES[1 - dim]).astype(np.int64)
-    counts, cols, edge_ids = _rows_of(A, dim, chosen)
+    candidates = np.arange(size) if ids is None else as_ids(ids, size, _NAMES[1 - dim]).astype(np.int64)
+    counts, cols, edge_ids = _rows_of(A, dim, candidates)
     weights = _weights(A, edge_ids) if bias else None
     if replace:
         picked, new = _with_replacement(counts, fanout, weights)
     else:
         picked, new = _without_replacement(counts, fanout, weights)
-    return _placed(A, dim, new, cols[picked], edge_ids[picked], len(chosen))
+    return _placed(A, dim, new, cols[picked], edge_ids[picked], len(candidates))
 
 
 def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, Tensor]:
@@ -104,7 +104,7 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     Raises
     ------
     ValueError, DGLError
-        ``dim`` is another one, or a number is out of range or given twice.
+        ``dim`` is neither 0 nor 1, or a number is out of range or given twice.
     """
     _check_dim(dim)
     size = A.shape[dim]
@@ -127,7 +127,7 @@ def _check_dim(dim: int) -> None:
 
 
 def _rows_of(A: MatrixBase, dim: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how many entries each row has, and row after row their other ends and their numbers."""
+    """Return each row's number of entries, and row after row their other ends and their numbers."""
     stored = A.along(1 - dim).csc()
     counts = (stored.indptr[rows + 1] - stored.indptr[rows]).astype(np.int64)
     entries = expand_ranges(stored.indptr[rows].astype(np.int64), counts)
@@ -140,7 +140,7 @@ def _selected(A: Matrix, dim: int, rows: np.ndarray) -> Matrix:
 
 
 def _placed(A: Matrix, dim: int, new: np.ndarray, other: np.ndarray, edge_ids: np.ndarray, size: int) -> Matrix:
-    val = taken(A.val, edge_ids)
+    val = take_rows(A.val, edge_ids)
     if dim == 0:
         return A.from_row_col(new, other, val, (size, A.shape[1]))
     return A.from_row_col(other, new, val, (A.shape[0], size))

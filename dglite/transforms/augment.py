@@ -21,11 +21,11 @@ class NodeShuffle(BaseTransform):
     """Permutes the features of the nodes of each type at random, all features alike; edges stay."""
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         for index, frame in enumerate(g._node_frames):
             if frame:
-                made._node_frames[index] = frame.take(generator().permutation(g._num_nodes[index]))
-        return made
+                result._node_frames[index] = frame.take(generator().permutation(g._num_nodes[index]))
+        return result
 
 
 class DropNode(BaseTransform):
@@ -35,11 +35,11 @@ class DropNode(BaseTransform):
         self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         if self.p:
             for ntype, count in zip(g.ntypes, g._num_nodes, strict=True):
-                made.remove_nodes(np.flatnonzero(generator().random(count) < self.p), ntype)
-        return made
+                result.remove_nodes(np.flatnonzero(generator().random(count) < self.p), ntype)
+        return result
 
 
 class DropEdge(BaseTransform):
@@ -49,11 +49,11 @@ class DropEdge(BaseTransform):
         self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         if self.p:
             for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
-                made.remove_edges(np.flatnonzero(generator().random(adjacency.num_edges) < self.p), etype)
-        return made
+                result.remove_edges(np.flatnonzero(generator().random(adjacency.num_edges) < self.p), etype)
+        return result
 
 
 class AddEdge(BaseTransform):
@@ -68,13 +68,13 @@ class AddEdge(BaseTransform):
         self.ratio = ratio
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
             count = int(adjacency.num_edges * self.ratio)
             if count:
                 src = generator().integers(adjacency.num_src, size=count)
-                made.add_edges(src, generator().integers(adjacency.num_dst, size=count), etype=etype)
-        return made
+                result.add_edges(src, generator().integers(adjacency.num_dst, size=count), etype=etype)
+        return result
 
 
 class FeatMask(BaseTransform):
@@ -94,10 +94,10 @@ class FeatMask(BaseTransform):
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
-        for frame, name in _named(made, self.node_feat_names, self.edge_feat_names):
+        result = g.clone()
+        for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._masked(frame[name])
-        return made
+        return result
 
     def _masked(self, x: Tensor) -> Tensor:
         shape = active.shape(x)
@@ -123,10 +123,10 @@ class RowFeatNormalizer(BaseTransform):
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
-        for frame, name in _named(made, self.node_feat_names, self.edge_feat_names):
+        result = g.clone()
+        for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._normalized(frame[name])
-        return made
+        return result
 
     def _normalized(self, x: Tensor) -> Tensor:
         if self.subtract_min and 0 not in active.shape(x):
@@ -138,11 +138,11 @@ class RowFeatNormalizer(BaseTransform):
 
 def _named(g: DGLGraph, node_names: Sequence[str] | None, edge_names: Sequence[str] | None) -> list[tuple[Frame, str]]:
     """Return the frames of the graph that have each of the named features."""
-    found = []
+    columns = []
     for frames, names in ((g._node_frames, node_names), (g._edge_frames, edge_names)):
         for name in names or ():
             having = [(frame, name) for frame in frames if frame is not None and name in frame]
             if not having:
                 raise DGLError(f"no type has a feature {name!r}")
-            found += having
-    return found
+            columns += having
+    return columns

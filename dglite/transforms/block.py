@@ -74,23 +74,23 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
         for (a, b), pair in zip(g._metagraph.ends, ends, strict=True)
     )
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
-    made = make_graph(_block_metagraph(g._metagraph), adjacencies, counts, g._device)
-    made._idtype = g._idtype
-    made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
-    made._edge_frames = _edge_frames(g, made, dst_given)
-    return made
+    block = make_graph(_block_metagraph(g._metagraph), adjacencies, counts, g._device)
+    block._idtype = g._idtype
+    block._node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    block._edge_frames = _edge_frames(g, block, dst_given)
+    return block
 
 
 _NO_IDS = np.empty(0, np.int64)
 
 
-def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
+def _by_set(g: DGLGraph, nodes: Any, argument: str) -> dict[int, np.ndarray] | None:
     """Return the ids given for each node set, or None for none given."""
     if nodes is None:
         return None
     if not isinstance(nodes, Mapping):
         if len(g._metagraph.ntypes) != 1:
-            raise DGLError(f"{what} has no types, but the graph has {g.ntypes}; give a dictionary by node type")
+            raise DGLError(f"{argument} has no types, but the graph has {g.ntypes}; give a dictionary by node type")
         nodes = {g._metagraph.ntypes[0]: nodes}
     sets = {g._metagraph.node_set(ntype): ids for ntype, ids in nodes.items()}
     # Copies: features wait to be gathered with them, and users may write to their tensors meanwhile.
@@ -127,13 +127,13 @@ def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tu
         places = [(j, side) for side in (1, 0) for j, pair in enumerate(g._metagraph.ends) if pair[side] == node_set]
         parts = [ids, *(edges[j][side] for j, side in places)]
         numbers, distinct = _numbers(gpu, np.concatenate(parts).astype(dtype, copy=False))
-        given, *found = np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
-        if len(given) and given[-1] != len(given) - 1:
+        dst_numbers, *end_numbers = np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
+        if len(dst_numbers) and dst_numbers[-1] != len(dst_numbers) - 1:
             return None
-        for (j, side), part in zip(places, found, strict=True):
+        for (j, side), part in zip(places, end_numbers, strict=True):
             if side == 1 and len(part) and part.max() >= len(ids):
                 missing = edges[j][1][int(np.argmax(part >= len(ids)))]
-                raise _not_given(g, "dst_nodes", missing, node_set, "in-edges")
+                raise _missing_node(g, "dst_nodes", missing, node_set, "in-edges")
             ends[j][side] = part
         src_ids.append(distinct)
     return [(src, dst) for src, dst in ends], src_ids
@@ -141,10 +141,10 @@ def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tu
 
 def _numbers(gpu: Gpu, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each id, by first appearance, and the ids by number."""
-    held = gpu.queue.upload(ids)
-    made = gpu.kernels("sample.sample").number_ids(gpu.queue, str(ids.dtype), held.address, len(ids))
-    numbers = gpu.queue.download(made.numbers.address, len(ids), str(ids.dtype))
-    return numbers, gpu.queue.download(made.distinct.address, made.count, str(ids.dtype))
+    uploaded = gpu.queue.upload(ids)
+    numbering = gpu.kernels("sample.sample").number_ids(gpu.queue, str(ids.dtype), uploaded.address, len(ids))
+    numbers = gpu.queue.download(numbering.numbers.address, len(ids), str(ids.dtype))
+    return numbers, gpu.queue.download(numbering.distinct.address, numbering.count, str(ids.dtype))
 
 
 def index_dtype_of(g: DGLGraph) -> np.dtype:
@@ -154,9 +154,9 @@ def index_dtype_of(g: DGLGraph) -> np.dtype:
     return np.dtype(np.int64 if wide else np.int32)
 
 
-def _not_given(g: DGLGraph, what: str, node: int, node_set: int, edges: str) -> DGLError:
+def _missing_node(g: DGLGraph, argument: str, node: int, node_set: int, edges: str) -> DGLError:
     name = g._metagraph.ntypes[node_set]
-    return DGLError(f"{what} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
+    return DGLError(f"{argument} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
 
 
 class _Sides:
@@ -205,12 +205,12 @@ class _Sides:
         src_set, dst_set = self._g._metagraph.ends[relation]
         destinations, missing = self._destinations[dst_set].find(dst, len(self._dst_ids[dst_set]))
         if missing >= 0:
-            raise _not_given(self._g, "dst_nodes", dst[missing], dst_set, "in-edges")
+            raise _missing_node(self._g, "dst_nodes", dst[missing], dst_set, "in-edges")
         if not self._fixed:
             return self._sources[src_set].add(src), destinations
         sources, missing = self._sources[src_set].find(src, len(self._sources[src_set].ids))
         if missing >= 0:
-            raise _not_given(self._g, "src_nodes", src[missing], src_set, "out-edges")
+            raise _missing_node(self._g, "src_nodes", src[missing], src_set, "out-edges")
         return sources, destinations
 
 
@@ -262,11 +262,11 @@ def numbered_block(
         sizes = len(src_ids[src_set]), num_dst[dst_set]
         adjacencies.append(Adjacency.from_csc(*sizes, indptr, indices, None, g._idtype, copy=False, validate=False))
     counts = [*map(len, src_ids), *num_dst]
-    made = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
-    made._idtype = g._idtype
+    block = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
+    block._idtype = g._idtype
     dst_ids = [ids[:size] for ids, size in zip(src_ids, num_dst, strict=True)]
-    made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
-    return made
+    block._node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    return block
 
 
 @lru_cache(maxsize=64)
@@ -274,23 +274,23 @@ def _block_metagraph(metagraph: Metagraph) -> Metagraph:
     return Metagraph(metagraph.ntypes, metagraph.canonical_etypes, metagraph.ntypes)
 
 
-def _node_frame(g: DGLGraph, made: DGLGraph, node_set: int, ids: np.ndarray, position: int) -> Frame:
+def _node_frame(g: DGLGraph, block: DGLGraph, node_set: int, ids: np.ndarray, position: int) -> Frame:
     frame = g._node_frames[node_set]
-    taken = made._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
+    result = block._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
     # A copy: the users' tensor of ids must not be what columns wait to be gathered with, nor what numbers nodes.
-    taken[NID] = made._ids_tensor(ids.astype(made._idtype))
-    return taken
+    result[NID] = block._ids_tensor(ids.astype(block._idtype))
+    return result
 
 
-def _edge_frames(g: DGLGraph, made: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[Frame | None]:
-    """Return the edges' features: shared, as all edges of a relation are kept, or none of them."""
+def _edge_frames(g: DGLGraph, block: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[Frame | None]:
+    """Return the edges' features, shared: a relation has all of its edges or none."""
     frames = copies(g._edge_frames)
-    for i, adjacency in enumerate(made.adjacencies):
+    for i, adjacency in enumerate(block.adjacencies):
         frame = frames[i]
         if frame is None or len(frame) == 0:
-            frame = made._edge_frame(i)
+            frame = block._edge_frame(i)
         elif frame.num_rows != adjacency.num_edges:
             frame = frame.take(_NO_IDS)
-        frame[EID] = made._ids_tensor(np.arange(adjacency.num_edges, dtype=made._idtype))
+        frame[EID] = block._ids_tensor(np.arange(adjacency.num_edges, dtype=block._idtype))
         frames[i] = frame
     return frames

@@ -24,22 +24,22 @@ __all__ = ["GDC", "PPR", "GCNNorm", "HeatKernel", "SIGNDiffusion"]
 class GCNNorm(BaseTransform):
     """Weighs the edges between nodes of one type by ``w / sqrt(d(u) d(v))``, d(v) the sum of v's in-edges' weights.
 
-    The edge feature ``eweight_name`` is read, 1 where there is none, and written. Differentiable. An edge at a node of
-    degree 0 gets 0. Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks (2017).
+    The edge feature ``eweight_name`` is read (all 1 if the graph has none) and written. Differentiable. An edge at a
+    node of degree 0 gets 0. Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks (2017).
     """
 
     def __init__(self, eweight_name: str = "w") -> None:
         self.eweight_name = eweight_name
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         for index, (src, dst) in enumerate(g._metagraph.ends):
             if src == dst:
-                frame, adjacency = made._edge_frame(index), g.adjacencies[index]
+                frame, adjacency = result._edge_frame(index), g.adjacencies[index]
                 weights = frame.peek(self.eweight_name)
                 weights = _ones(g, adjacency.num_edges) if weights is None else weights
                 frame[self.eweight_name] = _symmetric(adjacency, weights)
-        return made
+        return result
 
 
 def _ones(g: DGLGraph, count: int) -> Tensor:
@@ -69,10 +69,12 @@ class _Diffusion(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, type(self).__name__)
-        given = g._edge_frame(0).peek(self.eweight_name)
-        if given is not None and active.shape(given) != (adjacency.num_edges,):
-            raise DGLError(f"edge weights {self.eweight_name!r} must be one number per edge, got {active.shape(given)}")
-        weights = None if given is None else active.to_numpy(given)
+        column = g._edge_frame(0).peek(self.eweight_name)
+        if column is not None and active.shape(column) != (adjacency.num_edges,):
+            raise DGLError(
+                f"edge weights {self.eweight_name!r} must be one number per edge, got {active.shape(column)}"
+            )
+        weights = None if column is None else active.to_numpy(column)
         # By destination, as messages go: entry (v, u) is the weight of u -> v.
         import scipy.sparse  # 0.2 s, which `import dglite` must not pay
 
@@ -80,24 +82,24 @@ class _Diffusion(BaseTransform):
         order = np.lexsort((diffused.col, diffused.row))
         order = order[diffused.data[order] != 0]
         dst, src, values = diffused.row[order], diffused.col[order], diffused.data[order]
-        kept = values >= self._threshold(values, adjacency.num_src)
+        above = values >= self._threshold(values, adjacency.num_src)
         relation = Adjacency.from_coo(
-            adjacency.num_src, adjacency.num_src, src[kept], dst[kept], g._idtype, validate=False
+            adjacency.num_src, adjacency.num_src, src[above], dst[above], g._idtype, validate=False
         )
-        made = make_graph(g._metagraph, (relation,), g._num_nodes, g._device)
-        made._idtype, made._node_frames = g._idtype, copies(g._node_frames)
-        dtype = "float32" if given is None else active.dtype(given)
-        made.edata[self.eweight_name] = active.astype(made._tensor(values[kept]), dtype)
-        return made
+        result = make_graph(g._metagraph, (relation,), g._num_nodes, g._device)
+        result._idtype, result._node_frames = g._idtype, copies(g._node_frames)
+        dtype = "float32" if column is None else active.dtype(column)
+        result.edata[self.eweight_name] = active.astype(result._tensor(values[above]), dtype)
+        return result
 
     def _threshold(self, values: np.ndarray, num_nodes: int) -> float:
-        """Return the least weight to keep: ``eps``, or the one that leaves ``avg_degree`` edges per node."""
+        """Return the least weight to keep: ``eps``, or the weight above which ``avg_degree`` edges per node remain."""
         if self.eps is not None:
             return self.eps
-        wanted = int(self.avg_degree * num_nodes)
-        if wanted >= len(values):
+        num_edges = int(self.avg_degree * num_nodes)
+        if num_edges >= len(values):
             return -np.inf
-        return float(np.partition(values, len(values) - wanted)[len(values) - wanted]) if wanted else np.inf
+        return float(np.partition(values, len(values) - num_edges)[len(values) - num_edges]) if num_edges else np.inf
 
     @abstractmethod
     def _diffused(self, adjacency: Any) -> Any:
@@ -112,7 +114,7 @@ class PPR(_Diffusion):
     alpha
         the probability of a restart, mostly 0.05 to 0.2.
     eweight_name
-        the edge feature of the weights, 1 where there is none, which the result has too.
+        the edge feature of the weights, all 1 if the graph has none; the result has it, too.
     eps
         the least weight of an edge that stays.
     avg_degree
@@ -145,8 +147,8 @@ class HeatKernel(_Diffusion):
     def _diffused(self, adjacency: Any) -> np.ndarray:
         from scipy.linalg import expm  # 0.2 s, which `import dglite` must not pay
 
-        found: np.ndarray = expm(-self.t * (np.eye(adjacency.shape[0]) - adjacency.toarray()))
-        return found
+        heat: np.ndarray = expm(-self.t * (np.eye(adjacency.shape[0]) - adjacency.toarray()))
+        return heat
 
 
 class GDC(_Diffusion):
@@ -197,7 +199,7 @@ class SIGNDiffusion(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, "SIGNDiffusion")
-        made = g.clone()
+        result = g.clone()
         first = hidden = g._node_frame(0)[self.in_feat_name]
         weights = self._weights(g, adjacency, active.dtype(first))
         weights = active.reshape(weights, (adjacency.num_edges, *(1,) * (len(active.shape(first)) - 1)))
@@ -205,8 +207,8 @@ class SIGNDiffusion(BaseTransform):
             hidden = ops.u_mul_e_sum(adjacency, hidden, weights)
             if self.diffuse_op == "ppr":
                 hidden = (1 - self.alpha) * hidden + self.alpha * first
-            made.ndata[f"{self.out_feat_name}_{i + 1}"] = hidden
-        return made
+            result.ndata[f"{self.out_feat_name}_{i + 1}"] = hidden
+        return result
 
     def _weights(self, g: DGLGraph, adjacency: Adjacency, dtype: str) -> Tensor:
         """Return the entries of the diffusion matrix, one per edge."""

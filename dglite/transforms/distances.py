@@ -16,7 +16,7 @@ __all__ = ["double_radius_node_labeling", "shortest_dist"]
 
 
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = False) -> Any:
-    """Return how many edges the shortest directed paths have, int64; -1 where there is none.
+    """Return how many edges the shortest directed paths have, int64, or -1 if there is no path.
 
     Parameters
     ----------
@@ -57,10 +57,10 @@ def _shortest(adjacency: Adjacency, roots: np.ndarray) -> tuple[np.ndarray, np.n
     """Return distances, -1 where there is no path, and the node before each on a shortest path; (roots, nodes)."""
     from scipy.sparse.csgraph import shortest_path  # 0.2 s, which `import dglite` must not pay
 
-    found, before = shortest_path(
+    distances, before = shortest_path(
         matrix(adjacency), method="D", unweighted=True, indices=roots, return_predecessors=True
     )
-    return np.where(np.isinf(found), -1, found).astype(np.int64), before
+    return np.where(np.isinf(distances), -1, distances).astype(np.int64), before
 
 
 def _paths(adjacency: Adjacency, roots: np.ndarray, hops: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -91,10 +91,10 @@ def double_radius_node_labeling(g: DGLGraph, src: int, dst: int) -> Tensor:
     """
     adjacency = require_homogeneous(g, "double_radius_node_labeling")
     ends = [int(g.node_ids(node)[0]) for node in (src, dst)]
-    one, other = _undirected(adjacency, *ends), _undirected(adjacency, *ends[::-1])
-    half, odd = np.divmod(one + other, 2)
-    labels = 1 + np.minimum(one, other) + half * (half + odd - 1)
-    labels[(one < 0) | (other < 0)] = 0
+    from_first, from_second = _undirected(adjacency, *ends), _undirected(adjacency, *ends[::-1])
+    half, odd = np.divmod(from_first + from_second, 2)
+    labels = 1 + np.minimum(from_first, from_second) + half * (half + odd - 1)
+    labels[(from_first < 0) | (from_second < 0)] = 0
     labels[ends] = 1
     return g._tensor(labels)
 

@@ -72,10 +72,10 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
         sizes = adjacency.num_src, adjacency.num_dst
         doubled = Adjacency.from_coo(*sizes, *both, adjacency.idtype, validate=False, copy=False)
         adjacencies.append(without_parallel(doubled)[0])
-    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    made._idtype = g._idtype
-    made._node_frames = node_frames(g, copy_ndata)
-    return made
+    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    result._idtype = g._idtype
+    result._node_frames = node_frames(g, copy_ndata)
+    return result
 
 
 def add_reverse_edges(
@@ -118,16 +118,18 @@ def add_reverse_edges(
         else:
             added = (src != dst).nonzero()[0] if exclude_self else edges
         ends = np.concatenate([src, dst[added]]), np.concatenate([dst, src[added]])
-        made = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, validate=False)
-        adjacencies.append(made)
+        doubled = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, validate=False)
+        adjacencies.append(doubled)
         rows.append(np.concatenate([edges, added]))
     result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     result._idtype = g._idtype
     result._node_frames = node_frames(g, copy_ndata)
     if copy_edata:
-        result._edge_frames = [x.take(taken) if x else None for x, taken in zip(g._edge_frames, rows, strict=True)]
-        for index, taken in enumerate(rows):
-            result._edge_frame(index)[EID] = result._ids_tensor(taken)
+        result._edge_frames = [
+            x.take(edge_rows) if x else None for x, edge_rows in zip(g._edge_frames, rows, strict=True)
+        ]
+        for index, ids in enumerate(rows):
+            result._edge_frame(index)[EID] = result._ids_tensor(ids)
     return result
 
 
@@ -166,21 +168,21 @@ def add_self_loop(
     if unknown:
         raise DGLError(f"add_self_loop: there is no edge feature {unknown[0]!r}; there are {sorted(frame) or 'none'}")
     data = {name: _filled(adjacency, frame[name], fill_data) for name in names}
-    made = g.clone()
+    result = g.clone()
     require_room(adjacency.num_src, 8, adjacency.num_edges)
     count = adjacency.num_src
     nodes = framework.arange(count) if active.compiling() else np.arange(count)
-    made.add_edges(nodes, nodes, data, index)
-    return made
+    result.add_edges(nodes, nodes, data, index)
+    return result
 
 
 def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
     """Return a row for the self-loop of each node."""
     if isinstance(fill_data, str):
-        known = fill_data in ("sum", "mean", "max", "min")
+        is_valid = fill_data in ("sum", "mean", "max", "min")
     else:
-        known = isinstance(fill_data, Number) or (active.is_tensor(fill_data) and active.shape(fill_data) == ())
-    if not known:
+        is_valid = isinstance(fill_data, Number) or (active.is_tensor(fill_data) and active.shape(fill_data) == ())
+    if not is_valid:
         raise DGLError(f"add_self_loop: fill_data={fill_data!r}; expected a number, 'sum', 'mean', 'max' or 'min'")
     if isinstance(fill_data, str):
         return ops.gspmm(adjacency, "copy_rhs", fill_data, None, values)
@@ -207,33 +209,33 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
     """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
     require_graph(g)
-    made = g.clone()
-    made.add_nodes(num, data, ntype)
-    return made
+    result = g.clone()
+    result.add_nodes(num, data, ntype)
+    return result
 
 
 def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
     """Return the graph with edges ``u[i] -> v[i]`` more. See :meth:`DGLGraph.add_edges`."""
     require_graph(g)
-    made = g.clone()
-    made.add_edges(u, v, data, etype)
-    return made
+    result = g.clone()
+    result.add_edges(u, v, data, etype)
+    return result
 
 
 def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given edges. See :meth:`DGLGraph.remove_edges`."""
     require_graph(g)
-    made = g.clone()
-    made.remove_edges(eids, etype, store_ids)
-    return made
+    result = g.clone()
+    result.remove_edges(eids, etype, store_ids)
+    return result
 
 
 def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bool = False) -> DGLGraph:
     """Return the graph without the given nodes and the edges at them. See :meth:`DGLGraph.remove_nodes`."""
     require_graph(g)
-    made = g.clone()
-    made.remove_nodes(nids, ntype, store_ids)
-    return made
+    result = g.clone()
+    result.remove_nodes(nids, ntype, store_ids)
+    return result
 
 
 def _require_square(g: DGLGraph, index: int, caller: str, advice: str) -> None:

@@ -21,7 +21,7 @@ GROWTH = 16
 """Nodes in a cluster of the first level, and clusters in one of the next."""
 
 SWEEPS = 4
-"""At most so many sweeps per level: later ones move few nodes."""
+"""The most sweeps per level: later ones move few nodes."""
 
 _Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
 

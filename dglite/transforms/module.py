@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BaseTransform(ABC):
-    """What every transform is: an object called with a graph that returns a new graph and leaves its input unchanged.
+    """Base class of transforms: objects called with a graph, which return a new graph and leave their input unchanged.
 
     Derive from it and write ``__call__``.
     """
@@ -127,17 +127,17 @@ class AddReverse(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         added: dict[tuple[str, str, str], tuple[Adjacency, Frame | None]] = {}
-        made = g
+        result = g
         for index, (src_type, name, dst_type) in enumerate(g.canonical_etypes):
             frame, adjacency = g._edge_frame(index), g.adjacencies[index]
             if _is_square(g, index) and not self.sym_new_etype:
                 src, dst = adjacency.endpoints()
                 data = dict(frame.items()) if self.copy_edata else None
-                made = edges.add_edges(made, dst, src, data, (src_type, name, dst_type))
+                result = edges.add_edges(result, dst, src, data, (src_type, name, dst_type))
             else:
                 turned = adjacency.reverse(), frame.copy() if self.copy_edata else None
                 added[dst_type, f"rev_{name}", src_type] = turned
-        return with_relations(made, added) if added else made
+        return with_relations(result, added) if added else result
 
 
 class ToSimple(BaseTransform):
@@ -147,8 +147,8 @@ class ToSimple(BaseTransform):
         self.return_counts, self.aggregator = return_counts, aggregator
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made: DGLGraph = simple.to_simple(g, self.return_counts, copy_edata=True, aggregator=self.aggregator)
-        return made
+        result: DGLGraph = simple.to_simple(g, self.return_counts, copy_edata=True, aggregator=self.aggregator)
+        return result
 
 
 class LineGraph(BaseTransform):
@@ -206,11 +206,11 @@ class ToLevi(BaseTransform):
             Adjacency.from_coo(counts[0], counts[1], numbers, dst, g._idtype, validate=False),
             Adjacency.from_coo(counts[1], counts[0], src, numbers, g._idtype, validate=False),
         )
-        made = make_graph(Metagraph(names, relations), adjacencies, counts, g._device)
-        made._idtype = g._idtype
-        made._node_frame(0).update(g._edge_frame(0))
-        made._node_frame(1).update(g._node_frame(0))
-        return made
+        result = make_graph(Metagraph(names, relations), adjacencies, counts, g._device)
+        result._idtype = g._idtype
+        result._node_frame(0).update(g._edge_frame(0))
+        result._node_frame(1).update(g._node_frame(0))
+        return result
 
 
 # -- positional encodings ----------------------------------------------------------------------------------------
@@ -221,9 +221,9 @@ class RandomWalkPE(BaseTransform):
         self.k, self.feat_name, self.eweight_name = k, feat_name, eweight_name
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
-        made.ndata[self.feat_name] = spectral.random_walk_pe(g, self.k, self.eweight_name)
-        return made
+        result = g.clone()
+        result.ndata[self.feat_name] = spectral.random_walk_pe(g, self.k, self.eweight_name)
+        return result
 
 
 class LapPE(BaseTransform):
@@ -236,14 +236,14 @@ class LapPE(BaseTransform):
         self.k, self.feat_name, self.eigval_name, self.padding = k, feat_name, eigval_name, padding
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
+        result = g.clone()
         vectors, values = spectral.lap_pe(g, self.k, self.padding, return_eigval=True)
-        made.ndata[self.feat_name] = vectors
+        result.ndata[self.feat_name] = vectors
         if self.eigval_name is not None:
-            made.ndata[self.eigval_name] = active.take(
+            result.ndata[self.eigval_name] = active.take(
                 active.reshape(values, (1, self.k)), np.zeros(g.num_nodes(), np.int64)
             )
-        return made
+        return result
 
 
 LaplacianPE = LapPE
@@ -257,9 +257,9 @@ class SVDPE(BaseTransform):
         self.k, self.feat_name, self.padding, self.random_flip = k, feat_name, padding, random_flip
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
-        made = g.clone()
-        made.ndata[self.feat_name] = spectral.svd_pe(g, self.k, self.padding, self.random_flip)
-        return made
+        result = g.clone()
+        result.ndata[self.feat_name] = spectral.svd_pe(g, self.k, self.padding, self.random_flip)
+        return result
 
 
 # -- parts -------------------------------------------------------------------------------------------------------
@@ -280,8 +280,8 @@ def with_relations(
     """
     if g.is_block:
         raise DGLError("a block takes no more edge types; use dglite.block_to_graph(block) first")
-    known = g.canonical_etypes if keep else []
-    clash = [etype for etype in added if etype in known]
+    existing = g.canonical_etypes if keep else []
+    clash = [etype for etype in added if etype in existing]
     if clash:
         raise DGLError(f"edge type {clash[0]} exists already; rename one of the two")
     relations = {
@@ -291,9 +291,9 @@ def with_relations(
     }
     relations.update(added)
     etypes = sorted(relations)
-    made = make_graph(
+    result = make_graph(
         Metagraph(g.ntypes, etypes), tuple(relations[etype][0] for etype in etypes), g._num_nodes, g._device
     )
-    made._idtype = g._idtype
-    made._node_frames, made._edge_frames = copies(g._node_frames), [relations[etype][1] for etype in etypes]
-    return made
+    result._idtype = g._idtype
+    result._node_frames, result._edge_frames = copies(g._node_frames), [relations[etype][1] for etype in etypes]
+    return result

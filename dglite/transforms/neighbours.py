@@ -25,7 +25,7 @@ _TREE_DIMENSIONS = 12
 """A k-d tree visits nearly every leaf in more dimensions than this; a matrix product finds distances faster then."""
 
 _BLOCK = 1 << 22
-"""How many distances the matrix product makes at a time."""
+"""Number of distances that one matrix product computes."""
 
 
 def knn_graph(
@@ -112,10 +112,10 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         src.append(near.ravel() + start)
         dst.append(np.repeat(np.arange(start, start + size), near.shape[1]))
         counts.append(near.size)
-    made = graph((np.concatenate(src), np.concatenate(dst)), num_nodes=len(points), device=active.device(x))
+    result = graph((np.concatenate(src), np.concatenate(dst)), num_nodes=len(points), device=active.device(x))
     if sizes is not None:
-        made._batch_num_nodes, made._batch_num_edges = (segments,), (np.array(counts, np.int64),)
-    return made
+        result._batch_num_nodes, result._batch_num_edges = (segments,), (np.array(counts, np.int64),)
+    return result
 
 
 def _points(x: Tensor) -> np.ndarray:
@@ -129,38 +129,38 @@ def _points(x: Tensor) -> np.ndarray:
 
 def _nearest(points: np.ndarray, k: int, exclude_self: bool) -> np.ndarray:
     """Return the ``k`` nearest points of each point, (num_points, k), itself first unless it is left out."""
-    own = np.arange(len(points))[:, None]
+    positions = np.arange(len(points))[:, None]
     if k == 0:
         return np.empty((len(points), 0), np.int64)
     if k == 1 and not exclude_self:
-        return own
-    wanted = min(k + 1, len(points)) if exclude_self else k
-    found = _by_tree(points, wanted) if points.shape[1] <= _TREE_DIMENSIONS else _by_product(points, wanted)
+        return positions
+    count = min(k + 1, len(points)) if exclude_self else k
+    candidates = _by_tree(points, count) if points.shape[1] <= _TREE_DIMENSIONS else _by_product(points, count)
     # Where many points coincide a point may be missing among its own neighbours: it then replaces the last.
-    others = found != own
+    others = candidates != positions
     others[others.all(axis=1), -1] = False
-    rest = found[others].reshape(len(points), wanted - 1)
-    return rest if exclude_self else np.concatenate([own, rest], axis=1)
+    rest = candidates[others].reshape(len(points), count - 1)
+    return rest if exclude_self else np.concatenate([positions, rest], axis=1)
 
 
 def _by_tree(points: np.ndarray, k: int) -> np.ndarray:
     from scipy.spatial import cKDTree  # 0.2 s, which `import dglite` must not pay
 
-    found: np.ndarray = cKDTree(points).query(points, k)[1]
-    return found.reshape(len(points), k)
+    nearest: np.ndarray = cKDTree(points).query(points, k)[1]
+    return nearest.reshape(len(points), k)
 
 
 def _by_product(points: np.ndarray, k: int) -> np.ndarray:
     """Return the k nearest by ``|x - y|^2 = |x|^2 - 2 x.y + |y|^2``, about the mean, where least precision is lost."""
     centred = points - points.mean(axis=0)
     squares = (centred**2).sum(axis=1)
-    found, rows = [], max(_BLOCK // len(points), 1)
+    blocks, rows = [], max(_BLOCK // len(points), 1)
     for start in progress(range(0, len(points), rows), "nearest neighbours", "block"):
         distances = squares - 2 * centred[start : start + rows] @ centred.T
         near = np.argpartition(distances, k - 1, axis=1)[:, :k] if k < len(points) else np.argsort(distances, axis=1)
         order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-        found.append(np.take_along_axis(near, order, axis=1))
-    return np.concatenate(found)
+        blocks.append(np.take_along_axis(near, order, axis=1))
+    return np.concatenate(blocks)
 
 
 def radius_graph(
@@ -204,21 +204,21 @@ def radius_graph(
     src, dst = np.concatenate([close, close[:, ::-1], np.stack([loops, loops], axis=1)]).T
     order = np.lexsort((dst, src))
     src, dst = src[order], dst[order]
-    made = graph((src, dst), num_nodes=len(points), device=active.device(x))
-    return (made, _distances(x, src, dst, p)) if get_distances else made
+    result = graph((src, dst), num_nodes=len(points), device=active.device(x))
+    return (result, _distances(x, src, dst, p)) if get_distances else result
 
 
 def _distances(x: Tensor, src: np.ndarray, dst: np.ndarray, p: float) -> Tensor:
     """Return the distance of each pair, (num_pairs, 1). Its gradient is 0 at coinciding points, as that of a norm."""
     apart = abs(active.take(x, src) - active.take(x, dst))
     if np.isinf(p):
-        found = active.max(apart, 1)
+        distances = active.max(apart, 1)
     elif p == 1:
-        found = active.sum(apart, 1)
+        distances = active.sum(apart, 1)
     else:
         powers = active.sum(apart**p, 1)
         positive = active.to_numpy(powers) > 0
         zeros = active.full(active.shape(powers), 0, active.dtype(powers), active.device(powers))
         rows = positive.nonzero()[0]
-        found = active.put(zeros, rows, active.take(powers, rows) ** (1 / p))
-    return active.reshape(found, (len(src), 1))
+        distances = active.put(zeros, rows, active.take(powers, rows) ** (1 / p))
+    return active.reshape(distances, (len(src), 1))

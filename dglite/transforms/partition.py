@@ -44,7 +44,7 @@ def metis_partition_assignment(
         a type number for each node; parts get like numbers of each type.
     balance_edges
         parts get like numbers of in-edges. METIS is given one weight per node: with this or ``balance_ntypes`` it is
-        the sum of what is to be balanced, each scaled to the same total, so each is balanced less strictly.
+        the sum of the balanced quantities, each scaled to the same total, so each is balanced less strictly.
     mode
         ``"k-way"`` or ``"recursive"`` bisection.
     objtype
@@ -169,13 +169,13 @@ def partition_graph_with_halo(
     if reshuffle:
         adjacency, parts, old_nodes, old_edges = _reshuffled(adjacency, parts)
     whole = make_graph(HOMOGENEOUS, (adjacency.as_idtype(g._idtype),), [adjacency.num_src], g._device)
-    found = {
+    by_part = {
         part: _part(whole, parts, part, hops, old_nodes, old_edges)
         for part in progress(range(int(parts.max(initial=-1)) + 1), "parts and their halos", "part")
     }
     if old_nodes is None or old_edges is None:
-        return found, None, None
-    return found, g._ids_tensor(old_nodes), g._ids_tensor(old_edges)
+        return by_part, None, None
+    return by_part, g._ids_tensor(old_nodes), g._ids_tensor(old_edges)
 
 
 def _reshuffled(adjacency: Adjacency, parts: np.ndarray) -> tuple[Adjacency, np.ndarray, np.ndarray, np.ndarray]:
@@ -186,8 +186,8 @@ def _reshuffled(adjacency: Adjacency, parts: np.ndarray) -> tuple[Adjacency, np.
     src, dst = (new_ids[end] for end in adjacency.endpoints())
     old_edges = np.argsort(dst, kind="stable")
     count = adjacency.num_src
-    made = Adjacency.from_coo(count, count, src[old_edges], dst[old_edges], adjacency.idtype, validate=False)
-    return made, parts[old_nodes], old_nodes, old_edges
+    shuffled = Adjacency.from_coo(count, count, src[old_edges], dst[old_edges], adjacency.idtype, validate=False)
+    return shuffled, parts[old_nodes], old_nodes, old_edges
 
 
 def _part(
@@ -213,16 +213,16 @@ def _part(
         if not len(frontier):
             break
         edges = in_order_of_appearance(np.concatenate([edges, adjacency.in_edges(frontier)[2]]))
-        known, nodes = len(nodes), in_order_of_appearance(np.concatenate([nodes, src[edges]]))
-        frontier = nodes[known:]
-    made = _over(whole, nodes, edges)
-    made.ndata["inner_node"] = made._tensor((parts[nodes] == part).astype(np.int32))
-    made.ndata["part_id"] = made._ids_tensor(parts[nodes])
-    made.edata["inner_edge"] = made._tensor((parts[dst[edges]] == part).astype(np.int8))
+        num_inner, nodes = len(nodes), in_order_of_appearance(np.concatenate([nodes, src[edges]]))
+        frontier = nodes[num_inner:]
+    result = _over(whole, nodes, edges)
+    result.ndata["inner_node"] = result._tensor((parts[nodes] == part).astype(np.int32))
+    result.ndata["part_id"] = result._ids_tensor(parts[nodes])
+    result.edata["inner_edge"] = result._tensor((parts[dst[edges]] == part).astype(np.int8))
     if old_nodes is not None and old_edges is not None:
-        made.ndata["orig_id"] = made._ids_tensor(old_nodes[nodes])
-        made.edata["orig_id"] = made._ids_tensor(old_edges[edges])
-    return made
+        result.ndata["orig_id"] = result._ids_tensor(old_nodes[nodes])
+        result.edata["orig_id"] = result._ids_tensor(old_edges[edges])
+    return result
 
 
 def _over(whole: DGLGraph, nodes: np.ndarray, edges: np.ndarray) -> DGLGraph:
@@ -231,7 +231,7 @@ def _over(whole: DGLGraph, nodes: np.ndarray, edges: np.ndarray) -> DGLGraph:
     new_ids[nodes] = np.arange(len(nodes))
     src, dst = (new_ids[end[edges]] for end in whole.adjacencies[0].endpoints())
     relation = Adjacency.from_coo(len(nodes), len(nodes), src, dst, whole._idtype, validate=False)
-    made = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], whole._device)
-    made._idtype = whole._idtype
-    made.ndata[NID], made.edata[EID] = made._ids_tensor(nodes.copy()), made._ids_tensor(edges.copy())
-    return made
+    part = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], whole._device)
+    part._idtype = whole._idtype
+    part.ndata[NID], part.edata[EID] = part._ids_tensor(nodes.copy()), part._ids_tensor(edges.copy())
+    return part

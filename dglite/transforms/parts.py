@@ -18,19 +18,19 @@ __all__ = ["matrix", "node_frames", "one_relation", "require_homogeneous", "with
 
 
 def without_parallel(relation: Adjacency) -> tuple[Adjacency, np.ndarray, np.ndarray]:
-    """Return the relation with parallel edges merged, ordered by source, then destination, and what became what.
+    """Return the relation with parallel edges merged, ordered by source, then destination.
 
-    That is: the ids of all edges, in the order of the edge that each became and then of id, and the number of edges
-    that each new one was, int64.
+    Also the ids of all old edges, grouped by the merged edge and ascending in each group, and the size of each group,
+    int64.
     """
     src, dst, edge_ids = relation.sorted_edges()
     new = np.ones(len(src), np.bool_)
     new[1:] = (src[1:] != src[:-1]) | (dst[1:] != dst[:-1])
     first = new.nonzero()[0]
-    made = Adjacency.from_coo(
+    simple = Adjacency.from_coo(
         relation.num_src, relation.num_dst, src[first], dst[first], relation.idtype, validate=False, copy=False
     )
-    return made, edge_ids, np.diff(first, append=len(src))
+    return simple, edge_ids, np.diff(first, append=len(src))
 
 
 def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:
@@ -66,8 +66,8 @@ def one_relation(adjacency: Adjacency, src_type: str, etype: str, dst_type: str,
         both = sorted([(src_type, adjacency.num_src), (dst_type, adjacency.num_dst)])
         names, counts = [name for name, _ in both], [count for _, count in both]
     relation = (src_type, etype, dst_type)
-    known = HOMOGENEOUS.canonical_etypes[0]
-    metagraph = HOMOGENEOUS if relation == known else Metagraph(names, [relation])
-    made = make_graph(metagraph, (adjacency.as_idtype(like._idtype),), counts, like._device)
-    made._idtype = like._idtype
-    return made
+    homogeneous = HOMOGENEOUS.canonical_etypes[0]
+    metagraph = HOMOGENEOUS if relation == homogeneous else Metagraph(names, [relation])
+    result = make_graph(metagraph, (adjacency.as_idtype(like._idtype),), counts, like._device)
+    result._idtype = like._idtype
+    return result

@@ -58,13 +58,13 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
     if not backtracking:
         onward &= dst[heads] != src[tails]
     tails, heads = tails[onward], heads[onward]
-    made = make_graph(
+    result = make_graph(
         HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g._idtype, validate=False),), [count], g._device
     )
-    made._idtype = g._idtype
+    result._idtype = g._idtype
     if shared and g._edge_frames[0]:
-        made._node_frame(0).update(g._edge_frame(0))
-    return made
+        result._node_frame(0).update(g._edge_frame(0))
+    return result
 
 
 def khop_adj(g: DGLGraph, k: int) -> Tensor:
@@ -101,10 +101,10 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     if nodes is not None:
         src, dst = nodes[src], nodes[dst]
     relation = Adjacency.from_coo(num_nodes, num_nodes, src, dst, g._idtype, validate=False)
-    made = make_graph(g._metagraph, (relation,), [num_nodes], g._device)
-    made._idtype = g._idtype
-    made._node_frames = node_frames(g, copy_ndata)
-    return made
+    result = make_graph(g._metagraph, (relation,), [num_nodes], g._device)
+    result._idtype = g._idtype
+    result._node_frames = node_frames(g, copy_ndata)
+    return result
 
 
 def _with_edges(adjacency: Adjacency) -> tuple[np.ndarray, Adjacency]:
@@ -161,11 +161,11 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     src_type, dst_type = g.canonical_etypes[indices[0]][0], g.canonical_etypes[indices[-1]][2]
     if src_set != dst_set and src_type == dst_type:  # the two sides of a block
         src_type, dst_type = f"{src_type}_src", f"{dst_type}_dst"
-    made = one_relation(relation, src_type, "_E", dst_type, g)
+    result = one_relation(relation, src_type, "_E", dst_type, g)
     for name, node_set in ((src_type, src_set), (dst_type, dst_set)):
         frame = g._node_frames[node_set]
-        made._node_frames[made._metagraph.node_set(name)] = None if frame is None else frame.copy()
-    return made
+        result._node_frames[result._metagraph.node_set(name)] = None if frame is None else frame.copy()
+    return result
 
 
 # -- weighted graphs -------------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
     products = active.take(first_weights, first_edges) * active.take(second_weights, csr.edge_ids_of(entries))
     sizes = first.num_src, second.num_dst
     relation, weights = _summed(src[first_edges], csr.indices[entries], products, sizes, A)
-    made = one_relation(relation, A.canonical_etypes[0][0], etype, B.canonical_etypes[0][2], A)
-    made._edge_frame(0)[weight_name] = weights
-    return made
+    result = one_relation(relation, A.canonical_etypes[0][0], etype, B.canonical_etypes[0][2], A)
+    result._edge_frame(0)[weight_name] = weights
+    return result
 
 
 def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
@@ -230,10 +230,10 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     sizes = parts[0][0].num_src, parts[0][0].num_dst
     src, dst = (np.concatenate(ends) for ends in zip(*(adjacency.endpoints() for adjacency, _ in parts), strict=True))
     relation, weights = _summed(src, dst, active.concat([weights for _, weights in parts]), sizes, first)
-    made = make_graph(first._metagraph, (relation,), first._num_nodes, first._device)
-    made._idtype = first._idtype
-    made._edge_frame(0)[weight_name] = weights
-    return made
+    result = make_graph(first._metagraph, (relation,), first._num_nodes, first._device)
+    result._idtype = first._idtype
+    result._edge_frame(0)[weight_name] = weights
+    return result
 
 
 def _weighted(g: DGLGraph, weight_name: str, caller: str) -> tuple[Adjacency, Tensor]:

@@ -78,13 +78,13 @@ def reorder_graph(
     config = permute_config or {}
     adjacency = g.adjacencies[0]
     nodes = _node_order(adjacency, node_permute_algo, config)
-    made, edges = _reordered(_renumbered(adjacency, nodes), edge_permute_algo, config)
-    result = make_graph(g._metagraph, (made,), g._num_nodes, g.device)
-    result._node_frames = [_taken(g._node_frames[0], nodes)]
-    result._edge_frames = [_taken(g._edge_frames[0], edges)]
+    reordered, edges = _reordered(_renumbered(adjacency, nodes), edge_permute_algo, config)
+    result = make_graph(g._metagraph, (reordered,), g._num_nodes, g.device)
+    result._node_frames = [_rows_of(g._node_frames[0], nodes)]
+    result._edge_frames = [_rows_of(g._edge_frames[0], edges)]
     if store_ids:
-        kept = ((result.ndata, NID, nodes, adjacency.num_src), (result.edata, EID, edges, adjacency.num_edges))
-        for data, name, ids, count in kept:
+        columns = ((result.ndata, NID, nodes, adjacency.num_src), (result.edata, EID, edges, adjacency.num_edges))
+        for data, name, ids, count in columns:
             data[name] = g._ids_tensor(np.arange(count) if ids is None else ids.copy())
     return result
 
@@ -139,7 +139,7 @@ def _by_metis(adjacency: Adjacency, config: Config) -> np.ndarray:
 
 
 def _given_nodes(adjacency: Adjacency, config: Config) -> np.ndarray:
-    return _given(config, "node_permute_algo", "nodes_perm", adjacency.num_src)
+    return _permutation_of(config, "node_permute_algo", "nodes_perm", adjacency.num_src)
 
 
 _NODE_ORDERS: dict[str, Callable[[Adjacency, Config], np.ndarray]] = {
@@ -151,7 +151,7 @@ _NODE_ORDERS: dict[str, Callable[[Adjacency, Config], np.ndarray]] = {
 }
 
 
-def _given(config: Config, algorithm: str, name: str, count: int) -> np.ndarray:
+def _permutation_of(config: Config, algorithm: str, name: str, count: int) -> np.ndarray:
     """Return the permutation called ``name`` that the user gave."""
     if name not in config:
         raise DGLError(f"{algorithm}='custom' needs permute_config[{name!r}], a permutation of 0 .. {count - 1}")
@@ -181,18 +181,18 @@ def _reordered(adjacency: Adjacency, algorithm: str | None, config: Config) -> t
         return adjacency, None
     if algorithm in ("src", "dst"):
         by_row = (adjacency if algorithm == "src" else adjacency.reverse()).sorted_csr()
-        made = Adjacency.from_csc(
+        reordered = Adjacency.from_csc(
             num_nodes, num_nodes, by_row.indptr, by_row.indices, None, adjacency.idtype, copy=False
         )
-        return made.reverse() if algorithm == "src" else made, by_row.entry_edge_ids()
+        return reordered.reverse() if algorithm == "src" else reordered, by_row.entry_edge_ids()
     if algorithm == "custom":
-        edges = _given(config, "edge_permute_algo", "edges_perm", adjacency.num_edges)
+        edges = _permutation_of(config, "edge_permute_algo", "edges_perm", adjacency.num_edges)
         src, dst = (end[edges] for end in adjacency.endpoints())
         return Adjacency.from_coo(num_nodes, num_nodes, src, dst, adjacency.idtype, validate=False), edges
     raise DGLError(f"edge_permute_algo={algorithm!r} is not known; expected 'src', 'dst', 'custom' or None")
 
 
-def _taken(frame: Frame | None, rows: np.ndarray | None) -> Frame | None:
+def _rows_of(frame: Frame | None, rows: np.ndarray | None) -> Frame | None:
     return None if frame is None else frame.copy() if rows is None else frame.take(rows)
 
 

@@ -64,24 +64,24 @@ def to_simple(
         merged, order, counts = without_parallel(adjacency)
         adjacencies.append(merged)
         groups.append((order, counts))
-    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    made._idtype = g._idtype
-    made._node_frames = node_frames(g, copy_ndata)
+    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    result._idtype = g._idtype
+    result._node_frames = node_frames(g, copy_ndata)
     for index, (order, counts) in enumerate(groups):
         if copy_edata and aggregator == "arbitrary":
-            made._edge_frame(index)[EID] = made._ids_tensor(order[np.cumsum(counts) - counts])
+            result._edge_frame(index)[EID] = result._ids_tensor(order[np.cumsum(counts) - counts])
         if copy_edata and g._edge_frames[index]:
-            made._edge_frame(index).update(
+            result._edge_frame(index).update(
                 {name: _joined(x, order, counts, aggregator) for name, x in g._edge_frame(index).items()}
             )
         if return_counts is not None:
-            made._edge_frame(index)[return_counts] = made._ids_tensor(counts.astype(made._idtype))
+            result._edge_frame(index)[return_counts] = result._ids_tensor(counts.astype(result._idtype))
     if not writeback_mapping:
-        return made
-    mappings = [made._ids_tensor(scattered(np.repeat(np.arange(len(c)), c), order)) for order, c in groups]
+        return result
+    mappings = [result._ids_tensor(scattered(np.repeat(np.arange(len(c)), c), order)) for order, c in groups]
     if len(mappings) == 1:
-        return made, mappings[0]
-    return made, dict(zip(g.canonical_etypes, mappings, strict=True))
+        return result, mappings[0]
+    return result, dict(zip(g.canonical_etypes, mappings, strict=True))
 
 
 def _joined(values: Tensor, order: np.ndarray, counts: np.ndarray, aggregator: str) -> Tensor:
@@ -102,8 +102,8 @@ def _joined(values: Tensor, order: np.ndarray, counts: np.ndarray, aggregator: s
 def to_simple_graph(g: DGLGraph) -> DGLGraph:
     """Return the graph without parallel edges; an older name of :func:`to_simple`."""
     require_graph(g)
-    made: DGLGraph = to_simple(g)
-    return made
+    result: DGLGraph = to_simple(g)
+    return result
 
 
 def compact_graphs(
@@ -133,11 +133,11 @@ def compact_graphs(
     DGLError
         Graphs differ in node types, numbers of nodes, id dtype or device; a node does not exist; one is a block.
     """
-    given = [graphs] if isinstance(graphs, DGLGraph) else list(graphs)
-    if not given:
+    batch = [graphs] if isinstance(graphs, DGLGraph) else list(graphs)
+    if not batch:
         return []
-    first = given[0]
-    for i, g in enumerate(given):
+    first = batch[0]
+    for i, g in enumerate(batch):
         alike = g.ntypes == first.ntypes and g._num_nodes == first._num_nodes
         if g.is_block or not alike or g._idtype != first._idtype or g._device != first._device:
             raise DGLError(
@@ -145,38 +145,40 @@ def compact_graphs(
                 f"and no block; got {dict(zip(g.ntypes, g._num_nodes, strict=False))} and "
                 f"{dict(zip(first.ntypes, first._num_nodes, strict=False))}"
             )
-    pairs = [adjacency.endpoints() for g in given for adjacency in g.adjacencies]
-    sets = [ends for g in given for ends in g._metagraph.ends]
+    pairs = [adjacency.endpoints() for g in batch for adjacency in g.adjacencies]
+    sets = [ends for g in batch for ends in g._metagraph.ends]
     listed, ends = renumbered_ends(pairs, sets, _preserved(first, always_preserve), first._num_nodes)
-    kept, numbers = [ids.astype(np.int64, copy=False) for ids in listed], iter(ends)
-    made = [_compacted(g, kept, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata) for g in given]
-    return made[0] if isinstance(graphs, DGLGraph) else made
+    node_ids, numbers = [ids.astype(np.int64, copy=False) for ids in listed], iter(ends)
+    results = [
+        _compacted(g, node_ids, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata) for g in batch
+    ]
+    return results[0] if isinstance(graphs, DGLGraph) else results
 
 
 def _preserved(g: DGLGraph, always_preserve: Any) -> list[np.ndarray]:
-    found = [np.empty(0, np.int64)] * len(g._num_nodes)
+    by_set = [np.empty(0, np.int64)] * len(g._num_nodes)
     if isinstance(always_preserve, Mapping):
         for ntype, ids in always_preserve.items():
-            found[g._metagraph.node_set(ntype)] = g.node_ids(ids, ntype)
+            by_set[g._metagraph.node_set(ntype)] = g.node_ids(ids, ntype)
     elif always_preserve is not None:
-        found[g._metagraph.node_set(None)] = g.node_ids(always_preserve)
-    return found
+        by_set[g._metagraph.node_set(None)] = g.node_ids(always_preserve)
+    return by_set
 
 
-def _compacted(g: DGLGraph, kept: list[np.ndarray], ends: Pairs, copy_ndata: bool, copy_edata: bool) -> DGLGraph:
+def _compacted(g: DGLGraph, node_ids: list[np.ndarray], ends: Pairs, copy_ndata: bool, copy_edata: bool) -> DGLGraph:
     adjacencies = []
     for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g._metagraph.ends, strict=True):
-        counts = len(kept[src_set]), len(kept[dst_set])
+        counts = len(node_ids[src_set]), len(node_ids[dst_set])
         adjacencies.append(Adjacency.from_coo(*counts, *pair, adjacency.idtype, validate=False))
-    made = make_graph(g._metagraph, tuple(adjacencies), [len(ids) for ids in kept], g._device)
-    made._idtype = g._idtype
+    result = make_graph(g._metagraph, tuple(adjacencies), [len(ids) for ids in node_ids], g._device)
+    result._idtype = g._idtype
     if copy_ndata:
-        made._node_frames = [x.take(ids) if x else None for x, ids in zip(g._node_frames, kept, strict=True)]
+        result._node_frames = [x.take(ids) if x else None for x, ids in zip(g._node_frames, node_ids, strict=True)]
     if copy_edata:
-        made._edge_frames = copies(g._edge_frames)
-    for index, ids in enumerate(kept):
-        made._node_frame(index)[NID] = made._ids_tensor(ids.copy())
-    return made
+        result._edge_frames = copies(g._edge_frames)
+    for index, ids in enumerate(node_ids):
+        result._node_frame(index)[NID] = result._ids_tensor(ids.copy())
+    return result
 
 
 attach(to_simple=to_simple)

@@ -34,11 +34,11 @@ def laplacian_lambda_max(g: DGLGraph) -> list[float]:
     adjacency = require_homogeneous(g, "laplacian_lambda_max")
     laplacian = _laplacian(adjacency)
     nodes = [adjacency.num_src] if g._batch_num_nodes is None else g._batch_num_nodes[0].tolist()
-    found, start = [], 0
+    largest, start = [], 0
     for count in progress(nodes, "largest eigenvalues", "graph"):
-        found.append(_largest(laplacian[start : start + count, start : start + count]))
+        largest.append(_largest(laplacian[start : start + count, start : start + count]))
         start += count
-    return found
+    return largest
 
 
 def _largest(laplacian: Any) -> float:
@@ -115,13 +115,15 @@ def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = Fal
             f"lap_pe: {num_nodes} nodes have {max(num_nodes - 1, 0)} non-trivial eigenvectors; give a smaller k "
             f"than {k}, or padding=True"
         )
-    found = max(min(k, num_nodes - 1), 0)
-    values, vectors = _smallest(_laplacian(adjacency), found + 1) if found else (np.zeros(1), np.zeros((num_nodes, 1)))
-    signs = 2.0 * (generator().random(found) > 0.5) - 1
+    num_vectors = max(min(k, num_nodes - 1), 0)
+    values, vectors = (
+        _smallest(_laplacian(adjacency), num_vectors + 1) if num_vectors else (np.zeros(1), np.zeros((num_nodes, 1)))
+    )
+    signs = 2.0 * (generator().random(num_vectors) > 0.5) - 1
     encoding = np.zeros((num_nodes, k), np.float32)
-    encoding[:, :found] = vectors[:, 1 : found + 1] * signs
+    encoding[:, :num_vectors] = vectors[:, 1 : num_vectors + 1] * signs
     eigenvalues = np.full(k, np.nan, np.float32)
-    eigenvalues[:found] = values[1 : found + 1]
+    eigenvalues[:num_vectors] = values[1 : num_vectors + 1]
     return (g._tensor(encoding), g._tensor(eigenvalues)) if return_eigval else g._tensor(encoding)
 
 
@@ -143,16 +145,16 @@ def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
     several = (sizes > 1).nonzero()[0][:count]  # each of them has an eigenvalue 0
     joined = [by_component[ends[i] - sizes[i] : ends[i]] for i in several]
     alone = by_component[(sizes == 1)[labels[by_component]]][:count]
-    found = [(value, alone[[i]], np.ones(1)) for i, value in enumerate(laplacian.diagonal()[alone])]
+    pairs = [(value, alone[[i]], np.ones(1)) for i, value in enumerate(laplacian.diagonal()[alone])]
     for nodes in progress(joined, "eigenvectors", "component"):
-        wanted = 1 if len(joined) == count else min(count, len(nodes))
-        values, vectors = _smallest_connected(laplacian[nodes][:, nodes], wanted)
-        found += [(values[i], nodes, vectors[:, i]) for i in range(wanted)]
-    found = sorted(found, key=lambda one: one[0])[:count]
+        num_vectors = 1 if len(joined) == count else min(count, len(nodes))
+        values, vectors = _smallest_connected(laplacian[nodes][:, nodes], num_vectors)
+        pairs += [(values[i], nodes, vectors[:, i]) for i in range(num_vectors)]
+    pairs = sorted(pairs, key=lambda pair: pair[0])[:count]
     vectors = np.zeros((num_nodes, count))
-    for i, (_, nodes, vector) in enumerate(found):
+    for i, (_, nodes, vector) in enumerate(pairs):
         vectors[nodes, i] = vector
-    return np.array([value for value, _, _ in found]), vectors
+    return np.array([value for value, _, _ in pairs]), vectors
 
 
 def _smallest_connected(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -207,13 +209,13 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
     num_nodes = adjacency.num_src
     if num_nodes < k and not padding:
         raise DGLError(f"svd_pe: {num_nodes} nodes have {num_nodes} singular vectors; give k <= {num_nodes} or padding")
-    found = min(k, num_nodes)
-    left, values, right = _singular(matrix(adjacency), found)
+    num_vectors = min(k, num_nodes)
+    left, values, right = _singular(matrix(adjacency), num_vectors)
     scale = np.sqrt(values)
     if random_flip:
-        scale = scale * (2.0 * (generator().random(found) > 0.5) - 1)
+        scale = scale * (2.0 * (generator().random(num_vectors) > 0.5) - 1)
     encoding = np.zeros((num_nodes, 2 * k), np.float32)
-    encoding[:, :found], encoding[:, found : 2 * found] = left * scale, right.T * scale
+    encoding[:, :num_vectors], encoding[:, num_vectors : 2 * num_vectors] = left * scale, right.T * scale
     return g._tensor(encoding)
 
 

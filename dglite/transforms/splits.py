@@ -178,16 +178,16 @@ class _EdgeSplit:
 
     def _drawn_negatives(self) -> list[tuple[np.ndarray, np.ndarray]]:
         ratio = self.options.neg_sampling_ratio
-        wanted = np.array([int(ratio * len(part)) for part in self.predicted])
+        quotas = np.array([int(ratio * len(part)) for part in self.predicted])
         if not self.options.add_negative_train_samples:
-            wanted[0] = 0
-        if not wanted.sum():
+            quotas[0] = 0
+        if not quotas.sum():
             return [(np.empty(0, np.int64),) * 2] * 3
         u, v = (active.to_numpy(ids) for ids in self.g.global_uniform_negative_sampling(
-            int(wanted.sum()), etype=self.etype
+            int(quotas.sum()), etype=self.etype
         ))  # fmt: skip
-        wanted = wanted * len(u) // wanted.sum() if len(u) < wanted.sum() else wanted
-        cuts = np.cumsum(wanted)[:2]
+        quotas = quotas * len(u) // quotas.sum() if len(u) < quotas.sum() else quotas
+        cuts = np.cumsum(quotas)[:2]
         return list(zip(np.split(u, cuts), np.split(v, cuts), strict=True))
 
     def without_held_out(self, graph: DGLGraph, part: int, reverse: Any) -> DGLGraph:
@@ -285,14 +285,14 @@ class RandomNodeSplit(BaseTransform):
         for ntype in ntypes or g.ntypes:
             data = marked.nodes[ntype].data
             label = active.to_numpy(data[self.key]).reshape(-1) if ntypes else np.zeros(g.num_nodes(ntype))
-            drawn = [self._drawn(label) for _ in range(self.num_splits)]
+            splits = [self._masks(label) for _ in range(self.num_splits)]
             for i, name in enumerate(("train_mask", "val_mask", "test_mask")):
-                mask = np.stack([masks[i] for masks in drawn], axis=1)
+                mask = np.stack([masks[i] for masks in splits], axis=1)
                 mask = np.ascontiguousarray(mask[:, 0]) if self.num_splits == 1 else mask
                 data[name] = active.to_device(active.from_numpy(mask), g.device)
         return marked
 
-    def _drawn(self, label: np.ndarray) -> list[np.ndarray]:
+    def _masks(self, label: np.ndarray) -> list[np.ndarray]:
         n, random = len(label), generator()
         train = np.empty(0, np.int64)
         if self.split != "train_rest":

@@ -48,11 +48,11 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     require_graph(g)
     adjacency = _only(g, "sort_csr_by_tag")
     tags = _tags(tag, tag_type, adjacency.num_dst, adjacency.num_edges)
-    made = g.clone()
+    result = g.clone()
     relation, offsets = _sorted(adjacency, tags, tag_type)
-    made.adjacencies = (relation,)
-    made.src_frame()[tag_offset_name] = made._ids_tensor(offsets)
-    return made
+    result.adjacencies = (relation,)
+    result.src_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    return result
 
 
 def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
@@ -64,13 +64,13 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     require_graph(g)
     adjacency = _only(g, "sort_csc_by_tag")
     tags = _tags(tag, tag_type, adjacency.num_src, adjacency.num_edges)
-    made = g.clone()
+    result = g.clone()
     relation, offsets = _sorted(adjacency.reverse(), tags, tag_type)
     turned = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
     turned.allowed, turned._endpoints, turned._csc = adjacency.allowed, adjacency.endpoints(), relation.csr()
-    made.adjacencies = (turned,)
-    made.dst_frame()[tag_offset_name] = made._ids_tensor(offsets)
-    return made
+    result.adjacencies = (turned,)
+    result.dst_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    return result
 
 
 def _only(g: DGLGraph, caller: str) -> Adjacency:
@@ -99,12 +99,12 @@ def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adja
     of_edge = tags[dst] if tag_type == "node" else tags
     by_tag = Adjacency.from_coo(adjacency.num_src, num_tags, src, of_edge, validate=False, copy=False).sorted_csr()
     edge_ids = by_tag.entry_edge_ids()
-    made = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
-    made.allowed, made._endpoints = adjacency.allowed, (src, dst)
-    made._csr = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
+    result = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
+    result.allowed, result._endpoints = adjacency.allowed, (src, dst)
+    result._csr = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
     # Counted for the rows that have edges: of a table for all nodes, untouched pages are zeros that cost nothing.
     rows, row_of_edge = numbered(src)
     counts = np.bincount(row_of_edge * num_tags + of_edge, minlength=len(rows) * num_tags)
     offsets = np.zeros((adjacency.num_src, num_tags + 1), np.int64)
     offsets[rows, 1:] = np.cumsum(counts.reshape(len(rows), num_tags), axis=1)
-    return made, offsets
+    return result, offsets

@@ -59,20 +59,20 @@ def to_homogeneous(
         for parts, ids, node_set in zip(sides, adjacency.endpoints(), sets, strict=True):
             parts.append(ids + offsets[node_set])
     src, dst = (np.concatenate(parts) for parts in sides)
-    made = make_graph(
+    result = make_graph(
         HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G._idtype, validate=False),), [total], G._device
     )
-    made._idtype = G._idtype
+    result._idtype = G._idtype
     for frame, frames, counts, names, id_name, type_name in (
-        (made._node_frame(0), G._node_frames, node_counts, ndata, NID, NTYPE),
-        (made._edge_frame(0), G._edge_frames, edge_counts, edata, EID, ETYPE),
+        (result._node_frame(0), G._node_frames, node_counts, ndata, NID, NTYPE),
+        (result._edge_frame(0), G._edge_frames, edge_counts, edata, EID, ETYPE),
     ):
         if names:
             frame.join(frames, counts, [names] if isinstance(names, str) else list(names))
         if store_type:
-            frame[type_name] = made._tensor(np.repeat(np.arange(len(counts)), counts))
-        frame[id_name] = made._ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
-    return (made, node_counts, edge_counts) if return_count else made
+            frame[type_name] = result._tensor(np.repeat(np.arange(len(counts)), counts))
+        frame[id_name] = result._ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
+    return (result, node_counts, edge_counts) if return_count else result
 
 
 def to_heterogeneous(
@@ -131,11 +131,11 @@ def to_heterogeneous(
         Adjacency.from_coo(counts[u], counts[v], places(u, src[ids]), places(v, dst[ids]), G._idtype, validate=False)
         for (u, _, v), ids in zip(relations, rows, strict=True)
     )
-    made = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
-    made._idtype = G._idtype
-    made._node_frames = [_dealt(G._node_frame(0), node_ids[name], ntype_field, made, NID) for name in names]
-    made._edge_frames = [_dealt(G._edge_frame(0), ids, etype_field, made, EID) for ids in rows]
-    return made
+    result = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
+    result._idtype = G._idtype
+    result._node_frames = [_dealt(G._node_frame(0), node_ids[name], ntype_field, result, NID) for name in names]
+    result._edge_frames = [_dealt(G._edge_frame(0), ids, etype_field, result, EID) for ids in rows]
+    return result
 
 
 def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, str]]) -> None:
@@ -149,15 +149,15 @@ def _warn_left_out(etypes: Sequence[str], relations: Sequence[tuple[str, str, st
         )
 
 
-def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.ndarray:
+def _numbers(frame: Frame, field: str, names: Sequence[str], kind: str) -> np.ndarray:
     if field not in frame:
-        raise DGLError(f"to_heterogeneous: the {what}s have no feature {field!r} that says their types")
+        raise DGLError(f"to_heterogeneous: the {kind}s have no feature {field!r} that says their types")
     numbers = active.to_numpy(frame[field])
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise DGLError(f"to_heterogeneous: {field!r} must be an integer for each {what}, got {numbers.dtype} rows")
+        raise DGLError(f"to_heterogeneous: {field!r} must be an integer for each {kind}, got {numbers.dtype} rows")
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
         raise DGLError(
-            f"to_heterogeneous: {what} type numbers run from {numbers.min()} to {numbers.max()}, but there are "
+            f"to_heterogeneous: {kind} type numbers run from {numbers.min()} to {numbers.max()}, but there are "
             f"{len(names)} names"
         )
     return numbers.astype(np.int64, copy=False)
@@ -198,11 +198,15 @@ def _edges_by_relation(
     """Return the edges of each canonical edge type that occurs, ascending."""
     width = max(len(ntypes), 1)
     triples = (node_types[src] * max(len(etypes), 1) + edge_types) * width + node_types[dst]
-    found, inverse = numbered(triples)
+    distinct_triples, inverse = numbered(triples)
     order = np.argsort(inverse, kind="stable")
-    runs = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
+    runs = (
+        np.split(order, np.cumsum(np.bincount(inverse, minlength=len(distinct_triples)))[:-1])
+        if len(distinct_triples)
+        else []
+    )
     result: dict[tuple[str, str, str], np.ndarray] = {}
-    for triple, ids in zip(found.tolist(), runs, strict=True):
+    for triple, ids in zip(distinct_triples.tolist(), runs, strict=True):
         rest, v = divmod(triple, width)
         u, e = divmod(rest, max(len(etypes), 1))
         relation = ntypes[u], etypes[e], ntypes[v]
@@ -215,14 +219,14 @@ def _metagraph(names: list[str], relations: list[tuple[str, str, str]]) -> Metag
     return HOMOGENEOUS if alike else Metagraph(names, relations)
 
 
-def _dealt(frame: Frame, rows: np.ndarray, field: str, made: DGLGraph, id_name: str) -> Frame:
-    taken = frame.take(rows)
+def _dealt(frame: Frame, rows: np.ndarray, field: str, result: DGLGraph, id_name: str) -> Frame:
+    dealt = frame.take(rows)
     for name in (field, id_name):
-        if name in taken:
-            del taken[name]
-    ids: Tensor = made._ids_tensor(rows)
-    taken[id_name] = ids
-    return taken
+        if name in dealt:
+            del dealt[name]
+    ids: Tensor = result._ids_tensor(rows)
+    dealt[id_name] = ids
+    return dealt
 
 
 def block_to_graph(block: DGLGraph) -> DGLGraph:
@@ -240,7 +244,7 @@ def block_to_graph(block: DGLGraph) -> DGLGraph:
     metagraph = block._metagraph
     names = [f"{name}_src" for name in metagraph.srctypes] + [f"{name}_dst" for name in metagraph.dsttypes]
     relations = [(f"{src}_src", etype, f"{dst}_dst") for src, etype, dst in metagraph.canonical_etypes]
-    made = make_graph(Metagraph(names, relations), block.adjacencies, block._num_nodes, block._device)
-    made._idtype = block._idtype
-    made._node_frames, made._edge_frames = copies(block._node_frames), copies(block._edge_frames)
-    return made
+    result = make_graph(Metagraph(names, relations), block.adjacencies, block._num_nodes, block._device)
+    result._idtype = block._idtype
+    result._node_frames, result._edge_frames = copies(block._node_frames), copies(block._edge_frames)
+    return result

@@ -54,11 +54,15 @@ class Drawing:
         path = f"M{x + dx:.1f} {y + dy:.1f} {to_x - dx:.1f} {to_y - dy:.1f}"
         self.parts.append(f'<path class="line {style}" d="{path}" marker-end="url(#{self.name})"/>')
 
-    def save(self) -> None:
-        """Write the file."""
+    def svg(self) -> str:
+        """Return the file's content."""
         width, height = self.size
         head = f'<svg xmlns="http://www.w3.org/2000/svg" class="dg" viewBox="0 0 {width} {height}" width="{width}">'
-        (FOLDER / f"{self.name}.svg").write_text("\n".join([head, STYLE, *self.parts, "</svg>\n"]), encoding="utf-8")
+        return "\n".join([head, STYLE, *self.parts, "</svg>\n"])
+
+    def save(self) -> None:
+        """Write the file."""
+        (FOLDER / f"{self.name}.svg").write_text(self.svg(), encoding="utf-8")
 
 
 def call() -> None:

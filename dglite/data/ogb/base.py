@@ -1,4 +1,4 @@
-"""What OGB's three kinds of data sets share: where their files are, and what is known of them."""
+"""The base of OGB's three kinds of data sets: the places of their files, and their published facts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class OgbDataset(PublishedDataset):
         self.task_type, self.eval_metric, self.is_hetero = self._facts.task, self._facts.metric, self._facts.hetero
         self.num_tasks, self.num_classes = self._facts.num_tasks, self._facts.num_classes
         self._published, archive, underlined = (name, url_of(name)), self._facts.archive, name.replace("-", "_")
-        found = (f"{name}/{archive}", name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
-        self._subfolders = (*found, archive, ".")
+        folders = (f"{name}/{archive}", name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
+        self._subfolders = (*folders, archive, ".")
         super().__init__(root)
 
     def _file_names(self) -> tuple[str, ...]:
@@ -59,17 +59,17 @@ class OgbDataset(PublishedDataset):
     def _split_folder(self, split_type: str | None) -> Path:
         folder = self._folder / "split" / (self._facts.split if split_type is None else split_type)
         if not folder.is_dir():
-            known = sorted(path.name for path in (self._folder / "split").glob("*") if path.is_dir())
+            splits = sorted(path.name for path in (self._folder / "split").glob("*") if path.is_dir())
             raise DGLError(
-                f"{folder} is missing; {self.name} has the splits {known}, official is {self._facts.split!r}"
+                f"{folder} is missing; {self.name} has the splits {splits}, official is {self._facts.split!r}"
             )
         return folder
 
     def _parts(self, folder: Path, count: int) -> dict[str, Any]:
         """Return the numbers of each part of a split, int64 tensors."""
         if (folder / "split_dict.pt").is_file():
-            found = read_pt(folder / "split_dict.pt")
-            return {part: _ids(found, part, count, folder / "split_dict.pt") for part in PARTS}
+            parts = read_pt(folder / "split_dict.pt")
+            return {part: _ids(parts, part, count, folder / "split_dict.pt") for part in PARTS}
         return {part: checked_ids(folder / f"{part}.csv.gz", count) for part in PARTS}
 
     def __repr__(self) -> str:
@@ -84,10 +84,10 @@ class OneOgbGraph(SingleGraphDataset, OgbDataset):
         if self.is_hetero:
             self._graph = read_heterograph(self._raw, self._facts)
             return
-        found = read_raw(self._raw, self._facts)
-        if len(found) != 1:
-            raise DGLError(f"{self._raw} has {len(found)} graphs; expected one")
-        self._graph = found.graph(0)
+        raw = read_raw(self._raw, self._facts)
+        if len(raw) != 1:
+            raise DGLError(f"{self._raw} has {len(raw)} graphs; expected one")
+        self._graph = raw.graph(0)
 
     @property
     def graph(self) -> Any:
@@ -95,14 +95,14 @@ class OneOgbGraph(SingleGraphDataset, OgbDataset):
         return self._graph
 
 
-def _ids(found: Any, part: str, count: int, path: Path) -> Any:
-    ids = backend.active.to_numpy(found[part]) if isinstance(found, dict) and part in found else np.empty(0)
+def _ids(values: Any, part: str, count: int, path: Path) -> Any:
+    ids = backend.active.to_numpy(values[part]) if isinstance(values, dict) and part in values else np.empty(0)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or (len(ids) and not 0 <= ids.min() <= ids.max() < count):
         raise DGLError(f"{path} has no {part!r}, or it is not numbers from 0 to {count - 1}")
     return backend.active.from_numpy(ids.astype(np.int64))
 
 
 def labels(values: np.ndarray, task: str) -> Any:
-    """Return labels as a tensor: int64 where they are classes of every row, else float32, NaN where there is none."""
+    """Return labels as a tensor: int64 where they are classes of every row, else float32, NaN for a missing label."""
     classes = "classification" in task and not (values.dtype.kind == "f" and np.isnan(values).any())
     return backend.active.from_numpy(values.astype(np.int64 if classes else np.float32))

@@ -73,50 +73,50 @@ class Evaluator:
 
     def _links(self, positive: Any, negative: Any) -> dict[str, Any]:
         shapes = [np.shape(positive), np.shape(negative)]
-        wanted = 2 if self.eval_metric == "mrr" else 1
-        if len(shapes[0]) != 1 or len(shapes[1]) != wanted:
+        num_dims = 2 if self.eval_metric == "mrr" else 1
+        if len(shapes[0]) != 1 or len(shapes[1]) != num_dims:
             raise DGLError(
                 f"y_pred_pos of {tuple(shapes[0])} and y_pred_neg of {tuple(shapes[1])} do not fit; expected "
-                f"(num_edges,) and {'(num_edges, num_negatives)' if wanted == 2 else '(num_pairs,)'} for {self.name}"
+                f"(num_edges,) and {'(num_edges, num_negatives)' if num_dims == 2 else '(num_pairs,)'} for {self.name}"
             )
         if self.eval_metric == "rocauc":
             return {"rocauc": roc_auc(positive, negative)}
         if self.eval_metric != "mrr":
             return {self.eval_metric: hits_at_k(positive, negative, self.K)}
-        found = ranks(positive, negative)
-        lists = {f"hits@{k}_list": found <= k for k in (1, 3, 10)} | {"mrr_list": 1 / found}
-        of = backend_of(positive)
+        scores = ranks(positive, negative)
+        lists = {f"hits@{k}_list": scores <= k for k in (1, 3, 10)} | {"mrr_list": 1 / scores}
+        library = backend_of(positive)
         rows = {name: values.astype(np.float32) for name, values in lists.items()}
-        return rows if of is None else {name: of.from_numpy(values) for name, values in rows.items()}
+        return rows if library is None else {name: library.from_numpy(values) for name, values in rows.items()}
 
     @property
     def expected_input_format(self) -> str:
-        """What ``eval`` takes, in words."""
+        """The input of ``eval``, in words."""
         if self._link:
             each = "(num_edges, num_negatives)" if self.eval_metric == "mrr" else "(num_pairs,)"
             shapes = ("scores (num_edges,)", f"scores {each}")
         elif self.eval_metric == "F1":
             shapes = ("lists of words", "lists of words")
         else:
-            what = "classes" if self.eval_metric == "acc" else "scores"
-            shapes = (f"labels (num_rows, {self.num_tasks})", f"{what} (num_rows, {self.num_tasks})")
+            kind = "classes" if self.eval_metric == "acc" else "scores"
+            shapes = (f"labels (num_rows, {self.num_tasks})", f"{kind} (num_rows, {self.num_tasks})")
         pairs = ", ".join(f"{key!r}: {shape}" for key, shape in zip(self._keys, shapes, strict=True))
         return f"{self.name}: {{{pairs}}}"
 
     @property
     def expected_output_format(self) -> str:
-        """What ``eval`` returns, in words."""
+        """The output of ``eval``, in words."""
         if self.eval_metric == "mrr":
             return f"{self.name}: {{'hits@1_list', 'hits@3_list', 'hits@10_list', 'mrr_list': float32 (num_edges,)}}"
         names = ("precision", "recall", "F1") if self.eval_metric == "F1" else (self.eval_metric,)
         return f"{self.name}: {{{', '.join(map(repr, names))}: float}}"
 
 
-def _array(given: Any, what: str) -> np.ndarray:
-    of = backend_of(given)
-    values = np.asarray(given) if of is None else of.to_numpy(given)
+def _array(x: Any, label: str) -> np.ndarray:
+    library = backend_of(x)
+    values = np.asarray(x) if library is None else library.to_numpy(x)
     if values.dtype.kind not in "biuf":
-        raise DGLError(f"{what} must be numbers, got {values.dtype}")
+        raise DGLError(f"{label} must be numbers, got {values.dtype}")
     return values
 
 
@@ -145,16 +145,16 @@ _METRICS = {
 
 def _averaged(metric: Callable[[np.ndarray, np.ndarray], float | None], labels: Any, scores: Any) -> float:
     """Return the mean over the tasks, (num_rows, num_tasks), that the metric is defined for."""
-    found = []
-    for task, given in zip(labels.T, scores.T, strict=True):
-        known = task == task
-        if (each := metric(task[known], given[known])) is not None:
-            found.append(each)
-    if not found:
+    results = []
+    for task, task_scores in zip(labels.T, scores.T, strict=True):
+        is_labelled = task == task
+        if (each := metric(task[is_labelled], task_scores[is_labelled])) is not None:
+            results.append(each)
+    if not results:
         raise DGLError(
             "no task can be evaluated: at least one must have labels, for rocauc and ap labels of both classes"
         )
-    return float(np.mean(found))
+    return float(np.mean(results))
 
 
 def _words(references: Any, predictions: Any) -> dict[str, float]:
@@ -162,9 +162,9 @@ def _words(references: Any, predictions: Any) -> dict[str, float]:
         raise DGLError(f"seq_ref has {len(references)} rows, seq_pred {len(predictions)}; expected as many, above 0")
     rows = []
     for reference, prediction in zip(references, predictions, strict=True):
-        wanted, got = set(reference), set(prediction)
-        right = len(wanted & got)
-        precision = right / len(got) if got else 0.0
-        recall = right / len(wanted) if wanted else 0.0
+        expected, predicted = set(reference), set(prediction)
+        right = len(expected & predicted)
+        precision = right / len(predicted) if predicted else 0.0
+        recall = right / len(expected) if expected else 0.0
         rows.append((precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0))
     return dict(zip(("precision", "recall", "F1"), np.mean(rows, 0).tolist(), strict=True))

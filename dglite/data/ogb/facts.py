@@ -22,7 +22,7 @@ class Facts(NamedTuple):
     num_tasks: int = 1
     num_classes: int = -1
     inverse: bool = False
-    """Whether each line of the edges stands for both directions."""
+    """Whether each line of the edges means both directions."""
     node_files: tuple[str, ...] = ()
     edge_files: tuple[str, ...] = ()
     hetero: bool = False
@@ -79,21 +79,21 @@ _ALL = {"ogbn": _NODES, "ogbl": _LINKS, "ogbg": _GRAPHS}
 
 
 def facts_of(name: str, kind: str = "") -> Facts:
-    """Return what is published of a set, by OGB's name; of one ``kind`` (``"ogbn"``, ``"ogbl"``, ``"ogbg"``) if given.
+    """Return the published facts of a set, by OGB's name; ``kind`` limits them to ``"ogbn"``, ``"ogbl"`` or ``"ogbg"``.
 
     Raises
     ------
     DGLError
         There is no set of that name.
     """
-    known = {name: facts for each, sets in _ALL.items() if kind in ("", each) for name, facts in sets.items()}
-    if name not in known:
-        raise DGLError(f"{name!r} is no set of OGB that is known here; expected one of {', '.join(known)}")
-    return known[name]
+    by_name = {name: facts for each, sets in _ALL.items() if kind in ("", each) for name, facts in sets.items()}
+    if name not in by_name:
+        raise DGLError(f"{name!r} is not a known set of OGB; expected one of {', '.join(by_name)}")
+    return by_name[name]
 
 
 def url_of(name: str) -> str:
-    """Return where a set's archive is published."""
+    """Return the address of a set's archive."""
     facts = facts_of(name)
     folder = _TASKS[name[:4]] + ("/csv_mol_download" if name.startswith("ogbg-mol") else "")
     return f"{_SITE}/{folder}/{facts.archive}.zip"

@@ -31,10 +31,10 @@ def table(path: Path, num_rows: int | None = None) -> np.ndarray:
         ``num_rows`` rows.
     """
     empty = _check(path)
-    found = np.empty((0, 1), np.int64) if empty else _numbers(path)
-    if num_rows is not None and len(found) != num_rows:
-        raise DGLError(f"{path} has {len(found)} lines; expected {num_rows}")
-    return found
+    rows = np.empty((0, 1), np.int64) if empty else _numbers(path)
+    if num_rows is not None and len(rows) != num_rows:
+        raise DGLError(f"{path} has {len(rows)} lines; expected {num_rows}")
+    return rows
 
 
 def _check(path: Path) -> bool:
@@ -59,8 +59,8 @@ def _numbers(path: Path) -> np.ndarray:
     for source, kind in ((path, np.int64), (path, np.float32), (None, np.float32)):
         try:
             lines = _filled(path) if source is None else source
-            found: np.ndarray = np.loadtxt(lines, kind, delimiter=",", ndmin=2, comments=None, encoding="utf-8")
-            return found
+            rows: np.ndarray = np.loadtxt(lines, kind, delimiter=",", ndmin=2, comments=None, encoding="utf-8")
+            return rows
         except (ValueError, OverflowError) as error:
             fault = error
     raise DGLError(f"{path} is not a table of numbers: {fault}") from fault
@@ -94,24 +94,24 @@ def flags(path: Path) -> list[str]:
     lines = words(path)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
         raise DGLError(f"{path} is not a line of node types and a line of True and False")
-    found = [name for name, flag in zip(*lines, strict=True) if flag.strip() == "True"]
-    if not found:
+    names = [name for name, flag in zip(*lines, strict=True) if flag.strip() == "True"]
+    if not names:
         raise DGLError(f"{path} says True of no node type")
-    return found
+    return names
 
 
 def checked_ids(path: Path, count: int) -> Any:
     """Return the one column of a table as a tensor of numbers from 0 to ``count`` - 1."""
-    found = table(path)
-    if found.shape[1] != 1 or found.dtype.kind != "i":
+    ids = table(path)
+    if ids.shape[1] != 1 or ids.dtype.kind != "i":
         raise DGLError(f"{path} is not one integer a line")
-    if len(found) and not 0 <= found.min() <= found.max() < count:
-        raise DGLError(f"{path} names numbers from {found.min()} to {found.max()}; expected 0 to {count - 1}")
-    return backend.active.from_numpy(found[:, 0].copy())
+    if len(ids) and not 0 <= ids.min() <= ids.max() < count:
+        raise DGLError(f"{path} names numbers from {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
+    return backend.active.from_numpy(ids[:, 0].copy())
 
 
 def read_pt(path: Path) -> Any:
-    """Return what ``torch.save`` wrote, arrays as tensors: dicts, lists, numbers, strings, arrays.
+    """Return the object that ``torch.save`` wrote, arrays as tensors: dicts, lists, numbers, strings, arrays.
 
     Raises
     ------
@@ -124,8 +124,8 @@ def read_pt(path: Path) -> Any:
         raise DGLError(f"{path} is missing; unpack the published archive again") from None
 
 
-def tensors(found: Any) -> Any:
+def tensors(content: Any) -> Any:
     """Return dicts and lists with their arrays made tensors."""
-    if isinstance(found, dict):
-        return {key: tensors(value) for key, value in found.items()}
-    return backend.active.from_numpy(found) if isinstance(found, np.ndarray) else found
+    if isinstance(content, dict):
+        return {key: tensors(value) for key, value in content.items()}
+    return backend.active.from_numpy(content) if isinstance(content, np.ndarray) else content

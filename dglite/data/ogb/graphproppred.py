@@ -25,7 +25,7 @@ class DglGraphPropPredDataset(OgbDataset):
     ``data[i]`` is a graph and its label; of a tensor, an array or a list of numbers, a ``Subset``. Graphs are made when
     they are read, with ``ndata['feat']`` and ``edata['feat']``, where there are such, and further tables by name. Each
     line of an undirected set is an edge and, after it, the reversed one. Labels are (num_tasks,): int64, or float32
-    with NaN where there is none; of ogbg-code2 they are lists of words.
+    with NaN for a missing label; of ogbg-code2 they are lists of words.
 
     Parameters, attributes and errors are those of :class:`~dglite.data.ogb.nodeproppred.DglNodePropPredDataset`;
     ``labels`` has a row for each graph.
@@ -52,7 +52,7 @@ class DglGraphPropPredDataset(OgbDataset):
         return len(self._graphs)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return one graph and its label, or the graphs of several numbers; ``IndexError`` where there is none."""
+        """Return one graph and its label, or the graphs of several numbers; ``IndexError`` beyond the last."""
         numbers = backend.active.to_numpy(index) if backend.active.is_tensor(index) else np.asarray(index)
         if (numbers.dtype.kind not in "iu" and numbers.size) or numbers.ndim > 1:
             raise IndexError(f"{self.name} takes a number or a row of numbers; got {index!r}")
@@ -66,5 +66,5 @@ class DglGraphPropPredDataset(OgbDataset):
 
 def collate_dgl(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return a batch of graphs and their labels, stacked where they are tensors: the ``collate_fn`` of a loader."""
-    graphs, found = map(list, zip(*samples, strict=True))
-    return batch(graphs), backend.active.stack(found) if backend.active.is_tensor(found[0]) else found
+    graphs, label_list = map(list, zip(*samples, strict=True))
+    return batch(graphs), backend.active.stack(label_list) if backend.active.is_tensor(label_list[0]) else label_list

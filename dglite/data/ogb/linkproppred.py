@@ -32,8 +32,8 @@ class DglLinkPropPredDataset(OneOgbGraph):
         ``["tail_type"]`` of ogbl-biokg are lists of names. ``split_type`` names another folder of splits.
         """
         folder = self._split_folder(split_type)
-        found = {part: read_pt(folder / f"{part}.pt") for part in PARTS}
-        for part, content in found.items():
+        by_part = {part: read_pt(folder / f"{part}.pt") for part in PARTS}
+        for part, content in by_part.items():
             if not isinstance(content, dict):
                 raise DGLError(f"{folder / f'{part}.pt'} holds {type(content).__name__}; expected a dict of arrays")
-        return found
+        return by_part

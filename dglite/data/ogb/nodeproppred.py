@@ -16,7 +16,7 @@ __all__ = ["DglNodePropPredDataset", "Evaluator"]
 class DglNodePropPredDataset(OneOgbGraph):
     """One of OGB's node sets: ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-mag, ogbn-papers100M.
 
-    ``data[0]`` is the graph and its labels, (num_nodes, num_tasks): int64, or float32 with NaN where there is none.
+    ``data[0]`` is the graph and its labels, (num_nodes, num_tasks): int64, or float32 with NaN for a missing label.
     The graph has ``ndata['feat']`` or ``edata['feat']``, where there are such, and the further tables by name:
     ``year``, ``species``, ``reltype``. Each line of an undirected set is an edge and, after it, the reversed one.
     Labels of ogbn-mag are a dict by node type.

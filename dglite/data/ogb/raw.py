@@ -21,7 +21,7 @@ __all__ = ["read_heterograph", "read_raw"]
 
 
 def read_raw(folder: Path, facts: Facts) -> Joined:
-    """Return the graphs in a folder of one node type; where a line stands for both directions, one follows the other.
+    """Return the graphs in a folder of one node type; if a line means both directions, the reversed edge follows.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def read_raw(folder: Path, facts: Facts) -> Joined:
 
 
 def _from_tables(folder: Path, facts: Facts) -> Joined:
-    counts = [_counts(folder / f"num-{what}-list.csv.gz") for what in ("node", "edge")]
+    counts = [_counts(folder / f"num-{kind}-list.csv.gz") for kind in ("node", "edge")]
     if len(counts[0]) != len(counts[1]):
         raise DGLError(f"{folder} has num-node-list.csv.gz of {len(counts[0])} graphs, num-edge-list.csv.gz of "
                        f"{len(counts[1])}")  # fmt: skip
@@ -78,19 +78,19 @@ def _from_npz(path: Path) -> Joined:
 
 
 def _counts(path: Path) -> np.ndarray:
-    found = table(path)
-    if found.shape[1] != 1 or found.dtype.kind != "i" or (found < 0).any():
+    rows = table(path)
+    if rows.shape[1] != 1 or rows.dtype.kind != "i" or (rows < 0).any():
         raise DGLError(f"{path} is not one count a line")
-    return found[:, 0]
+    return rows[:, 0]
 
 
 def _edges(path: Path, num_edges: int) -> np.ndarray:
-    found = table(path, num_edges)
+    pairs = table(path, num_edges)
     if not num_edges:
         return np.empty((0, 2), np.int64)
-    if found.shape[1] != 2 or found.dtype.kind != "i":
+    if pairs.shape[1] != 2 or pairs.dtype.kind != "i":
         raise DGLError(f"{path} is not two node numbers a line")
-    return found
+    return pairs
 
 
 def _require_ids(path: Path, edges: np.ndarray, num_nodes: np.ndarray, num_edges: np.ndarray) -> None:
@@ -98,18 +98,21 @@ def _require_ids(path: Path, edges: np.ndarray, num_nodes: np.ndarray, num_edges
     most = np.repeat(num_nodes, num_edges)[:, None] if len(num_nodes) != 1 else num_nodes[0]
     outside = np.flatnonzero(((edges < 0) | (edges >= most)).any(1))
     if len(outside):
-        raise DGLError(f"edge {outside[0]} of {path} is between {edges[outside[0]].tolist()}, which its graph has not")
+        raise DGLError(
+            f"edge {outside[0]} of {path} is between {edges[outside[0]].tolist()}, nodes that its graph does not have"
+        )
 
 
 def _columns(folder: Path, feature: str, others: Iterable[str], num_rows: int) -> dict[str, np.ndarray]:
     """Return the features in a folder, if there are any, and the other tables, which there must be."""
-    found = {"feat": table(folder / f"{feature}.csv.gz", num_rows)} if (folder / f"{feature}.csv.gz").is_file() else {}
+    path = folder / f"{feature}.csv.gz"
+    columns = {"feat": table(path, num_rows)} if path.is_file() else {}
     for name in others:
         path = folder / f"{name}.csv.gz"
         if name == "node_species" and not path.is_file():
             path = folder / "species.csv.gz"  # its first release's name, which is still published
-        found[name[5:]] = table(path, num_rows)
-    return found
+        columns[name[5:]] = table(path, num_rows)
+    return columns
 
 
 def read_heterograph(folder: Path, facts: Facts) -> DGLGraph:
@@ -130,23 +133,23 @@ def read_heterograph(folder: Path, facts: Facts) -> DGLGraph:
     for relation in relations:
         place = folder / "relations" / "___".join(relation)
         count = _counts(place / "num-edge-list.csv.gz")
-        found = _edges(place / "edge.csv.gz", int(count.sum()))
-        outside = (found < 0) | (found >= np.array([num_nodes[relation[0]], num_nodes[relation[2]]]))
+        edge_rows = _edges(place / "edge.csv.gz", int(count.sum()))
+        outside = (edge_rows < 0) | (edge_rows >= np.array([num_nodes[relation[0]], num_nodes[relation[2]]]))
         if outside.any():
             raise DGLError(
                 f"edge {np.argmax(outside.any(1))} of {place / 'edge.csv.gz'} names a node that is not there"
             )
-        edges[relation] = tuple(np.ascontiguousarray(end) for end in found.T)
-        edata[relation] = _columns(place, "edge-feat", _present(place, facts.edge_files), len(found))
-    made = heterograph(edges, num_nodes)
+        edges[relation] = tuple(np.ascontiguousarray(end) for end in edge_rows.T)
+        edata[relation] = _columns(place, "edge-feat", _present(place, facts.edge_files), len(edge_rows))
+    g = heterograph(edges, num_nodes)
     for relation, columns in edata.items():
         for name, column in columns.items():
-            made.edges[relation].data[name] = backend.active.from_numpy(column)
+            g.edges[relation].data[name] = backend.active.from_numpy(column)
     for kind, total in num_nodes.items():
         place = folder / "node-feat" / kind
         for name, column in _columns(place, "node-feat", _present(place, facts.node_files), total).items():
-            made.nodes[kind].data[name] = backend.active.from_numpy(column)
-    return made
+            g.nodes[kind].data[name] = backend.active.from_numpy(column)
+    return g
 
 
 def _is_name(part: str) -> bool:
