@@ -1,7 +1,8 @@
-"""From what a user gives a vertex program to a checked call of it, traced where it is new."""
+"""Check the arguments of a vertex program, and trace it on first use."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from ..batch import batch
-from ..errors import DGLError
+from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.recording.recorded import record_program
@@ -18,6 +19,7 @@ from .batching.recording.tensor import LazyTensor
 from .execution.order import Order, order_of
 from .execution.sweep import PulledInput, VertexCall
 from .program.ir import Node
+from .program.surroundings import Surroundings
 from .program.trace import TracedFunction
 from .program.traced import TracedProgram, TraceKey
 
@@ -25,6 +27,7 @@ __all__ = ["ProgramEvaluator"]
 
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
+_MANY_CHANGES = 8
 
 
 class ProgramEvaluator:
@@ -34,6 +37,8 @@ class ProgramEvaluator:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
         self._traces: dict[TraceKey, TracedProgram] = {}
+        self._surroundings: Surroundings | None = None
+        self._num_changes = 0
 
     def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
         return ProgramEvaluator, ()
@@ -62,15 +67,28 @@ class ProgramEvaluator:
         return call.run(values, again) if lazy is None else record_program(call, lazy)
 
     def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
+        """Return what was traced for a key, traced again after a change of something that the functions read."""
+        change = None if self._surroundings is None else self._surroundings.change()
+        if change is not None or len(self._traces) >= _MOST_TRACES:
+            self._traces.clear()
         traced = self._traces.get(key)
-        if traced is None or not traced.is_current():
-            if len(self._traces) >= _MOST_TRACES:
-                self._traces.clear()
+        if traced is None:
             traced = TracedProgram(functions, key)
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
-            self._traces[key] = traced
+            self._traces[key], self._surroundings = traced, Surroundings(functions)
+            self._count_change(change, type(functions[0]).__name__)
         return traced
+
+    def _count_change(self, change: str | None, name: str) -> None:
+        self._num_changes += change is not None
+        if change is not None and self._num_changes == _MANY_CHANGES:
+            warnings.warn(
+                f"{name} was traced again {_MANY_CHANGES} times, since {change} changed between calls, which costs "
+                "more than a step. Make a number that changes a buffer of the module and write to it in place",
+                DGLWarning,
+                stacklevel=5,
+            )
 
 
 def _one_graph(graph: Any) -> DGLGraph:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -295,12 +297,22 @@ class Recorder(TorchDispatchMode):
 def trace_function(forward: Callable[[], Any], recorder: Recorder, pulls: Sequence[Node]) -> None:
     """Run F once under the recorder; ``pulls`` are its inputs."""
     recorder.pulls = list(pulls)
-    token = _recording.set(recorder)
+    token, drawn = _recording.set(recorder), _states_of_generators()
     try:
         with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
             forward()
     finally:
         _recording.reset(token)
+    if _states_of_generators() != drawn:
+        raise DGLError(
+            "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
+            "an input, or use torch's dropout or bernoulli"
+        )
+
+
+def _states_of_generators() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()
+    return random.getstate(), state[1].tobytes(), state[2:]
 
 
 def active_recorder(verb: str) -> Recorder:

@@ -84,10 +84,6 @@ class TracedProgram:
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
         self.scripts: dict[Any, Any] = {}
         self._plans: dict[Any, ClassPlan] = {}
-        read = {id(shared.tensor) for shared in self.shared}
-        modules = [module for function in functions for module in function.modules()]
-        held = [(m, name, x) for m in modules for name, x in (*m._parameters.items(), *m._buffers.items())]
-        self._leaves = [(m, name, x) for m, name, x in held if x is not None and id(x) in read]
 
     def _trace(self, function: Any, key: TraceKey) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
@@ -104,10 +100,6 @@ class TracedProgram:
     def shared(self) -> list[Any]:
         """All shared tensors, in the order of their numbers."""
         return self.programs[0].shared
-
-    def is_current(self) -> bool:
-        """Whether the modules still hold the parameters that were seen."""
-        return all(getattr(module, name) is x for module, name, x in self._leaves)
 
     def shared_values(self) -> list[torch.Tensor | None]:
         """Return the shared tensors that the programs read, by number; what is made of others is made now."""
