@@ -62,6 +62,9 @@ class ProgramEvaluator:
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
+        for p in pulled:
+            if p.values.dtype is torch.bool:
+                p.values = p.values.to(traced.dtype)
         call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
         lazy = next((x for x in values if type(x) is LazyTensor), None)
         return call.run(values, again) if lazy is None else record_program(call, lazy)

@@ -154,7 +154,7 @@ class Surroundings:
                 self._entries.append((space, name, _MISSING))
 
     def _is_read(self, owner: Any, name: str, of_torch: bool) -> bool:
-        """Whether code may read an attribute; of torch's layers it may read all. Traces are told apart by ``training``."""
+        """Whether code may read an attribute; of torch's layers it may read all. ``training`` is part of a trace's key."""
         if name == "training" and id(owner) in self._inside:
             return False
         return name in self._names or (of_torch and not name.startswith("_"))
