@@ -153,7 +153,7 @@ def test_heavy_packages_are_imported_by_their_owners_only() -> None:
 
 
 INSIDE = {
-    0: "kernels dynamic.options",
+    0: "kernels dynamic.options dynamic.autocast",
     1: "kernels.render kernels.cpu.lanes kernels.cuda.run dynamic.program",
     2: "kernels.cpu.compile kernels.cuda dynamic.execution",
     3: "kernels.cpu.run kernels.cuda.graph kernels.cuda.dynamic dynamic.batching",

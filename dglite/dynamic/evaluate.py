@@ -14,6 +14,7 @@ from ..batch import batch
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..kernels import compiled
+from .autocast import as_float32, without_autocast
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
 from .execution.order import Order, order_of
@@ -67,7 +68,10 @@ class ProgramEvaluator:
                 p.values = p.values.to(traced.dtype)
         call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
         lazy = next((x for x in values if type(x) is LazyTensor), None)
-        return call.run(values, again) if lazy is None else record_program(call, lazy)
+        if lazy is not None:
+            return record_program(call, lazy)
+        with without_autocast():
+            return call.run(values, again)
 
     def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
         """Return what was traced for a key, traced again after a change of something that the functions read."""
@@ -106,6 +110,8 @@ def _one_graph(graph: Any) -> DGLGraph:
 
 def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     """Check one input."""
+    if isinstance(x, torch.Tensor):
+        x = as_float32(x)
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = np.ascontiguousarray(torch.as_tensor(nodes).long().flatten().numpy())
@@ -115,7 +121,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return PulledInput(values, torch.from_numpy(places))
+        return PulledInput(as_float32(values) if isinstance(values, torch.Tensor) else values, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(

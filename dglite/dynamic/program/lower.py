@@ -14,7 +14,9 @@ from ...formulas import FORMULAS, Formula
 from ...opspec import COMPARISONS
 from .ir import Builder, Domain, Node, NodeKind
 
-__all__ = ["BOOLEAN", "LOWERINGS", "TAKES_BOOLEANS", "Lower", "stop_gradient"]
+__all__ = ["BOOLEAN", "LOWERINGS", "TAKES_BOOLEANS", "Lower", "check_independent", "mixing", "stop_gradient"]
+
+_DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 
 Lower = Callable[..., Any]
 """``lower(builder, *args, **kwargs)``: nodes and plain values in, a node, several, or ``NotImplemented`` out."""
@@ -148,3 +150,23 @@ LOWERINGS: Mapping[str, Lower] = {
     "bernoulli": _bernoulli,
 }
 """By the name of the ATen operator, without the underscore of its in-place form."""
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------
+def mixing(name: str) -> DGLError:
+    """Return the error of an operator that combines rows."""
+    return DGLError(
+        f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
+        "operate on dimension 1 and up (dim=-1)"
+    )
+
+
+def check_independent(name: str) -> None:
+    """Raise for an operator whose result depends on values: all vertices take the same path."""
+    if name in _DATA_DEPENDENT:
+        raise DGLError(
+            f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
+            "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
+            "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
+            "with lazy batching"
+        )

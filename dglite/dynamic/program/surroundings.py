@@ -154,9 +154,9 @@ class Surroundings:
                 self._entries.append((space, name, _MISSING))
 
     def _is_read(self, owner: Any, name: str, of_torch: bool) -> bool:
-        """Whether code may read an attribute; of torch's layers it may read all. ``training`` is part of a trace's key."""
+        """Whether code may read an attribute; a layer of torch may read all of its own."""
         if name == "training" and id(owner) in self._inside:
-            return False
+            return False  # it is part of a trace's key
         return name in self._names or (of_torch and not name.startswith("_"))
 
     def _of_class(self, kind: type) -> None:

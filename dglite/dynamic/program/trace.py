@@ -22,15 +22,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
-from .lower import LOWERINGS, TAKES_BOOLEANS, stop_gradient
-from .replay import batch_filler, filler
-from .views import start_in_row
+from .lower import LOWERINGS, TAKES_BOOLEANS, check_independent, mixing, stop_gradient
+from .replay import batch_filler, converted, expanded, filler, on_copy
+from .views import overlap, start_in_row
 
 __all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
 
 _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
-_DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
 _FACTORIES |= {form.format(name): value for name, value in _FACTORIES.items() for form in ("new_{}", "{}_like")}
 
@@ -118,11 +117,11 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
-        _check_independent(name)
+        check_independent(name)
         flat, spec = pytree.tree_flatten((args, kwargs))
         tensors = [x for x in flat if _is_tensor(x)]
         if name == "index" and any(x.dtype is torch.bool for x in tensors[1:]):
-            _check_independent("masked_select")
+            check_independent("masked_select")
         refused = next((self._refused[id(x)] for x in tensors if id(x) in self._refused), None)
         if refused is not None:
             return self._refuse(func(*args, **kwargs), refused)
@@ -147,7 +146,7 @@ class Recorder(TorchDispatchMode):
         if lowered is NotImplemented:
             lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
-            return self._refuse(result, _mixing(name))
+            return self._refuse(result, mixing(name))
         if written is not None:
             self._spoil(written)
         results = lowered if isinstance(lowered, list) else [lowered]
@@ -184,7 +183,7 @@ class Recorder(TorchDispatchMode):
     def _spoil(self, written: torch.Tensor) -> None:
         """Mark the tensors that show memory which has been written."""
         for tensor in self._alive:
-            if tensor is not written and tensor.data_ptr() and _overlap(tensor, written):
+            if tensor is not written and tensor.data_ptr() and overlap(tensor, written):
                 self._refused[id(tensor)] = DGLError(
                     "F uses a tensor after an in-place operation on another that shares its memory; write "
                     "y = x.add(1) instead of x.add_(1)"
@@ -245,7 +244,7 @@ class Recorder(TorchDispatchMode):
         if node in self._numbers:
             return self._numbers[node]
         if node.dtype is torch.bool:  # it is shared
-            made = Shared(None, partial(_converted, dtype=self.dtype), [node.attr])
+            made = Shared(None, partial(converted, dtype=self.dtype), [node.attr])
             node = self._shared(made, node.shape, self.dtype)
         if name.startswith("logical") and x.dtype is self.dtype:
             return self.builder.boolean(self.builder.pointwise("ne", node, 0.0))
@@ -288,7 +287,7 @@ class Recorder(TorchDispatchMode):
             return None
         if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
             return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
-        made = Shared(None, partial(_expanded, shape=tuple(shape)), [node.attr])
+        made = Shared(None, partial(expanded, shape=tuple(shape)), [node.attr])
         return self._shared(made, (math.prod(shape),), node.dtype)
 
     def _widened(self, node: Node, shape: Sequence[int]) -> Any:
@@ -320,7 +319,7 @@ class Recorder(TorchDispatchMode):
         if any(not x.dim() or x.shape[0] != rows for x in tensors):
             return None
         arguments = batch_filler(call, nodes, rows)
-        func = partial(_on_copy, func) if func._schema.is_mutable else func
+        func = partial(on_copy, func) if func._schema.is_mutable else func
         self._check_rows(name, func, arguments, values, nodes, outputs, rows)
         token = next(self._tokens)
         booleans = tuple([i for i, x in enumerate(values) if x.dtype is torch.bool and nodes[i].dtype == self.dtype])
@@ -350,7 +349,7 @@ class Recorder(TorchDispatchMode):
                         whole[:few].double(), part.double(), rtol=1e-4, atol=1e-5, equal_nan=True
                     )
                     if not alike:
-                        raise _mixing(name)
+                        raise mixing(name)
 
 
 def trace_function(forward: Callable[[], Any], recorder: Recorder) -> None:
@@ -381,52 +380,9 @@ def active_recorder(verb: str) -> Recorder:
     return recorder
 
 
-def _mixing(name: str) -> DGLError:
-    return DGLError(
-        f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
-        "operate on dimension 1 and up (dim=-1)"
-    )
-
-
-def _check_independent(name: str) -> None:
-    if name in _DATA_DEPENDENT:
-        raise DGLError(
-            f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
-            "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
-            "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
-            "with lazy batching"
-        )
-
-
 def _outputs(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def _is_tensor(x: Any) -> bool:
     return isinstance(x, torch.Tensor)
-
-
-def _expanded(values: Sequence[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
-    (x,) = values
-    x = x.reshape(x.shape[x.dim() - len(shape) :]) if x.dim() > len(shape) else x
-    return x.expand(shape).reshape(-1)
-
-
-def _on_copy(function: Callable[..., Any], written: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Return what an in-place operator makes of a tensor, which others may still read."""
-    return function(written.clone(), *args, **kwargs)
-
-
-def _converted(values: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    return values[0].to(dtype)
-
-
-def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Return whether two tensors may share elements: parts of the same rows that lie apart do not."""
-    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
-        return False
-    if x.dim() == y.dim() == 2 and x.stride() == y.stride() and x.stride(1) == 1:
-        start, other, row = x.storage_offset(), y.storage_offset(), max(x.stride(0), 1)
-        start, other = start % row, other % row
-        return start < other + y.shape[1] and other < start + x.shape[1]
-    return True
