@@ -1,7 +1,8 @@
-"""From what a user gives a vertex program to a checked call of it, traced where it is new."""
+"""Check the arguments of a vertex program, and trace it on first use."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -10,14 +11,16 @@ import numpy as np
 import torch
 
 from ..batch import batch
-from ..errors import DGLError
+from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..kernels import compiled
+from .autocast import as_float32, without_autocast
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
 from .execution.order import Order, order_of
 from .execution.sweep import PulledInput, VertexCall
 from .program.ir import Node
+from .program.surroundings import Surroundings
 from .program.trace import TracedFunction
 from .program.traced import TracedProgram, TraceKey
 
@@ -25,6 +28,7 @@ __all__ = ["ProgramEvaluator"]
 
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
+_MANY_CHANGES = 8
 
 
 class ProgramEvaluator:
@@ -34,6 +38,8 @@ class ProgramEvaluator:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
         self._traces: dict[TraceKey, TracedProgram] = {}
+        self._surroundings: Surroundings | None = None
+        self._num_changes = 0
 
     def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
         return ProgramEvaluator, ()
@@ -57,20 +63,39 @@ class ProgramEvaluator:
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
+        for p in pulled:
+            if p.values.dtype is torch.bool:
+                p.values = p.values.to(traced.dtype)
         call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
         lazy = next((x for x in values if type(x) is LazyTensor), None)
-        return call.run(values, again) if lazy is None else record_program(call, lazy)
+        if lazy is not None:
+            return record_program(call, lazy)
+        with without_autocast():
+            return call.run(values, again)
 
     def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
+        """Return what was traced for a key, traced again after a change of something that the functions read."""
+        change = None if self._surroundings is None else self._surroundings.change()
+        if change is not None or len(self._traces) >= _MOST_TRACES:
+            self._traces.clear()
         traced = self._traces.get(key)
-        if traced is None or not traced.is_current():
-            if len(self._traces) >= _MOST_TRACES:
-                self._traces.clear()
+        if traced is None:
             traced = TracedProgram(functions, key)
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
-            self._traces[key] = traced
+            self._traces[key], self._surroundings = traced, Surroundings(functions)
+            self._count_change(change, type(functions[0]).__name__)
         return traced
+
+    def _count_change(self, change: str | None, name: str) -> None:
+        self._num_changes += change is not None
+        if change is not None and self._num_changes == _MANY_CHANGES:
+            warnings.warn(
+                f"{name} was traced again {_MANY_CHANGES} times, since {change} changed between calls, which costs "
+                "more than a step. Make a number that changes a buffer of the module and write to it in place",
+                DGLWarning,
+                stacklevel=5,
+            )
 
 
 def _one_graph(graph: Any) -> DGLGraph:
@@ -85,6 +110,8 @@ def _one_graph(graph: Any) -> DGLGraph:
 
 def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     """Check one input."""
+    if isinstance(x, torch.Tensor):
+        x = as_float32(x)
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = np.ascontiguousarray(torch.as_tensor(nodes).long().flatten().numpy())
@@ -94,7 +121,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return PulledInput(values, torch.from_numpy(places))
+        return PulledInput(as_float32(values) if isinstance(values, torch.Tensor) else values, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(

@@ -26,9 +26,9 @@ from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
+from .mailbox import EachMessage, side_by_side
 from .program.identity import FunctionIdentity
 from .program.ir import Domain, Node, NodeKind
-from .program.mailbox import EachMessage, side_by_side
 from .program.trace import active_recorder
 from .vertex import VertexFunction
 
@@ -182,7 +182,8 @@ class _PropagationProgram:
         that is captured on its own and trained could not be replaced for a second derivative.
         """
         in_layers = {id(x) for layer in self._identity.layers for x in (*layer.parameters(), *layer.buffers())}
-        for x in (shared[node.attr].tensor for node in nodes if node.kind is NodeKind.SHARED):
+        read = [shared[node.attr] for node in nodes if node.kind is NodeKind.SHARED]
+        for x in [value.tensor for value in read if not value.is_constant]:
             if x is None:
                 raise _UnfitError(
                     "something is computed from parameters alone, or a parameter is broadcast to a whole mailbox; "

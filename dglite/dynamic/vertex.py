@@ -103,7 +103,7 @@ class VertexFunction(nn.Module):
     def pull(self) -> Any:
         """Return the vertex's input, a tuple where the program is called with several."""
         recorder = active_recorder("pull")
-        return _one_or_all([recorder.value(node) for node in recorder.pulls])
+        return _one_or_all([recorder.value(node, boolean) for node, boolean in recorder.pulls])
 
     def gather(self, k: int) -> Any:
         """Return the state of the vertex's k-th child, zeros where it has fewer: a tensor, or a tuple of all states.
@@ -146,7 +146,7 @@ class VertexFunction(nn.Module):
         if recorder.program.states:
             raise DGLError("F scatters twice; a vertex has one state")
         for x, size in zip(given, self.state_sizes, strict=True):
-            node = recorder.node(x)
+            node = recorder.numbers(x, "scatter")
             if node.domain is not Domain.VERTEX or node.shape != (size,) or node.dtype != recorder.dtype:
                 raise DGLError(
                     f"scatter got {_described(node)}; the state that {type(self).__name__} declares is ({size},) of "
@@ -160,7 +160,7 @@ class VertexFunction(nn.Module):
         if recorder.program.pushes or not values:
             raise DGLError("F pushes twice, or nothing; push all values of a vertex in one call")
         for x in values:
-            node = recorder.node(x)
+            node = recorder.numbers(x, "push")
             if node.domain is not Domain.VERTEX:
                 raise DGLError(f"push got {_described(node)}; expected a value of each vertex")
             if node.dtype != recorder.dtype:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
+from ..autocast import as_float32, without_autocast
 from .execution.differentiation import copy_rows, differentiate
 from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
-from .recording import recurrent
+from .recording import recurrent, sequences
 from .recording.kinds import DTYPES, TensorKind
 from .recording.pointwise import same_session
 from .recording.tensor import LazyTensor, later
@@ -24,7 +25,7 @@ from .session import Session, before_computing, current_session, end_session
 
 __all__ = ["backward", "checked_losses", "lazy", "run"]
 
-_RECORDERS = recurrent
+_RECORDERS = recurrent, sequences
 """Loaded, with what it imports, for what they install: operators and torch functions of lazy tensors."""
 
 Outputs = list[tuple[TensorKind, np.ndarray, list[int]]]
@@ -52,7 +53,7 @@ def lazy(x: Any) -> LazyTensor:
         return session.integer(x)
     if isinstance(x, float):
         return session.number(x, torch.get_default_dtype())
-    return session.give(x if isinstance(x, Tensor) else torch.as_tensor(x))
+    return session.give(as_float32(x if isinstance(x, Tensor) else torch.as_tensor(x)))
 
 
 def run(outputs: Any, strategy: str = "agenda") -> Any:
@@ -61,15 +62,24 @@ def run(outputs: Any, strategy: str = "agenda") -> Any:
     Parameters
     ----------
     outputs
-        a lazy tensor, or a list of them; the result is a tensor, or a list.
+        a lazy tensor, or a list of them; the result is a tensor, or a list. Real tensors, which a function of the
+        model may have returned, are returned as they are.
     strategy
         ``"agenda"``: of the operations that are ready, all of that signature whose average depth in the graph is least,
         cheap ones before products where that is equal (Neubig et al., 2017). ``"depth"``: operations of equal depth and
         signature (Looks et al., 2017). ``"none"``: one at a time. The results are the same up to rounding.
 
+    Under autocast everything is computed in the dtype of the parameters; lazy tensors are float32 or float64.
+
     Raises ``DGLError`` for an empty list, for lazy tensors of different sessions, and for an unknown strategy.
-    Gradients of gradients are not supported.
+    Gradients of gradients are not supported: ``create_graph=True`` raises.
     """
+    if isinstance(outputs, Tensor):
+        return outputs
+    if type(outputs) is not LazyTensor and any(isinstance(x, Tensor) for x in outputs):
+        lazies = [x for x in outputs if not isinstance(x, Tensor)]
+        computed = iter(run(lazies, strategy) if lazies else ())
+        return [x if isinstance(x, Tensor) else next(computed) for x in outputs]
     single = type(outputs) is LazyTensor
     lazies = _checked([outputs] if single else outputs, "run")
     session = lazies[0]._session
@@ -122,8 +132,12 @@ class _Computed(torch.autograd.Function):
         return results
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise DGLError(
+                "a lazy result has no second derivative: its gradient was asked for with create_graph=True. Compute "
+                "what a gradient penalty differentiates with torch operations, on stacked or padded tensors"
+            )
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
         found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
         ctx.reached = bool(found)
@@ -167,7 +181,8 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
     nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
-    run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
+    with without_autocast():
+        run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):
         session.runs.append(run)
     remember(run, strategy, recording)

@@ -95,7 +95,7 @@ class Session:
         """
         for tensor in matrices.tensors:
             self._note_device(tensor)
-            self.parameters[id(tensor)] = tensor, tensor._version
+            self.parameters[id(tensor)] = tensor, version_of(tensor)
         signature = on_matrices(name, matrices)
         self.own.append(signature)
         signature.number = -len(self.own)
@@ -125,7 +125,7 @@ class Session:
         node = self.record(shared[EXTERNAL], (), kind)._ref >> PLACE_BITS
         values = self.given_at[node] = tensor.detach().resolve_neg().contiguous()
         self._new.append(node)
-        return Given(tensor, values, tensor._version, node, kind)
+        return Given(tensor, values, version_of(tensor), node, kind)
 
     def number(self, value: float, dtype: torch.dtype) -> LazyTensor:
         """Return the lazy tensor of a number, with no axes; at the same place each time."""
@@ -217,11 +217,16 @@ class Session:
         """Raise if a tensor that was given has been written to since."""
         known = [(x.tensor, x.version) for x in self.given.values()]
         for tensor, version in [*known, *self.parameters.values()]:
-            if tensor._version != version:
+            if version_of(tensor) != version:
                 raise DGLError(
                     f"a tensor of shape {list(tensor.shape)} was changed in place after lazy operations had used it; "
                     "call backward before optimizer.step()"
                 )
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Return how often a tensor has been written to; 0 for one of inference mode, which does not count it."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _grown(array: np.ndarray, room: int) -> np.ndarray:

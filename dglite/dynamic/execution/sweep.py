@@ -104,8 +104,8 @@ class Sweep(torch.autograd.Function):
             return None, None, None, None, *_differentiable(ctx, gradients)
         if torch.is_grad_enabled():
             raise DGLError(
-                "a vertex program has no second derivative: it ran backward with create_graph=True; compute gradients "
-                "of gradients with lazy batching or with a sweep of torch operations"
+                "a vertex program has no second derivative: its gradient was asked for with create_graph=True. Write "
+                "the model as message passing with dglite.prop_nodes_topo, which has one"
             )
         assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
         values, shared = ctx.run.backward(gradients)

@@ -132,8 +132,8 @@ def _cat(terms: _Terms, node: Node, gradient: Node) -> None:
 
 def _opaque(terms: _Terms, node: Node, gradient: Node) -> None:
     assert isinstance(node.attr, OpaqueCall)
-    for i, x in enumerate(node.inputs):
-        if not x.dtype.is_floating_point:
+    for i, x in enumerate(() if node.attr.is_boolean else node.inputs):
+        if not x.dtype.is_floating_point or i in node.attr.booleans:
             continue
         inputs, attributes = (*node.inputs, gradient), ((node.attr, i), x.domain, x.shape, x.dtype)
         vjp = terms.builder.make(NodeKind.VJP, inputs, *attributes)

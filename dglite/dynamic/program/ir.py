@@ -95,16 +95,20 @@ class Node:
 class OpaqueCall:
     """A torch function that is called again: as a node on whole batches of rows, whose number is given as well.
 
-    ``arguments`` fills in tensors; ``output`` is which of several results is meant.
+    ``arguments`` fills in tensors; ``output`` is which of several results is meant. Booleans, which columns hold as 0
+    and 1, have no gradient: inputs at ``booleans``, and the result where it ``is_boolean``.
     """
 
     function: Callable[..., Any] = field(compare=False)
     arguments: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] = field(compare=False)
     output: int | None = None
     token: int = 0
+    booleans: tuple[int, ...] = ()
+    is_boolean: bool = False
 
     def __call__(self, values: Sequence[torch.Tensor], *num_rows: int) -> torch.Tensor:
         """Return the result."""
+        values = [x != 0 if i in self.booleans else x for i, x in enumerate(values)] if self.booleans else values
         args, kwargs = self.arguments(values, *num_rows)
         result = self.function(*args, **kwargs)
         return result if self.output is None else result[self.output]
@@ -189,6 +193,22 @@ class Builder:
     def add(self, x: Node | None, y: Node) -> Node:
         """Return the sum, or ``y`` when there is no ``x`` yet."""
         return y if x is None else self.pointwise("add", x, y)
+
+    # -- booleans, as columns of 0 and 1 ------------------------------------------------------------------------
+    def boolean(self, comparison: Node) -> Node:
+        """Return a comparison as a column."""
+        return self.pointwise("where", comparison, 1.0, 0.0)
+
+    def is_true(self, x: Node) -> Node:
+        """Return the comparison that a column of booleans is made from, or one that compares it with 0."""
+        constants = [y.attr if y.kind is NodeKind.FULL else None for y in x.inputs[1:]]
+        if x.kind is NodeKind.POINTWISE and x.attr == "where" and constants == [1.0, 0.0]:
+            return x.inputs[0]
+        return self.pointwise("ne", x, 0.0)
+
+    def where(self, condition: Node, x: Node | float, y: Node | float) -> Node:
+        """Return ``x`` where a column of booleans is true, else ``y``."""
+        return self.pointwise("where", self.is_true(condition), x, y)
 
     def formula(self, expr: Expr, values: Sequence[Node | float], like: Node | None = None) -> Any:
         """Return an expression over ``values`` as a node, or as a number where it depends on no node."""

@@ -11,9 +11,12 @@ from typing import Any
 
 from ...errors import DGLError
 from ...formulas import FORMULAS, Formula
+from ...opspec import COMPARISONS
 from .ir import Builder, Domain, Node, NodeKind
 
-__all__ = ["LOWERINGS", "Lower"]
+__all__ = ["BOOLEAN", "LOWERINGS", "TAKES_BOOLEANS", "Lower", "check_independent", "mixing", "stop_gradient"]
+
+_DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 
 Lower = Callable[..., Any]
 """``lower(builder, *args, **kwargs)``: nodes and plain values in, a node, several, or ``NotImplemented`` out."""
@@ -38,10 +41,46 @@ def _power(builder: Builder, x: Any, exponent: Any) -> Any:
     return NotImplemented
 
 
-def _where(builder: Builder, condition: Any, x: Any, y: Any) -> Any:
-    if not isinstance(condition, Node) or condition.kind is not NodeKind.POINTWISE:
-        return NotImplemented
-    return builder.pointwise("where", condition, x, y)
+# -- booleans ----------------------------------------------------------------------------------------------------
+def _comparison(formula: Formula) -> Lower:
+    lower = _by_formula(formula)
+
+    def boolean(builder: Builder, *args: Any, **kwargs: Any) -> Any:
+        comparison = lower(builder, *args, **kwargs)
+        return builder.boolean(comparison) if isinstance(comparison, Node) else NotImplemented
+
+    return boolean
+
+
+def _where(builder: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    return NotImplemented if x is None or y is None else builder.where(condition, x, y)
+
+
+def _masked_fill(builder: Builder, x: Any, mask: Node, value: Any) -> Node:
+    return builder.where(mask, value, x)
+
+
+def _not(builder: Builder, x: Node) -> Node:
+    return builder.pointwise("sub", 1.0, x)
+
+
+def _xor(builder: Builder, x: Any, y: Any) -> Node:
+    return builder.boolean(builder.pointwise("ne", x, y))
+
+
+_LOGIC: Mapping[str, Lower] = {
+    "and": lambda builder, x, y: builder.pointwise("mul", x, y),
+    "or": lambda builder, x, y: builder.pointwise("maximum", x, y),
+    "not": _not,
+    "xor": _xor,
+}
+BOOLEAN: Mapping[str, Lower] = {
+    **{name: _comparison(FORMULAS[name]) for name in COMPARISONS},
+    **{f"{form}_{name}": lower for name, lower in _LOGIC.items() for form in ("logical", "bitwise")},
+}
+"""Operators whose result is a boolean; operands of logical ones are booleans as 0 and 1."""
+TAKES_BOOLEANS = ("where", "masked_fill", "clone", "cat", *BOOLEAN)
+"""Operators that do not use booleans as numbers."""
 
 
 # -- products ----------------------------------------------------------------------------------------------------
@@ -85,7 +124,8 @@ def _sum(builder: Builder, x: Node, dim: Any = None, keepdim: bool = False, dtyp
 _MOST_TERMS = 16
 
 
-def _stop(builder: Builder, x: Node) -> Node:
+def stop_gradient(builder: Builder, x: Node) -> Node:
+    """Return the same values, whose gradient is 0."""
     return builder.make(NodeKind.COPY, (x,), "without gradient", x.domain, x.shape, x.dtype)
 
 
@@ -97,14 +137,36 @@ def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None
 
 LOWERINGS: Mapping[str, Lower] = {
     **{name: _by_formula(formula) for name, formula in FORMULAS.items()},
+    **BOOLEAN,
     "pow": _power,
     "where": _where,
+    "masked_fill": _masked_fill,
     "mm": _mm,
     "addmm": _addmm,
     "cat": _cat,
     "sum": _sum,
     "clone": lambda builder, x, **_: x,
-    "detach": _stop,
+    "detach": stop_gradient,
     "bernoulli": _bernoulli,
 }
 """By the name of the ATen operator, without the underscore of its in-place form."""
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------
+def mixing(name: str) -> DGLError:
+    """Return the error of an operator that combines rows."""
+    return DGLError(
+        f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
+        "operate on dimension 1 and up (dim=-1)"
+    )
+
+
+def check_independent(name: str) -> None:
+    """Raise for an operator whose result depends on values: all vertices take the same path."""
+    if name in _DATA_DEPENDENT:
+        raise DGLError(
+            f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
+            "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
+            "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
+            "with lazy batching"
+        )

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from .ir import Domain, Node
 
-__all__ = ["batch_filler", "filler"]
+__all__ = ["batch_filler", "converted", "expanded", "filler", "on_copy"]
 
 
 def filler(call: Any, is_place: Callable[[Any], bool]) -> Callable[[Sequence[Any]], Any]:
@@ -44,3 +44,20 @@ def batch_filler(call: Any, nodes: Sequence[Node], rows: int) -> Callable[[Seque
         return filled([num_rows if counted else next(rows_of) for counted in counts])
 
     return arguments
+
+
+def expanded(values: Sequence[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    """Return a shared tensor with the elements of a row of this shape, flat."""
+    (x,) = values
+    x = x.reshape(x.shape[x.dim() - len(shape) :]) if x.dim() > len(shape) else x
+    return x.expand(shape).reshape(-1)
+
+
+def on_copy(function: Callable[..., Any], written: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Return what an in-place operator makes of a tensor, which others may still read."""
+    return function(written.clone(), *args, **kwargs)
+
+
+def converted(values: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+    """Return a shared tensor in another dtype."""
+    return values[0].to(dtype)

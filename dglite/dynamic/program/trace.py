@@ -8,38 +8,43 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
-from .lower import LOWERINGS
-from .replay import batch_filler, filler
-from .views import start_in_row
+from .lower import LOWERINGS, TAKES_BOOLEANS, check_independent, mixing, stop_gradient
+from .replay import batch_filler, converted, expanded, filler, on_copy
+from .views import overlap, start_in_row
 
 __all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
 
 _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
-_DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
 _FACTORIES |= {form.format(name): value for name, value in _FACTORIES.items() for form in ("new_{}", "{}_like")}
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``."""
+    """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``.
+
+    One that ``is_constant`` belongs to the trace, not to F.
+    """
 
     tensor: torch.Tensor | None = None
     function: Callable[[Sequence[torch.Tensor]], Any] | None = None
     inputs: Sequence[int] = ()
+    is_constant: bool = False
 
 
 @dataclass
@@ -63,19 +68,22 @@ class Recorder(TorchDispatchMode):
         self.rows = {Domain.VERTEX: next(free), Domain.EDGE: next(free)}
         self.domains = {rows: domain for domain, rows in self.rows.items()}
         self.program = TracedFunction()
-        self.pulls: list[Node] = []
+        self.pulls: list[tuple[Node, bool]] = []
+        """The inputs of F, and whether each is a boolean."""
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
         self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
+        self._numbers: dict[Node, float] = {}
+        self._ones: dict[int, Node] = {}
 
     # -- values -------------------------------------------------------------------------------------------------
-    def value(self, node: Node) -> torch.Tensor:
-        """Return a made-up tensor that stands for a node."""
+    def value(self, node: Node, boolean: bool = False) -> torch.Tensor:
+        """Return a made-up tensor that stands for a node, whose values may be booleans."""
         rows = self.rows[node.domain]
         with torch.utils._python_dispatch._disable_current_modes():
-            tensor = torch.zeros((rows, *node.shape), dtype=node.dtype)
-            if node.dtype.is_floating_point:
+            tensor = torch.zeros((rows, *node.shape), dtype=torch.bool if boolean else node.dtype)
+            if not boolean and node.dtype.is_floating_point:
                 tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
         return self.bind(tensor, node)
 
@@ -94,6 +102,12 @@ class Recorder(TorchDispatchMode):
             self.bind(tensor, self._shared(Shared(tensor=tensor), tensor.shape, tensor.dtype))
         return self._nodes[id(tensor)]
 
+    def numbers(self, tensor: torch.Tensor, verb: str) -> Node:
+        """Return the node of a tensor of numbers that F gives to ``verb``."""
+        if tensor.dtype is torch.bool:
+            raise DGLError(f"{verb} got booleans; give it numbers, x.to({self.dtype})")
+        return self.node(tensor)
+
     def _shared(self, shared: Shared, shape: Sequence[int], dtype: torch.dtype) -> Node:
         self.program.shared.append(shared)
         index = len(self.program.shared) - 1
@@ -103,9 +117,11 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
-        _check_independent(name)
+        check_independent(name)
         flat, spec = pytree.tree_flatten((args, kwargs))
         tensors = [x for x in flat if _is_tensor(x)]
+        if name == "index" and any(x.dtype is torch.bool for x in tensors[1:]):
+            check_independent("masked_select")
         refused = next((self._refused[id(x)] for x in tensors if id(x) in self._refused), None)
         if refused is not None:
             return self._refuse(func(*args, **kwargs), refused)
@@ -124,13 +140,13 @@ class Recorder(TorchDispatchMode):
             return self.bind(result, made)
         if not any(node.domain is not Domain.SHARED for node in nodes):
             return self._without_rows(func, name, (args, kwargs), nodes, result)
-        lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
+        lowered = self._lower(name.rstrip("_"), flat, spec, nodes, result)
         if lowered is NotImplemented and written is None and len(nodes) == 1:
             lowered = self._viewed(tensors[0], nodes[0], result)
         if lowered is NotImplemented:
             lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
-            return self._refuse(result, _mixing(name))
+            return self._refuse(result, mixing(name))
         if written is not None:
             self._spoil(written)
         results = lowered if isinstance(lowered, list) else [lowered]
@@ -167,7 +183,7 @@ class Recorder(TorchDispatchMode):
     def _spoil(self, written: torch.Tensor) -> None:
         """Mark the tensors that show memory which has been written."""
         for tensor in self._alive:
-            if tensor is not written and tensor.data_ptr() and _overlap(tensor, written):
+            if tensor is not written and tensor.data_ptr() and overlap(tensor, written):
                 self._refused[id(tensor)] = DGLError(
                     "F uses a tensor after an in-place operation on another that shares its memory; write "
                     "y = x.add(1) instead of x.add_(1)"
@@ -182,6 +198,8 @@ class Recorder(TorchDispatchMode):
             if isinstance(tensor, torch.Tensor):
                 made = Shared(None, OpaqueCall(func, arguments, i if several else None), inputs)
                 self.bind(tensor, self._shared(made, tensor.shape, tensor.dtype))
+                if name == "scalar_tensor":
+                    self._numbers[self.node(tensor)] = float(call[0][0])
                 if name == "t" and tensor.dim() == 2:
                     self.builder.transposes[self.node(tensor)] = nodes[0]
         return result
@@ -196,21 +214,43 @@ class Recorder(TorchDispatchMode):
         return self.builder.make(NodeKind.FULL, (), number, domain, result.shape[1:], result.dtype)
 
     # -- with rows ----------------------------------------------------------------------------------------------
-    def _lower(self, name: str, flat: list, spec: Any, nodes: list[Node]) -> Any:
+    def _lower(self, name: str, flat: list, spec: Any, nodes: list[Node], result: Any) -> Any:
+        """Return the nodes of an operator, ``NotImplemented`` where there is none for it."""
         lower = LOWERINGS.get(name)
-        if lower is None:
+        tensors = [x for x in flat if _is_tensor(x)]
+        if name == "_to_copy" and result.dtype == self.dtype and tensors[0].dtype is torch.bool:
+            return stop_gradient(self.builder, nodes[0])
+        if lower is None or any(x.dtype not in (self.dtype, torch.bool) for x in _outputs(result)):
             return NotImplemented
+        if result.dtype is torch.bool and name not in TAKES_BOOLEANS:
+            return NotImplemented
+        if name.startswith("bitwise") and any(x.dtype is not torch.bool for x in tensors):
+            return NotImplemented
+        numbers: list[Any] = [self._as_number(name, x, node) for x, node in zip(tensors, nodes, strict=True)]
         if name == "addmm":
-            nodes = [self._spread(nodes[0], nodes[-1].shape[-1:]), *nodes[1:]]
-        elif name not in ("mm", "cat") and len(nodes) > 1:
-            nodes = self._aligned(nodes)
-        if None in nodes:
+            numbers = [self._spread(numbers[0], nodes[-1].shape[-1:]), *numbers[1:]]
+        elif name not in ("mm", "cat"):
+            numbers = self._aligned(numbers)
+        if None in numbers:
             return NotImplemented
-        replacements = iter(nodes)
+        replacements = iter(numbers)
         filled = [next(replacements) if _is_tensor(x) else x for x in flat]
         args, kwargs = pytree.tree_unflatten(filled, spec)
         kwargs = {key: x for key, x in kwargs.items() if key not in ("memory_format", "device", "pin_memory", "layout")}
         return lower(self.builder, *args, **kwargs)
+
+    def _as_number(self, name: str, x: torch.Tensor, node: Node) -> Any:
+        """Return an operand as numbers: booleans as 0 and 1, a constant without axes as a number of Python."""
+        if node in self._numbers:
+            return self._numbers[node]
+        if node.dtype is torch.bool:  # it is shared
+            made = Shared(None, partial(converted, dtype=self.dtype), [node.attr])
+            node = self._shared(made, node.shape, self.dtype)
+        if name.startswith("logical") and x.dtype is self.dtype:
+            return self.builder.boolean(self.builder.pointwise("ne", node, 0.0))
+        if x.dtype is torch.bool and name not in TAKES_BOOLEANS:
+            return stop_gradient(self.builder, node)
+        return node
 
     def _viewed(self, x: torch.Tensor, node: Node, result: Any) -> Any:
         """Return parts of the rows of ``x``, if that is what an operation gives."""
@@ -226,28 +266,44 @@ class Recorder(TorchDispatchMode):
         ]
         return parts if isinstance(result, list | tuple) else parts[0]
 
-    def _aligned(self, nodes: list[Node]) -> list[Any]:
-        """Return the operands of an element-wise operation with shared ones spread to a row's shape.
+    def _aligned(self, operands: list[Any]) -> list[Any]:
+        """Return the operands of an element-wise operation in one shape; numbers stay what they are.
 
-        There is None among them where they differ in shape or dtype.
+        There is None among them where that cannot be, or they differ in dtype.
         """
-        shapes = {node.shape for node in nodes if node.domain is not Domain.SHARED}
-        dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
-        if len(shapes) > 1 or len(dtypes) > 1 or not all(d.is_floating_point for d in dtypes):
+        nodes = [x for x in operands if isinstance(x, Node)]
+        shapes = [node.shape for node in nodes if node.domain is not Domain.SHARED]
+        if any(node.dtype != self.dtype for node in nodes) or len({len(shape) for shape in shapes}) != 1:
             return [None]
-        return [self._spread(node, *shapes) for node in nodes]
+        shape = max(shapes, key=math.prod)
+        return [self._spread(x, shape) if isinstance(x, Node) else x for x in operands]
 
     def _spread(self, node: Node, shape: Sequence[int]) -> Any:
-        """Return a shared value in the shape of a row, flat; None where it has as many dimensions as rows have."""
+        """Return an operand in the shape of a row; None where that cannot be. Shared values become flat."""
         own = node.shape
         if node.domain is not Domain.SHARED:
-            return node
+            return self._widened(node, shape)
         if len(own) > len(shape) and own[0] != 1:
             return None
         if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
             return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
-        made = Shared(None, partial(_expanded, shape=tuple(shape)), [node.attr])
+        made = Shared(None, partial(expanded, shape=tuple(shape)), [node.attr])
         return self._shared(made, (math.prod(shape),), node.dtype)
+
+    def _widened(self, node: Node, shape: Sequence[int]) -> Any:
+        """Return a row of one value as a row of many that are equal: its product with ones, for which there are kernels
+        in both directions."""
+        if node.shape == tuple(shape):
+            return node
+        width = math.prod(shape)
+        if node.width != 1 or not width:
+            return None
+        if width not in self._ones:
+            with torch.utils._python_dispatch._disable_current_modes():
+                ones = torch.ones(1, width, dtype=self.dtype)
+            self._ones[width] = self._shared(Shared(ones, is_constant=True), ones.shape, ones.dtype)
+        row = self.builder.matmul(self.builder.reshaped(node, (1,)), self._ones[width])
+        return self.builder.reshaped(row, shape)
 
     def _opaque(self, func: Any, name: str, call: Any, values: list, nodes: list[Node], result: Any) -> Any:
         """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
@@ -257,21 +313,25 @@ class Recorder(TorchDispatchMode):
         several, outputs = isinstance(result, list | tuple), _outputs(result)
         domain = next(node.domain for node in nodes if node.domain is not Domain.SHARED)
         rows = self.rows[domain]
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise DGLError(f"F draws random numbers by {name}; only dropout and bernoulli are known to the engine")
         tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
         if any(not x.dim() or x.shape[0] != rows for x in tensors):
             return None
         arguments = batch_filler(call, nodes, rows)
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            raise DGLError(f"F draws random numbers by {name}; only dropout and bernoulli are known to the engine")
+        func = partial(on_copy, func) if func._schema.is_mutable else func
         self._check_rows(name, func, arguments, values, nodes, outputs, rows)
         token = next(self._tokens)
+        booleans = tuple([i for i, x in enumerate(values) if x.dtype is torch.bool and nodes[i].dtype == self.dtype])
         found: list[Node | None] = []
         for i, x in enumerate(outputs):
             if not isinstance(x, torch.Tensor) or not x.numel():
                 found.append(None)
                 continue
-            made = OpaqueCall(func, arguments, i if several else None, token)
-            found.append(self.builder.make(NodeKind.OPAQUE, nodes, made, domain, x.shape[1:], x.dtype))
+            is_boolean = x.dtype is torch.bool
+            made = OpaqueCall(func, arguments, i if several else None, token, booleans, is_boolean)
+            dtype = self.dtype if is_boolean else x.dtype
+            found.append(self.builder.make(NodeKind.OPAQUE, nodes, made, domain, x.shape[1:], dtype))
         return found if several else found[0]
 
     def _check_rows(
@@ -289,18 +349,27 @@ class Recorder(TorchDispatchMode):
                         whole[:few].double(), part.double(), rtol=1e-4, atol=1e-5, equal_nan=True
                     )
                     if not alike:
-                        raise _mixing(name)
+                        raise mixing(name)
 
 
-def trace_function(forward: Callable[[], Any], recorder: Recorder, pulls: Sequence[Node]) -> None:
-    """Run F once under the recorder; ``pulls`` are its inputs."""
-    recorder.pulls = list(pulls)
-    token = _recording.set(recorder)
+def trace_function(forward: Callable[[], Any], recorder: Recorder) -> None:
+    """Run F once under the recorder."""
+    token, drawn = _recording.set(recorder), _states_of_generators()
     try:
         with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
             forward()
     finally:
         _recording.reset(token)
+    if _states_of_generators() != drawn:
+        raise DGLError(
+            "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
+            "an input, or use torch's dropout or bernoulli"
+        )
+
+
+def _states_of_generators() -> tuple[Any, ...]:
+    state: Any = np.random.get_state()
+    return random.getstate(), state[1].tobytes(), state[2:]
 
 
 def active_recorder(verb: str) -> Recorder:
@@ -311,43 +380,9 @@ def active_recorder(verb: str) -> Recorder:
     return recorder
 
 
-def _mixing(name: str) -> DGLError:
-    return DGLError(
-        f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
-        "operate on dimension 1 and up (dim=-1)"
-    )
-
-
-def _check_independent(name: str) -> None:
-    if name in _DATA_DEPENDENT:
-        raise DGLError(
-            f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
-            "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
-            "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
-            "with lazy batching"
-        )
-
-
 def _outputs(result: Any) -> list[Any]:
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def _is_tensor(x: Any) -> bool:
     return isinstance(x, torch.Tensor)
-
-
-def _expanded(values: Sequence[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
-    (x,) = values
-    x = x.reshape(x.shape[x.dim() - len(shape) :]) if x.dim() > len(shape) else x
-    return x.expand(shape).reshape(-1)
-
-
-def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Return whether two tensors may share elements: parts of the same rows that lie apart do not."""
-    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
-        return False
-    if x.dim() == y.dim() == 2 and x.stride() == y.stride() and x.stride(1) == 1:
-        start, other, row = x.storage_offset(), y.storage_offset(), max(x.stride(0), 1)
-        start, other = start % row, other % row
-        return start < other + y.shape[1] and other < start + x.shape[1]
-    return True

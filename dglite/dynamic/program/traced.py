@@ -60,6 +60,10 @@ class TraceKey:
     training: tuple[bool, ...]
     dtype: torch.dtype
 
+    def stored(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the dtype in which an input of this dtype is pulled: booleans as 0 and 1."""
+        return self.dtype if dtype is torch.bool else dtype
+
 
 class TracedProgram:
     """The programs of all kinds of vertices, their shared tensors, and what was made of them.
@@ -79,15 +83,11 @@ class TracedProgram:
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self.nodes = ancestors(roots)
         self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
-        self.inputs = [(math.prod(shape), dtype) for shape, dtype in key.inputs]
+        self.inputs = [(math.prod(shape), key.stored(dtype)) for shape, dtype in key.inputs]
         self.state_widths = [node.width for node in first.states]
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
         self.scripts: dict[Any, Any] = {}
         self._plans: dict[Any, ClassPlan] = {}
-        read = {id(shared.tensor) for shared in self.shared}
-        modules = [module for function in functions for module in function.modules()]
-        held = [(m, name, x) for m in modules for name, x in (*m._parameters.items(), *m._buffers.items())]
-        self._leaves = [(m, name, x) for m, name, x in held if x is not None and id(x) in read]
 
     def _trace(self, function: Any, key: TraceKey) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
@@ -96,18 +96,16 @@ class TracedProgram:
         if self.programs:
             recorder.program.shared = self.programs[0].shared
         make = self.builder.make
-        pulls = [make(NodeKind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
-        trace_function(function.forward, recorder, pulls)
+        for i, (shape, dtype) in enumerate(key.inputs):
+            node = make(NodeKind.PULL, (), i, Domain.VERTEX, shape, key.stored(dtype))
+            recorder.pulls.append((node, dtype is torch.bool))
+        trace_function(function.forward, recorder)
         self.programs.append(recorder.program)
 
     @property
     def shared(self) -> list[Any]:
         """All shared tensors, in the order of their numbers."""
         return self.programs[0].shared
-
-    def is_current(self) -> bool:
-        """Whether the modules still hold the parameters that were seen."""
-        return all(getattr(module, name) is x for module, name, x in self._leaves)
 
     def shared_values(self) -> list[torch.Tensor | None]:
         """Return the shared tensors that the programs read, by number; what is made of others is made now."""

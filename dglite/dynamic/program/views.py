@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["start_in_row", "start_of"]
+__all__ = ["overlap", "start_in_row", "start_of"]
 
 
 def start_of(x: torch.Tensor, y: torch.Tensor) -> int | None:
@@ -26,6 +26,17 @@ def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
     alike = x.stride(0) == y.stride(0) and x.dtype == y.dtype
     whole = _follow(x.shape[1:], x.stride()[1:]) and _follow(y.shape[1:], y.stride()[1:])
     return int(y.storage_offset()) - int(x.storage_offset()) if alike and whole else None
+
+
+def overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Return whether two tensors may share elements: parts of the same rows that lie apart do not."""
+    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
+        return False
+    if x.dim() == y.dim() == 2 and x.stride() == y.stride() and x.stride(1) == 1:
+        start, other, row = x.storage_offset(), y.storage_offset(), max(x.stride(0), 1)
+        start, other = start % row, other % row
+        return start < other + y.shape[1] and other < start + x.shape[1]
+    return True
 
 
 def _follow(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -77,8 +77,10 @@ def test_what_cannot_be_run() -> None:
     for name in ("run", "backward"):
         with pytest.raises(DGLError, match="an empty list"):
             getattr(dynamic, name)([])
-        with pytest.raises(DGLError, match="takes lazy tensors; got Tensor"):
-            getattr(dynamic, name)([torch.ones(1)])
+        with pytest.raises(DGLError, match="takes lazy tensors; got int"):
+            getattr(dynamic, name)([1])
+    with pytest.raises(DGLError, match="takes lazy tensors; got Tensor"):
+        dynamic.backward([torch.ones(1)])
     with pytest.raises(DGLError, match="a loss is one floating-point number"):
         dynamic.backward(vector())
     with pytest.raises(DGLError, match="wants a gradient"):
@@ -144,3 +146,14 @@ def test_attributes() -> None:
 
 def test_no_public_name_hides_a_package() -> None:
     assert not {module.name for module in pkgutil.iter_modules(dynamic.__path__) if module.ispkg} & set(dynamic.__all__)
+
+
+@pytest.mark.parametrize("through_run", [True, False])
+def test_a_second_derivative_is_refused(through_run: bool) -> None:
+    layer, x = torch.nn.Linear(3, 1), torch.ones(3, requires_grad=True)
+    y = dynamic.run(torch.tanh(layer(dynamic.lazy(x))).sum())
+    inputs = [x] if through_run else [layer.weight]
+    with pytest.raises(DGLError, match="a lazy result has no second derivative"):
+        torch.autograd.grad(y, inputs, create_graph=True)
+    y.backward()  # the first one is still there
+    assert x.grad is not None

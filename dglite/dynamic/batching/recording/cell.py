@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS
+from ...autocast import without_autocast
 from ..session import Session
 from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only
@@ -66,7 +67,8 @@ class Cell:
             return _traced(session, self.function, args)
         except Untraceable:
             kinds = [x._kind for x in args if type(x) is LazyTensor]
-            return made_by_rows(session, self.function, (args, {}), kinds)
+            with without_autocast():
+                return made_by_rows(session, self.function, (args, {}), kinds)
 
 
 def cell(function: Callable[..., Any]) -> Cell:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from ....errors import DGLError
 from ....formulas import FORMULAS
+from ...autocast import without_autocast
 from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
@@ -40,7 +41,8 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     known = session.caches.get(key)
     if known is None:
         make = _made_in_cell if session.tracing else _made
-        known = session.caches[key] = make(session, function, (args, kwargs), kinds)
+        with without_autocast():
+            known = session.caches[key] = make(session, function, (args, kwargs), kinds)
     return known.record(session, lazies)
 
 
@@ -154,7 +156,7 @@ def _on_values(function: Callable[..., Any], arguments: Callable[..., Any]) -> C
     def call(*values: Tensor) -> tuple[Tensor, ...]:
         args, kwargs = arguments(values)
         returned = function(*args, **kwargs)
-        return (returned,) if isinstance(returned, Tensor) else tuple(returned)
+        return (returned,) if isinstance(returned, Tensor) else tuple([x for x in returned if x is not None])
 
     return call
 
@@ -166,7 +168,8 @@ def made_operation(session: Session, name: str, matrices: TorchCall, assemble: A
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:
-    values = returned if isinstance(returned, tuple | list) else [returned]
+    every = returned if isinstance(returned, tuple | list) else [returned]
+    values = [value for value in every if value is not None]
     if not values or not all(isinstance(value, Tensor) for value in values):
         raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
     for value in values:
@@ -181,7 +184,20 @@ def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[l
     kind = type(returned)
     if hasattr(kind, "n_sequence_fields"):  # torch's named results
         return kinds, lambda parts: kind(parts)
-    return kinds, kind
+    absent = [i for i, value in enumerate(every) if value is None]  # attention returns its weights, or None
+    return kinds, _with_none(kind, absent) if absent else kind
+
+
+def _with_none(kind: type, absent: Sequence[int]) -> Callable[[list[LazyTensor]], Any]:
+    """Return what makes a list or tuple of results, with None at some positions."""
+
+    def assemble(parts: list[Any]) -> Any:
+        every = list(parts)
+        for i in absent:
+            every.insert(i, None)
+        return kind(every)
+
+    return assemble
 
 
 later.record = record_function

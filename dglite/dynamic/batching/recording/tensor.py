@@ -70,6 +70,9 @@ class LazyTensor:
         """Where it is computed: the CPU."""
         return torch.device("cpu")
 
+    is_nested = is_cuda = is_sparse = is_quantized = is_mkldnn = is_meta = False
+    layout = torch.strided
+
     @property
     def T(self) -> Any:
         """The transposed matrix."""

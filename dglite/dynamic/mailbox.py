@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...errors import DGLError
-from .ir import Domain
-from .trace import Recorder
+from ..errors import DGLError
+from .program.ir import Domain
+from .program.trace import Recorder
 
 __all__ = ["EachMessage", "side_by_side"]
 

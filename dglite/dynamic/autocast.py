@@ -1,0 +1,22 @@
+"""Dynamic networks under ``torch.autocast``: computed in the dtype of their parameters, as by ``custom_fwd``."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+__all__ = ["as_float32", "without_autocast"]
+
+_HALVES = (torch.bfloat16, torch.float16)
+_NOTHING = nullcontext()
+
+
+def as_float32(x: torch.Tensor) -> torch.Tensor:
+    """Return what a layer under autocast gave in half precision as float32, with its gradient; else ``x`` itself."""
+    return x.float() if x.dtype in _HALVES and torch.is_autocast_enabled("cpu") else x
+
+
+def without_autocast() -> AbstractContextManager[object]:
+    """Switch autocast off in a ``with`` block."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else _NOTHING

@@ -1,0 +1,163 @@
+"""Operators inside of vertex functions, beside the same function called for one vertex after the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import dglite
+from dglite import DGLError, dynamic
+
+Form = Callable[..., Tensor]
+
+
+CHAIN = dglite.graph(([0, 1, 2], [1, 2, 3]))
+X = torch.tensor([[0.5, -1.0, 2.0, 0.0], [1.5, 1.0, -2.0, 0.3], [0.1, -0.2, 0.3, -0.4], [-1.0, 2.0, 0.7, 0.9]])
+M = torch.tensor([[1.0], [-1.0], [1.0], [0.0]])
+IDS, FLAGS = torch.tensor([0, -1, 2, 1]), torch.tensor([True, False, True, True])
+SHARED = torch.tensor([True, False, True, True])
+
+
+def assigned(x: Tensor, h: Tensor) -> Tensor:
+    before = x.exp().sum(1, keepdim=True) * h
+    x[h > 0.1] = 0.0
+    return x + before
+
+
+BOOLEANS: dict[str, Form] = {
+    "where, (n, 1)": lambda x, m, i, b, h: torch.where(m > 0, x, h),
+    "where, (n, k)": lambda x, m, i, b, h: torch.where(x > h, x, h * 2),
+    "where of integers": lambda x, m, i, b, h: torch.where((i >= 0)[:, None], x, h),
+    "where of a boolean input": lambda x, m, i, b, h: torch.where(b[:, None], x, h),
+    "where of state": lambda x, m, i, b, h: torch.where(h > 0.1, h, x),
+    "where, numbers": lambda x, m, i, b, h: x + torch.where(h > 0.1, 1.0, 0.5),
+    "where, one number": lambda x, m, i, b, h: x + torch.where(h > 0.1, h, 0.0),
+    "where, shared condition": lambda x, m, i, b, h: torch.where(SHARED, x, h),
+    "method where": lambda x, m, i, b, h: x.where(m > 0, h),
+    "masked_fill": lambda x, m, i, b, h: x + h.masked_fill(m > 0, 0.0),
+    "masked_fill of an input": lambda x, m, i, b, h: x + h.masked_fill(b[:, None], -1.0),
+    "masked_fill, minus infinity": lambda x, m, i, b, h: h + torch.softmax(x.masked_fill(x < 0, -torch.inf), -1),
+    "masked_fill, whole mask": lambda x, m, i, b, h: x + h.masked_fill(x.isnan(), 0.0),
+    "not": lambda x, m, i, b, h: torch.where(~(m > 0), x, h),
+    "not of an input": lambda x, m, i, b, h: torch.where(~b[:, None], x, h),
+    "and": lambda x, m, i, b, h: torch.where((m > 0) & (x > 0), x, h),
+    "or": lambda x, m, i, b, h: torch.where((m > 0) | (x > h), x, h),
+    "xor": lambda x, m, i, b, h: torch.where((m > 0) ^ (x > 0), x, h),
+    "and with an input": lambda x, m, i, b, h: torch.where(b[:, None] & (x > 0), x, h),
+    "and of integers": lambda x, m, i, b, h: torch.where((i > 0)[:, None] & (x > 0), x, h),
+    "logical_and of numbers": lambda x, m, i, b, h: torch.where(torch.logical_and(m, x), x, h),
+    "logical_not of numbers": lambda x, m, i, b, h: torch.where(torch.logical_not(x), x + 1, h),
+    "eq of booleans": lambda x, m, i, b, h: torch.where((x > 0) == (h > 0), x, h),
+    "chained": lambda x, m, i, b, h: torch.where(~((x > 0) & ~(h > 0.2)) | (m > 0), x, h),
+    "float": lambda x, m, i, b, h: (x > 0).float().to(x) * x + h,
+    "to": lambda x, m, i, b, h: (x > h).to(x.dtype) * x + h,
+    "type_as": lambda x, m, i, b, h: (m > 0).type_as(x) * x + h,
+    "float of an input": lambda x, m, i, b, h: b[:, None].to(x.dtype) * x + h,
+    "times a boolean": lambda x, m, i, b, h: x * (h > 0.1) + h,
+    "one minus": lambda x, m, i, b, h: (1 - (m > 0).to(x.dtype)) * x + h,
+    "isnan": lambda x, m, i, b, h: torch.where((x / x).isnan(), h, x),
+    "isinf, not": lambda x, m, i, b, h: torch.where(~(1 / x).isinf(), h, x),
+    "any": lambda x, m, i, b, h: torch.where((x > 1).any(-1, keepdim=True), x, h),
+    "all": lambda x, m, i, b, h: torch.where((x > -1).all(1)[:, None], x, h),
+    "sum of booleans": lambda x, m, i, b, h: x + h * (x > 0).sum(1, keepdim=True),
+    "part": lambda x, m, i, b, h: torch.where((x > 0)[:, :1], x, h),
+    "cat": lambda x, m, i, b, h: torch.where(torch.cat([x[:, :2] > 0, h[:, 2:] > 0], 1), x, h),
+    "in place": lambda x, m, i, b, h: torch.where((x > 0).logical_and_(m > 0), x, h),
+    "assigned where true": lambda x, m, i, b, h: assigned(x * 2, h),
+    "bool": lambda x, m, i, b, h: torch.where(x.bool(), x, h),
+    "clamp": lambda x, m, i, b, h: h.clamp(min=0.1) + x,
+    "maximum": lambda x, m, i, b, h: torch.maximum(h, x),
+    "relu mask": lambda x, m, i, b, h: h * (h > 0) + x,
+    "whole number of a boolean": lambda x, m, i, b, h: x + h * (x > 0).long(),
+    "bucketize": lambda x, m, i, b, h: x + h * torch.bucketize(x, SHARED.to(x.dtype).sort().values).to(x.dtype),
+}
+
+WIDE: dict[str, Form] = {
+    "column times row": lambda x, m, i, b, h: m * x + h,
+    "column of state": lambda x, m, i, b, h: h[:, :1] * x + h,
+    "sum of features": lambda x, m, i, b, h: h / (h.abs().sum(1, keepdim=True) + 1) + x,
+    "norm": lambda x, m, i, b, h: h / (h.norm(dim=1, keepdim=True) + 1) + x,
+    "both directions": lambda x, m, i, b, h: (x - x.mean(-1, keepdim=True)) * m + h,
+}
+
+
+def check(form: Form, dtype: torch.dtype = torch.float64) -> None:
+    """Compare values and gradients of a chain."""
+
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            h = form(*self.pull(), self.gather(0))
+            self.scatter(h)
+            self.push(h)
+
+    inputs = [X.to(dtype), M.to(dtype), IDS, FLAGS]
+    ours, theirs = ([x.clone().requires_grad_(x.is_floating_point()) for x in inputs] for _ in range(2))
+    h, rows = torch.zeros(1, 4, dtype=dtype), []
+    for v in range(4):
+        h = form(*[x[v : v + 1] for x in theirs], h)
+        rows.append(h)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # kernels that could not be translated
+        result = Program(state=4)(CHAIN, *ours)
+    torch.testing.assert_close(result, torch.cat(rows))
+    weight = torch.linspace(0.5, 2, 16, dtype=dtype).view(4, 4)
+    (result * weight).sum().backward()
+    (torch.cat(rows) * weight).sum().backward()
+    for x, y in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(*[torch.zeros_like(z) if z.grad is None else z.grad for z in (x, y)])
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_booleans(name: str) -> None:
+    check(BOOLEANS[name])
+
+
+@pytest.mark.parametrize("name", ["where, (n, 1)", "and", "masked_fill", "float"])
+def test_booleans_in_float32(name: str) -> None:
+    check(BOOLEANS[name], torch.float32)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_rows_of_one_value_are_broadcast(name: str) -> None:
+    check(WIDE[name])
+
+
+def test_a_boolean_input_of_some_vertices() -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            x, flag = self.pull()
+            h = torch.where(flag, x, self.gather(0) + 1)
+            self.scatter(h)
+            self.push(h)
+
+    flags = dynamic.Partial(torch.tensor([1, 3]), torch.tensor([[True], [False]]))
+    result = Program(state=4)(CHAIN, X, flags)
+    rows = [torch.ones(4), X[1], X[1] + 1, X[1] + 2]
+    torch.testing.assert_close(result, torch.stack(rows))
+
+
+@pytest.mark.parametrize("verb", ["push", "scatter"])
+def test_booleans_are_neither_pushed_nor_scattered(verb: str) -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            h = self.pull() + self.gather(0)
+            self.scatter(h > 0 if verb == "scatter" else h)
+            self.push(h > 0)
+
+    with pytest.raises(DGLError, match=f"{verb} got booleans"):
+        Program(state=4)(CHAIN, X)
+
+
+def test_indexing_by_a_boolean_is_refused() -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            h = self.pull() + self.gather(0)
+            self.scatter(h)
+            self.push(h[h[:, 0] > 0])
+
+    with pytest.raises(DGLError, match="looks at the values"):
+        Program(state=4)(CHAIN, X)
