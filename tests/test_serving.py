@@ -19,7 +19,17 @@ from torch.utils import _pytree as pytree
 import dglite
 import dglite.function as fn
 from dglite import DGLError, DGLGraph, ops
-from dglite.nn import GATConv, GINConv, GraphConv, HeteroGraphConv, SAGEConv, SumPooling
+from dglite.nn import (
+    AGNNConv,
+    DotGatConv,
+    GATConv,
+    GATv2Conv,
+    GINConv,
+    GraphConv,
+    HeteroGraphConv,
+    SAGEConv,
+    SumPooling,
+)
 
 ROOT = Path(__file__).parents[1]
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
@@ -228,6 +238,31 @@ def test_torch_export_takes_graphs_and_gradients() -> None:
     x.requires_grad_()
     ours, expected = (torch.autograd.grad(run(g, x).square().sum(), x)[0] for run in (program.module(), model))
     torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("layer", "operator"),
+    [
+        (GATConv(5, 3, 2), "attention"),
+        (GATv2Conv(5, 3, 2), "attention"),
+        (DotGatConv(5, 3, 2), "attention"),
+        (AGNNConv(), "attention"),
+        (GraphConv(5, 2), "spmm_epilogue"),
+        (GraphConv(5, 2, norm="right", activation=nn.ReLU()), "spmm_epilogue"),
+    ],
+)
+def test_a_layer_is_one_operator_of_the_program(layer: nn.Module, operator: str) -> None:
+    """As it is one kernel in an eager call: with nothing stored for edges."""
+    program = dglite.export(layer, homogeneous(), torch.randn(6, 5))
+    names = [str(node.target) for node in program.graph.nodes if str(node.target).startswith("dglite.")]
+    heavy = [name for name in names if not name.startswith(("dglite.require", "dglite.degree"))]
+    assert heavy.count(f"dglite.{operator}.default") == 1
+    assert not {"dglite.spmm.default", "dglite.edge_softmax.default"} & set(heavy)
+    g, x = homogeneous(9, 30, 1), torch.randn(9, 5, requires_grad=True)
+    ours, expected = program.module()(g, x), layer(g, x)
+    torch.testing.assert_close(ours, expected)
+    (gradient,), (wanted,) = (torch.autograd.grad(result.sin().sum(), x) for result in (ours, expected))
+    torch.testing.assert_close(gradient, wanted)
 
 
 def test_a_program_without_gradients_has_none() -> None:

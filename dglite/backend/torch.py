@@ -220,10 +220,10 @@ class TorchBackend(Backend):
         return torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
 
     def to_device(self, x: torch.Tensor, device: Any) -> torch.Tensor:
-        return x.to(device)
+        return x if x.device == device else x.to(device)
 
     def astype(self, x: torch.Tensor, dtype: str) -> torch.Tensor:
-        return x.to(_DTYPES[dtype])
+        return x if x.dtype is _DTYPES[dtype] else x.to(_DTYPES[dtype])
 
     def take(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
         return x.index_select(0, _index(rows, x.device))

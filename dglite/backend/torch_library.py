@@ -24,6 +24,8 @@ _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt n
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+_DENSE = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()
+"""What is left to ask for ordinary tensors on the CPU: the kernel, which is called without torch's dispatcher."""
 _DECOMPOSITIONS: dict[Any, Any] = {}
 """By operator; not in torch's own table, from which fake tensors would take descriptions."""
 
@@ -103,32 +105,23 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         op = make((*ends, *counts), recipe, (False,) * len(inputs), False)
         return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-        tensors, src, dst, ctx.num_src, ctx.num_dst, ctx.recipe = inputs
-        needs = tuple(ctx.needs_input_grad[: len(tensors)])
-        op = make((src, dst, ctx.num_src, ctx.num_dst), ctx.recipe, needs, False)
-        ctx.shapes = [tuple(x.shape) for x in tensors]
-        ctx.save_for_backward(
-            *[output[0] if i == RESULT else tensors[i] for i in op.saved], output[1].detach(), src, dst
-        )
-
-    def differentiate(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[Any, ...]:
-        needs = tuple(ctx.needs_input_grad[0])
-        *saved, kept, src, dst = ctx.saved_tensors
-        op = make((src, dst, ctx.num_src, ctx.num_dst), ctx.recipe, needs, False)
-        op.shapes, op.kept = ctx.shapes, kept
-        read: list[torch.Tensor | None] = [None] * (len(needs) + 1)
-        for i, x in zip(op.saved, saved, strict=True):
-            read[i] = x
-        return list(op.backward(read, grad, needs)), *(None,) * 5
+    def differentiable(keyset: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        below = keyset & torch._C._after_autograd_keyset
+        if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+            return _Differentiable.apply(_OPERATORS[name], make, below, structure, *inputs)  # type: ignore[no-any-return]
+        if below.raw_repr() == _DENSE:
+            return compute(inputs, *structure)
+        with torch._C._AutoDispatchBelowAutograd():
+            return _OPERATORS[name].redispatch(below, inputs, *structure)  # type: ignore[no-any-return]
 
     def batched(info: Any, in_dims: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, tuple[Any, Any]]:
         if any(dim is not None for dim in in_dims[1:]):
             raise DGLError("vmap goes over the graph's edges; it may go over features and parameters, of one graph")
         *relation, recipe = structure
         op = make(relation, recipe, (False,) * len(inputs), False)
-        if not op.batch_axis:
-            raise DGLError(f"dglite::{name} has no rule for vmap inside of compiled functions; call vmap outside")
+        if not op.batch_axis:  # what it is composed of has rules
+            result = torch.vmap(op.composed, tuple(in_dims[0]), randomness="different")(*inputs)
+            return (result, result.new_empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])), (0, None)
         folded = fold_batch(info.batch_size, inputs, in_dims[0], op.alike)
         result, kept = _OPERATORS[name](folded, *structure)
         return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)
@@ -138,11 +131,39 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     full_name = f"dglite::{name}"
     torch.library.register_fake(full_name, describe, lib=_LIBRARY)
-    torch.library.register_autograd(full_name, differentiate, setup_context=save, lib=_LIBRARY)
+    _LIBRARY.impl(name, differentiable, "Autograd", with_keyset=True)
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator] = decompose
+
+
+class _Differentiable(torch.autograd.Function):
+    """A call of an operator that autograd records. Gradients are made of registered operators again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, operator: Any, make: MakeOp, keyset: Any, structure: tuple[Any, ...], *inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch._C._AutoDispatchBelowAutograd():
+            result, kept = operator.redispatch(keyset, list(inputs), *structure)
+        src, dst, num_src, num_dst, recipe = structure
+        ctx.make = lambda src, dst: make((src, dst, num_src, num_dst), recipe, ctx.needs_input_grad[4:], False)
+        ctx.shapes = [tuple(x.shape) for x in inputs]
+        saved = ctx.make(src, dst).saved
+        ctx.save_for_backward(*[result if i == RESULT else inputs[i] for i in saved], kept, src, dst)
+        ctx.mark_non_differentiable(kept)
+        return result, kept
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        *saved, kept, src, dst = ctx.saved_tensors
+        op = ctx.make(src, dst)
+        op.shapes, op.kept = ctx.shapes, kept
+        read: list[torch.Tensor | None] = [None] * (len(ctx.shapes) + 1)
+        for i, x in zip(op.saved, saved, strict=True):
+            read[i] = x
+        return *(None,) * 4, *op.backward(read, grad, ctx.needs_input_grad[4:])
 
 
 def _described(

@@ -2,14 +2,16 @@
 
 Forward keeps the result and the logarithm of each node's sum of exponentials; backward makes weights and dropout again
 from them. Where a second derivative may be asked for, where a graph or a shape is beyond the kernels, and in programs
-that torch compiles, the same is composed of g-SDDMM, edge softmax and g-SpMM.
+that torch compiles with gradients or dropout, the same is composed of g-SDDMM, edge softmax and g-SpMM.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol
 
 from ..backend import Tensor, active
 from ..errors import DGLError
@@ -24,7 +26,7 @@ from .fused_attention import Attention, FusedAttention
 from .operands import check_tensor, to_common_dtype
 from .softmax import edge_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
-from .traced import is_traced
+from .traced import GraphOp, is_traced, registered, traced
 
 __all__ = ["Attention", "Score", "attention", "attention_weights", "attention_with_edges"]
 
@@ -119,17 +121,26 @@ def _attended(
     inputs = _checked(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(options, inputs, math.prod(heads), features)
-    if is_traced(adj, flat):  # a compiler keeps the operations that it is composed of
-        return composed(adj, options, flat)
+    if is_traced(adj, flat):
+        # What a transform takes apart, and what has a gradient or dropout, is made of the operations it is composed of.
+        if not active.compiling() or options.dropout or active.requires_grad(*flat):
+            return composed(adj, options, flat)
+        return traced(_Attention.name, adj, _recipe(options), (*flat, _number(options, flat[0])))
     options = options.seeded()
     compose, wants_gradients = (composed, None) if steps is None else (steps.composed, steps.wants_step_gradients)
-    beyond = not 0 < math.prod(heads) <= MOST_HEADS
-    if not active.on_cpu(x):
-        beyond = beyond or features > MOST_ON_GPU or options.edges
-    if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
+    if not _has_kernel(adj, options, flat[0]):
         return compose(adj, options, flat)
     needs = active.requires_grad(*flat)
     return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients), *flat)
+
+
+def _has_kernel(adj: Adjacency, options: Attention, x: Tensor) -> bool:
+    """Whether a kernel computes the attention of x, (num_src, heads, d)."""
+    _, heads, features = active.shape(x)
+    beyond = not 0 < heads <= MOST_HEADS
+    if not active.on_cpu(x):
+        beyond = beyond or features > MOST_ON_GPU or options.edges
+    return not (beyond or not features or not adj.num_edges or fallback.lacks_kernels(x))
 
 
 def attention_weights(
@@ -248,6 +259,79 @@ def composed(adj: Adjacency, options: Attention, inputs: Sequence[Tensor]) -> Te
     feat = options.named(inputs)["edge_feat"]
     edges = spmm_unchecked(adj, _WEIGHTED_EDGE, Reducer.SUM, (feat[:, None, :], weights))
     return active.concat([active.reshape(part, (-1,)) for part in (result, edges)])
+
+
+# -- in programs -------------------------------------------------------------------------------------------------------
+_FLAGS = ("projected", "edges", "edge_features")
+
+
+def _recipe(options: Attention) -> str:
+    return options.score.name + "".join([f" {flag}" for flag in _FLAGS if getattr(options, flag)])
+
+
+@lru_cache(maxsize=64)
+def _attention_of(recipe: str) -> Attention:
+    score, *flags = recipe.split()
+    return Attention(Score[score], **dict.fromkeys(flags, True))
+
+
+def _number(options: Attention, x: Tensor) -> Tensor:
+    """Return slope or scale as a tensor (): to torch's compilers a module's number is a variable, which is no text."""
+    number = options.scale if options.score is Score.DOT else options.slope
+    return active.full((), number, compute_dtype(active.dtype(x)), active.cpu())
+
+
+@registered
+class _Attention(GraphOp):
+    """Attention in a program that was recorded without gradients: one kernel. A gradient is that of the composition.
+
+    The slope or scale is its last input.
+    """
+
+    name = "attention"
+    batch_axis = 0
+
+    def __init__(self, adj: Adjacency, options: Attention, needs: tuple[bool, ...]) -> None:
+        self.adj, self.options, self.saved = adj, options, range(len(needs))
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Attention:
+        return cls(adj, _attention_of(recipe), needs)
+
+    def recipe(self) -> str:
+        return _recipe(self.options)
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        named = self.options.named(inputs[:-1])
+        weight = named.pop("weight", None)
+        x, *operands = named.values()
+        _checked(self.adj, self.options, x, operands, weight)
+        _, heads, features = active.shape(x)
+        shape: tuple[int, ...] = self.adj.num_dst, heads, features
+        if self.options.edge_features:
+            shape = (self.adj.num_dst * heads * (features + active.shape(named["edge_feat"])[1]),)
+        return (shape, active.dtype(x)), None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        *tensors, number = inputs
+        options = self._with(float(number))
+        if _has_kernel(self.adj, options, tensors[0]):
+            return FusedAttention(self.adj, options, False, composed).forward(*tensors)
+        return composed(self.adj, options, tensors)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        *tensors, number = inputs
+        return composed(self.adj, self._with(active.to_device(number, active.device(tensors[0]))), tensors)
+
+    def _with(self, number: Any) -> Attention:
+        return (
+            replace(self.options, scale=number)
+            if self.options.score is Score.DOT
+            else replace(self.options, slope=number)
+        )
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return active.gradients(self.composed, inputs[:-1], grad, needs)
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:

@@ -23,7 +23,7 @@ from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .products import product, product_forward, product_gradients
 from .run import run_spmm
 from .sparse import gradient, mean_scale, saved_slots, spmm
-from .traced import is_traced
+from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
 
 __all__ = ["After", "is_one_kernel", "spmm_epilogue", "spmm_then"]
 
@@ -51,13 +51,17 @@ def spmm_epilogue(
     relu
         Whether negative elements become 0.
 
-    It is one kernel of a sum or mean on a CPU for features of one axis, where no operand is deferred and no compiler
-    traces; elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
+    It is one kernel of a sum or mean on a CPU for features of one axis, where no operand is deferred, and in programs
+    that are recorded without gradients; elsewhere the steps follow each other. Gradients of any order; errors are those
+    of :func:`~.sparse.spmm`.
     """
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
     if not more and not relu:
         return spmm(adj, expr, reducer, _projected(operands, weight))
+    if active.compiling() and reducer in _SUMS and not active.requires_grad(*operands, *more):
+        operands = (*_projected(operands, weight), *more)
+        return _SpmmEpilogue(adj, expr, reducer, (bias is not None, residual is not None, relu), ()).traced(operands)
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
     cached: _Plan | None = None if signature is None else lookup(adj, key)
@@ -281,6 +285,72 @@ class _SpmmThen:
         if value is None or active.is_tensor(value):
             return value
         return active.full((1, 1), value, active.dtype(like), active.device(like))
+
+
+@registered
+class _SpmmEpilogue(GraphOp):
+    """:func:`spmm_epilogue` in a program that was recorded without gradients. A gradient is that of the steps.
+
+    Its inputs are the operands, then the bias, (1, *feat), and the residual, if any.
+    """
+
+    name = "spmm_epilogue"
+
+    def __init__(
+        self, adj: Adjacency, expr: Expr, reducer: Reducer, follows: tuple[bool, bool, bool], needs: tuple[bool, ...]
+    ) -> None:
+        self.adj, self.expr, self.reducer, self.follows, self.saved = adj, expr, reducer, follows, range(len(needs))
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _SpmmEpilogue:
+        reducer, follows, expr = recipe.split(" ", 2)
+        bias, residual, relu = (flag == "1" for flag in follows)
+        return cls(adj, expression_of(expr), Reducer(reducer), (bias, residual, relu), needs)
+
+    def recipe(self) -> str:
+        return f"{self.reducer.value} {''.join([str(int(flag)) for flag in self.follows])} {postfix(self.expr)}"
+
+    def traced(self, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the result as part of the program that a compiler reads."""
+        return traced(self.name, self.adj, self.recipe(), self._checked(inputs))
+
+    def _checked(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        bias, residual, _ = self.follows
+        added = _added(len(inputs) - bias - residual, bias, residual)
+        return check_operands(self.adj, _every(self.expr, After(added)), inputs)
+
+    def _apart(self, inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Return the operands of the reduction, and what is added to it."""
+        bias, residual, _ = self.follows
+        count = len(inputs) - bias - residual
+        return inputs[:count], inputs[count:]
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        self._checked(inputs)
+        feat = broadcast(tuple([tuple(active.shape(x)[1:]) for x in inputs]))
+        return ((self.adj.num_dst, *feat), active.dtype(inputs[0])), None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        operands, more = self._apart(inputs)
+        bias, residual, relu = self.follows
+        return spmm_epilogue(
+            *(self.adj, self.expr, self.reducer, operands, more[0][0] if bias else None),
+            *(more[-1] if residual else None, relu),
+        )
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        operands, more = self._apart(inputs)
+        result = fallback.spmm(self.adj, self.expr, self.reducer, operands)
+        for x in more:
+            result = result + x
+        return result.relu() if self.follows[2] else result
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        def steps(*inputs: Tensor) -> Tensor:
+            operands, more = self._apart(inputs)
+            return _unfused(self.adj, self.expr, self.reducer, operands, more, self.follows[2])
+
+        return active.gradients(steps, inputs[:-1], grad, needs)
 
 
 class _SpmmOfProduct(_SpmmThen):

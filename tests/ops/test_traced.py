@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from dglite import ops
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Constant, Expr, Operand, Side
-from dglite.ops import argmax, core, degrees, several, softmax, sparse
+from dglite.ops import argmax, attention, core, degrees, epilogue, several, softmax, sparse
+from dglite.ops.attention import Score
 from dglite.ops.operands import broadcast
 from dglite.ops.traced import GraphOp, expression_of, postfix
 from dglite.opspec import Reducer
@@ -78,6 +80,23 @@ def _scatter(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
     return argmax._Scatter(argmax._Place(adj, Side.E)), (_random(5, 3), _argmax_place(adj)[1])
 
 
+def _attention(score: Score, adj: Adjacency, **flags: bool) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
+    shapes = {
+        "x": (6, 2, 3),
+        "left": (6, 2),
+        "right": (5, 2, 3) if score.of_features else (5, 2),
+        "attn": (2, 3),
+        "attn_right": (2, 3),
+        "edge": (8, 2),
+        "edge_feat": (8, 4),
+    }
+    how = core.Attention(score, **flags)
+    inputs = [_random(*shapes[name]) for name in how.operands]
+    inputs += [_random(8)] if flags.get("projected") else []
+    inputs += [torch.tensor(0.3, dtype=torch.float64)]
+    return attention._Attention(adj, how, (True,) * len(inputs)), tuple(inputs)
+
+
 SEVERAL = tuple((expr, reducer) for expr in (U0 * E1, U0 + E1) for reducer in (Reducer.MEAN, Reducer.MAX, Reducer.SUM))
 OPERATIONS: dict[str, Make] = {
     "sum": lambda adj: (sparse.Spmm(adj, U0 * E1, Reducer.SUM, (True, True)), (_random(6, 2, 3), _random(8, 2, 1))),
@@ -104,6 +123,17 @@ OPERATIONS: dict[str, Make] = {
     "edge softmax gradient": lambda adj: (softmax._EdgeSoftmaxGradient(adj), (_random(8, 2), _random(8, 2))),
     "gather": _gather,
     "scatter": _scatter,
+    "epilogue": lambda adj: (
+        epilogue._SpmmEpilogue(adj, U0 * E1, Reducer.SUM, (True, True, True), (True,) * 4),
+        (_random(6, 3), _random(8, 1), _random(1, 3), _random(5, 3)),
+    ),
+    "epilogue of a mean": lambda adj: (
+        epilogue._SpmmEpilogue(adj, U0, Reducer.MEAN, (True, False, False), (True,) * 2),
+        (_random(6, 3), _random(1, 3)),
+    ),
+    **{f"attention, {score.name}": partial(_attention, score) for score in Score},
+    "attention, projected, of edges, weighted": partial(_attention, Score.ADDITIVE, projected=True, edges=True),
+    "attention with edges' features": partial(_attention, Score.ADDITIVE, edges=True, edge_features=True),
     "degree scale": lambda adj: (degrees._DegreeScale(adj, core.DEGREE_SCALES["1 / sqrt(out)"], "float32"), ()),
     "require in-edges": lambda adj: (degrees._RequireInEdges(adj), ()),
 }

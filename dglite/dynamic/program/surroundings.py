@@ -21,7 +21,7 @@ from torch import nn
 
 from ...errors import DGLError
 from ...recorder import code_of
-from ...recorder.bytecode import known
+from ...recorder.bytecode import analyse
 
 __all__ = ["Surroundings"]
 
@@ -112,7 +112,7 @@ class Surroundings:
         if _is_of_library(plain.__module__ or ""):
             return
         self._names |= _names_in(plain.__code__)
-        for name in known(plain.__code__).global_names:
+        for name in analyse(plain.__code__).global_names:
             if name in plain.__globals__:
                 self._entry(plain.__globals__, name)
         for cell in plain.__closure__ or ():
