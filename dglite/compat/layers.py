@@ -45,8 +45,11 @@ class PropagateNoPrecond(nn.Module):
     """A step of ``TWIRLSUnfoldingAndAttention`` without preconditioning."""
 
 
-class Attention(nn.Module):
+class TWIRLSAttention(nn.Module):
     """The attention of ``TWIRLSUnfoldingAndAttention``: its numbers."""
+
+
+Attention = TWIRLSAttention
 
 
 def _sum_reduce_func(inputs: torch.Tensor, dim: int) -> torch.Tensor:
