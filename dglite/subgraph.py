@@ -256,7 +256,10 @@ def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) ->
 
 # -- by types ----------------------------------------------------------------------------------------------------
 def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: Any = None) -> DGLGraph:
-    """Return all nodes of the given types and all edges between them. Features are shared.
+    """Return all nodes of the given types and all edges between them.
+
+    Features are shared: one that is set on either graph is seen by the other, until nodes or edges are added or
+    removed.
 
     Raises
     ------
@@ -274,7 +277,8 @@ def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: An
 def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: Any = None) -> DGLGraph:
     """Return all edges of the given types, in that order, and all nodes of the types that they join.
 
-    Features are shared.
+    Features are shared: one that is set on either graph is seen by the other, until nodes or edges are added or
+    removed.
 
     Raises
     ------
@@ -303,8 +307,8 @@ def _of_types(graph: DGLGraph, etype_ids: list[int], output_device: Any) -> DGLG
         metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph._num_nodes[i] for i in sets], graph._device
     )
     part._idtype = graph._idtype
-    part._node_frames = [None if (x := graph._node_frames[i]) is None else x.copy() for i in sets]
-    part._edge_frames = [None if (x := graph._edge_frames[i]) is None else x.copy() for i in etype_ids]
+    part._node_frames = [graph._node_frame(i) for i in sets]
+    part._edge_frames = [graph._edge_frame(i) for i in etype_ids]
     return part if output_device is None else part.to(output_device)
 
 

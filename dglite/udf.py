@@ -80,7 +80,7 @@ class EdgeBatch:
     batch. In ``group_apply_edges`` they have shape (num_groups, degree, *feat).
     """
 
-    __slots__ = ("_data", "_dst", "_ends", "_etype", "_size", "_src")
+    __slots__ = ("_data", "_dst", "_ends", "_etype", "_read_graph", "_size", "_src")
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class EdgeBatch:
         size: int,
         ends: Callable[[], tuple[Tensor, Tensor, Tensor]],
         etype: tuple[str, str, str],
+        graph: Callable[[], Any],
     ) -> None:
         self._src = src
         self._data = data
@@ -97,6 +98,12 @@ class EdgeBatch:
         self._size = size
         self._ends = ends
         self._etype = etype
+        self._read_graph = graph
+
+    @property
+    def _graph(self) -> Any:
+        """The graph, or its slice ``g[etype]``, that ``edges()`` are ids of. Not public, but code for DGL reads it."""
+        return self._read_graph()
 
     @property
     def src(self) -> Columns:
@@ -136,14 +143,28 @@ class EdgeBatch:
 class NodeBatch:
     """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``."""
 
-    __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_size")
+    __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_read_graph", "_size")
 
-    def __init__(self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Any], ntype: str) -> None:
+    def __init__(
+        self,
+        data: Columns,
+        mailbox: Columns,
+        size: int,
+        ids: Callable[[], Any],
+        ntype: str,
+        graph: Callable[[], Any],
+    ) -> None:
         self._data = data
         self._mailbox = mailbox
         self._size = size
         self._ids = ids
         self._ntype = ntype
+        self._read_graph = graph
+
+    @property
+    def _graph(self) -> Any:
+        """The graph, or its slice ``g[etype]``, that ``nodes()`` are ids of. Not public, but code for DGL reads it."""
+        return self._read_graph()
 
     @property
     def data(self) -> Columns:

@@ -154,7 +154,11 @@ def test_parts_by_type_share_features() -> None:
     )
     assert g.edge_type_subgraph(["plays", FOLLOWS]).etypes == ["plays", "follows"]
     part.nodes["user"].data["new"] = torch.ones(3)
-    assert "new" not in g.nodes["user"].data
+    g.edges["plays"].data["late"] = torch.ones(len(part.edata["w"]))
+    assert "new" in g.nodes["user"].data and "late" in part.edata
+    part.add_nodes(2, {"new": torch.zeros(2)}, ntype="user")
+    part.nodes["user"].data["apart"] = torch.ones(5)
+    assert g.nodes["user"].data["new"].shape == (3,) and "apart" not in g.nodes["user"].data
     with pytest.raises(DGLError, match="no edge type joins"):
         g.node_type_subgraph(["game"])
     block = dglite.create_block({PLAYS: ([0], [0]), FOLLOWS: ([1], [0])})

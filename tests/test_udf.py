@@ -48,10 +48,10 @@ def test_columns_that_are_set_or_removed_are_noted() -> None:
 
 def test_batches_have_sizes_ids_and_types() -> None:
     none = columns([])
-    edges = EdgeBatch(none, none, none, 2, lambda: (1, 2, 3), ("user", "rates", "item"))
+    edges = EdgeBatch(none, none, none, 2, lambda: (1, 2, 3), ("user", "rates", "item"), dict)
     assert len(edges) == edges.batch_size() == 2 and edges.edges() == (1, 2, 3)
     assert edges.canonical_etype == ("user", "rates", "item")
-    nodes = NodeBatch(none, none, 3, lambda: [0, 1, 2], "item")
+    nodes = NodeBatch(none, none, 3, lambda: [0, 1, 2], "item", dict)
     assert len(nodes) == nodes.batch_size() == 3 and nodes.nodes() == [0, 1, 2] and nodes.ntype == "item"
     for batch, name in ((edges, "src"), (nodes, "data")):
         with pytest.raises(AttributeError):

@@ -69,7 +69,7 @@ class _Alias(ModuleType):
         return _NOTHING
 
     def _listed(self) -> list[str]:
-        public = [getattr(target, "__all__", None) or _public(target) for target in self.__dict__["_targets"]]
+        public = [getattr(target, "__all__", _public(target)) for target in self.__dict__["_targets"]]
         return list(dict.fromkeys(name for names in public for name in names))
 
 

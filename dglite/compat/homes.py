@@ -42,7 +42,9 @@ _HOMES = {
     "dgl.multiprocessing": "torch.multiprocessing",
     "dgl.ndarray": "dglite.compat.ndarray dglite.compat.pickled",
     "dgl.nn": "dglite.nn dglite.nn.pytorch",
-    "dgl.nn.pytorch.hetero": "dglite.nn.pytorch dglite.compat.nn",
+    "dgl.nn.pytorch.glob": "dglite.nn.pytorch dglite.nn.glob.setattention dglite.compat.layers",
+    "dgl.nn.pytorch.hetero": "dglite.nn.pytorch dglite.compat.nn dglite.compat.layers",
+    "dgl.nn.pytorch.network_emb": "dglite.nn.pytorch dglite.compat.layers",
     "dgl.nn.pytorch.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.nn.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.ops": "dglite.compat.ops dglite.ops",
@@ -92,7 +94,7 @@ def homes(module: str) -> tuple[str, ...]:
         return homes(package)
     if package in ("dgl.nn.pytorch.conv", "dgl.nn.pytorch.gt", "dgl.nn.pytorch.link"):
         inner = f"dglite.nn.{package.rpartition('.')[2]}"
-        return (f"{inner}.{name}", inner, "dglite.compat.nn")
+        return (f"{inner}.{name}", inner, "dglite.compat.nn", "dglite.compat.layers")
     return (_PACKAGE + module.removeprefix(_ROOT),)
 
 

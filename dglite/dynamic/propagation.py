@@ -261,19 +261,20 @@ class _Spec:
             mailbox = {name: stack([messages[name] for messages in sent]) for name in sent[0]}
             shown = Columns("messages", mailbox, mailbox.__getitem__)
             table = checked(
-                reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2])), (rows,), "nodes", _CPU, reduce
+                reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2], _refuse)), (rows,), "nodes", _CPU, reduce
             )
         if apply is None:
             return table
         found = table
         over = Columns("nodes", names | set(found), lambda name: found[name] if name in found else data[name])
-        batch = NodeBatch(over, Columns("messages", (), _refuse), rows, _refuse, self.etype[2])
+        batch = NodeBatch(over, Columns("messages", (), _refuse), rows, _refuse, self.etype[2], _refuse)
         return checked(apply(batch), (rows,), "nodes", _CPU, apply)
 
     def _sent(self, message: Callable[..., Any], source: Any, data: Columns, rows: int) -> Mapping[str, torch.Tensor]:
         """Return the messages from one child of each vertex."""
         columns = Columns("source nodes", self.names, source.__getitem__), Columns("edges", (), _refuse), data
-        return checked(message(EdgeBatch(*columns, rows, _refuse, self.etype)), (rows,), "edges", _CPU, message)
+        batch = EdgeBatch(*columns, rows, _refuse, self.etype, _refuse)
+        return checked(message(batch), (rows,), "edges", _CPU, message)
 
     def _own(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return a column of the vertices themselves; one that was made for their children is 0 for them."""
@@ -303,7 +304,7 @@ class _NotedColumns(dict[str, torch.Tensor]):
 
 def _refuse(*_: Any) -> NoReturn:
     """Give nothing that a function would read beyond columns and messages, ids for example."""
-    raise _UnfitError("a function reads ids, features of edges, or messages that are not sent")
+    raise _UnfitError("a function reads the graph, ids, features of edges, or messages that are not sent")
 
 
 def _absent(name: str) -> str:

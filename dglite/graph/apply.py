@@ -190,6 +190,7 @@ def relation_of(graph: GraphBase, index: int) -> Relation:
         nodes,
         metagraph.canonical_etypes[index],
         graph._device,
+        graph,
     )
 
 
@@ -221,8 +222,11 @@ def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tu
     rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
     size = frame.num_rows if rows is None else len(rows)
     name = graph._metagraph.ntypes[graph._metagraph.node_set(ntype)]
-    batch = node_batch(function, frame, rows, size, name, lambda ids: graph._ids_tensor(np.array(ids)), {})
-    return rows, batch
+
+    def ids_tensor(ids: np.ndarray) -> Tensor:
+        return graph._ids_tensor(np.array(ids))
+
+    return rows, node_batch(function, frame, rows, size, name, ids_tensor, {}, lambda: graph)
 
 
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ _UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations
 
 
 def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> dict[Any, Tensor]:
-    """Return weights by edge type; the weights of all edges that enter (else: leave) a node sum to 1.
+    """Return weights by canonical edge type: those of all edges that enter (else: leave) a node sum to 1.
 
     Edge types without scores take no part. Raises ``DGLError`` where an edge type is named twice, or two that share a
     node type have scores of other shapes or dtypes.
@@ -38,7 +38,7 @@ def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> di
         relations = relations if inward else [relation.reverse() for relation in relations]
         logits = [admitted(scores[etype_of[index]], "the scores") for index in members]
         weights.update(zip(members, _of_group(relations, logits), strict=True))
-    return {etype: weights[graph.etype_id(etype)] for etype in scores}
+    return {graph._metagraph.canonical_etypes[index]: weights[index] for index in sorted(etype_of)}
 
 
 def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Sequence[Tensor]:

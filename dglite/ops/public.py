@@ -143,8 +143,8 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
     Returns
     -------
     Tensor or dict
-        The shape and dtype of ``logits``; by edge type if they were given so. The only edge of a node gets 1; nodes
-        without edges have no row, and a graph without edges gives no rows.
+        The shape and dtype of ``logits``; by canonical edge type if they were given by type. The only edge of a
+        node gets 1; nodes without edges have no row, and a graph without edges gives no rows.
 
     Raises
     ------

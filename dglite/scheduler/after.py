@@ -22,6 +22,7 @@ from ..udf import Columns, NodeBatch, checked
 from .learned import bucket
 from .plan import ColumnRead, FusedReduce, spell
 from .relation import Relation, Table, has_kernels
+from .tape import refuse_graph
 
 __all__ = ["apply_after", "apply_as_written"]
 
@@ -185,8 +186,8 @@ def apply_after(
         x = columns[name]
         return tape.column(Side.E, name, x) if has_kernels(x) and backend.dtype(x) == tape.reduced._dtype else x
 
-    names = {*columns, step.out_field}
-    deferred = NodeBatch(Columns("nodes", names, read), batch.mailbox, batch.batch_size(), batch.nodes, batch.ntype)
+    node_columns = Columns("nodes", {*columns, step.out_field}, read)
+    deferred = NodeBatch(node_columns, batch.mailbox, batch.batch_size(), batch.nodes, batch.ntype, refuse_graph)
     state = backend.random_state()
     try:
         result = function(deferred)

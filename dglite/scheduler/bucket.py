@@ -144,7 +144,7 @@ def reduce_in_buckets(
     start = 0
     for size, data, mailbox in zip(buckets.node_sizes, columns, mailboxes, strict=True):
         ids = functools.partial(relation.ids, rows[start : start + size])
-        batch = NodeBatch(data, mailbox, size, ids, relation.etype[2])
+        batch = NodeBatch(data, mailbox, size, ids, relation.etype[2], relation.slice_of_graph)
         results.append(checked(function(batch), (size,), "nodes", relation.device, function))
         start += size
 
@@ -194,7 +194,7 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     for columns, nodes, degree in zip(parts, buckets.node_sizes, buckets.degrees, strict=True):
         size = nodes * degree
         ids = functools.partial(relation.end_ids, edges[start : start + size])
-        result = function(EdgeBatch(*columns, size, ids, relation.etype))
+        result = function(EdgeBatch(*columns, size, ids, relation.etype, relation.slice_of_graph))
         table = checked(result, (nodes, degree), "groups and of edges in each", relation.device, function)
         results.append({name: backend.reshape(x, (size, *backend.shape(x)[2:])) for name, x in table.items()})
         start += size

@@ -127,7 +127,7 @@ def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Exp
     canonical = g.canonical_etypes[index]
     nodes = g.dst_frame(canonical)
     relation = Relation(
-        g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device
+        g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device, g
     )
     functions = (message, reduce, apply)
     messages = messages_of(message, 0, relation)

@@ -83,7 +83,7 @@ class Relation:
     too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
     ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
     write. ``stored`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
-    recorded function brought along, which messages read by number.
+    recorded function brought along, which messages read by number. ``graph`` is handed to users' functions as it is.
     """
 
     __slots__ = (
@@ -94,6 +94,7 @@ class Relation:
         "edge_rows",
         "edges",
         "etype",
+        "graph",
         "node_rows",
         "nodes",
         "src",
@@ -109,6 +110,7 @@ class Relation:
         nodes: Frame,
         etype: tuple[str, str, str],
         device: Any,
+        graph: Any,
         edge_rows: np.ndarray | None = None,
         node_rows: np.ndarray | None = None,
     ) -> None:
@@ -119,6 +121,7 @@ class Relation:
         self.nodes = nodes
         self.etype = etype
         self.device = device
+        self.graph = graph
         self.edge_rows = edge_rows
         self.node_rows = node_rows
         self.stored: Table = {}
@@ -197,12 +200,17 @@ class Relation:
             adjacency.num_edges,
             self.end_ids,
             self.etype,
+            self.slice_of_graph,
         )
 
     def node_batch(self, function: Any, table: Table) -> NodeBatch:
         """Return the receiving nodes as one batch for ``function``, the columns of ``table`` over their own."""
         rows, size = self.node_rows, self.adjacency.num_dst
-        return node_batch(function, self.nodes, rows, size, self.etype[2], self.ids, table)
+        return node_batch(function, self.nodes, rows, size, self.etype[2], self.ids, table, self.slice_of_graph)
+
+    def slice_of_graph(self) -> Any:
+        """Return the graph with this edge type alone, sharing its frames."""
+        return self.graph if len(self.graph.canonical_etypes) == 1 else self.graph[self.etype]
 
     def ids(self, array: np.ndarray) -> Tensor:
         """Return node or edge ids as a fresh tensor of the graph's index type."""
@@ -265,6 +273,7 @@ class Relation:
             self.nodes,
             self.etype,
             self.device,
+            self.graph,
             edge_rows,
             node_rows,
         )
@@ -321,10 +330,11 @@ def node_batch(
     ntype: str,
     ids: Callable[[np.ndarray], Tensor],
     table: Table,
+    graph: Callable[[], Any],
 ) -> NodeBatch:
     """Return the ``size`` nodes ``rows`` of ``frame`` (None: all) as a batch for ``function``.
 
-    The columns of ``table`` are over the frame's own.
+    The columns of ``table`` are over the frame's own; ``graph`` returns the graph that the nodes are of.
     """
 
     guard = CopyOnWriteGuard(function)
@@ -342,4 +352,5 @@ def node_batch(
         size,
         lambda: ids(np.arange(size) if rows is None else rows),
         ntype,
+        graph,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from .learned import note_builtins
 from .plan import ColumnRead, spell
 from .relation import Relation, Table, gather, has_kernels
 
-__all__ = ["MailboxField", "RelationTape", "reduce_once"]
+__all__ = ["MailboxField", "RelationTape", "reduce_once", "refuse_graph"]
 
 MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
@@ -72,6 +72,11 @@ class _WatchedBatch(EdgeBatch):
 
     def __len__(self) -> int:
         return self.batch_size()
+
+
+def refuse_graph() -> NoReturn:
+    """Stand for the graph while a function is recorded: whatever is done with it, the function does at each call."""
+    raise Unrecordable("it reads the graph")
 
 
 class _WatchedColumns(Columns):
@@ -138,6 +143,7 @@ class RelationTape(Mailbox):
             batch.batch_size(),
             batch.edges,
             batch.canonical_etype,
+            refuse_graph,
         )
 
     def _deferred(self, label: str, side: Side, columns: Columns) -> Columns:
@@ -318,6 +324,7 @@ def reduce_once(
         adjacency.num_dst,
         lambda: NodeColumn(_node_ids(relation, nodes)),
         relation.etype[2],
+        refuse_graph,
     )
     state = backend.random_state()
     try:

@@ -38,7 +38,7 @@ def knn_graph(
     x
         points (num_points, dimensions); or (num_sets, num_points, dimensions), which gives a batch of graphs.
     k
-        neighbours of each point; all points, with a warning, where there are fewer.
+        neighbours of each point; with a warning fewer, in all sets, if the smallest set has not so many.
     algorithm
         one of DGL's names; the neighbours are exact and the same for all. Up to 12 dimensions SciPy's k-d tree finds
         them, beyond that a matrix product, in blocks.
@@ -104,11 +104,16 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         raise DGLError("a set of points is empty; each needs at least one")
     most = int(segments.min()) - exclude_self
     if k > most:
-        warnings.warn(f"k = {k}, but the smallest set has {most} neighbours to choose from", DGLWarning, stacklevel=3)
+        warnings.warn(
+            f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets",
+            DGLWarning,
+            stacklevel=3,
+        )
+        k = most
     src, dst, counts = [], [], []
     sets = zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True)
     for start, size in progress(sets, "nearest neighbours", "set", len(segments), hide=len(segments) == 1):
-        near = _nearest(points[start : start + size], min(k, size - exclude_self), exclude_self)
+        near = _nearest(points[start : start + size], k, exclude_self)
         src.append(near.ravel() + start)
         dst.append(np.repeat(np.arange(start, start + size), near.shape[1]))
         counts.append(near.size)

@@ -29,8 +29,10 @@ def test_operations_on_heterographs(g: dglite.DGLGraph) -> None:
     nodes = [A, B]
     assert ops.gspmm(g, "copy_lhs", "sum", nodes, None)[1].flatten().tolist() == [7, 5, 0]
     assert [x.flatten().tolist() for x in ops.gsddmm(g, "add", nodes, nodes)] == [[4, 5], [7, 9]]
-    weights = ops.edge_softmax(g, {"r": torch.zeros(2, 1), "s": torch.zeros(2, 1)})
-    assert weights["r"].flatten().tolist() == pytest.approx([1 / 3, 1 / 3]) and weights["s"][1] == 1
+    weights = ops.edge_softmax(g, {"s": torch.zeros(2, 1), "r": torch.zeros(2, 1)})
+    assert list(weights) == g.canonical_etypes
+    assert weights[g.canonical_etypes[0]].flatten().tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert weights[g.to_canonical_etype("s")][1] == 1
 
 
 def test_operations_on_one_relation(g: dglite.DGLGraph) -> None:

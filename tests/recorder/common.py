@@ -79,7 +79,7 @@ def relation_of(g: Any) -> Relation:
     canonical = g.canonical_etypes[0]
     nodes = g.dst_frame(canonical)
     return Relation(
-        g.adjacencies[0], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device
+        g.adjacencies[0], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device, g
     )
 
 

@@ -76,6 +76,15 @@ def test_too_many_neighbours_are_cut_with_a_warning() -> None:
         assert dglite.knn_graph(torch.randn(4, 2), 9, exclude_self=True).num_edges() == 12
 
 
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_the_smallest_set_limits_all_sets(exclude_self: bool) -> None:
+    x, most = torch.randn(8, 3), 2 if exclude_self else 3
+    with pytest.warns(dglite.DGLWarning, match=f"k = 5, .* every node gets {most}, in all sets"):
+        g = dglite.segmented_knn_graph(x, 5, [3, 5], exclude_self=exclude_self)
+    assert g.in_degrees().tolist() == [most] * 8 and g.batch_num_edges().tolist() == [3 * most, 5 * most]
+    assert pairs(dglite.unbatch(g)[1]) == pairs(dglite.knn_graph(x[3:], most, exclude_self=exclude_self))
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 9),

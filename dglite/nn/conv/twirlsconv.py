@@ -144,7 +144,7 @@ def _degrees(adjacency: Adjacency, like: Tensor, weight: Tensor | None, loops: T
     return degrees if loops is None else degrees + loops
 
 
-class _Perceptron(nn.Module):
+class Perceptron(nn.Module):
     """Linear layers with normalisation, ReLU and dropout between them, and before the first where asked for."""
 
     def __init__(self, sizes: list[int], hidden: int, dropout: float, norm: str, init_activate: bool) -> None:
@@ -236,7 +236,7 @@ class TWIRLSConv(nn.Module):
         before = hidden_d if num_mlp_after else output_d
         after = hidden_d if num_mlp_before else input_d
         both = num_mlp_before > 0 and num_mlp_after > 0
-        self.mlp_bef = _Perceptron(_sizes(input_d, hidden_d, before, num_mlp_before), hidden_d, dropout, norm, False)
+        self.mlp_bef = Perceptron(_sizes(input_d, hidden_d, before, num_mlp_before), hidden_d, dropout, norm, False)
         self.unfolding = TWIRLSUnfoldingAndAttention(
             hidden_d,
             alp,
@@ -251,7 +251,7 @@ class TWIRLSConv(nn.Module):
             attn_dropout,
             precond,
         )
-        self.mlp_aft = _Perceptron(_sizes(after, hidden_d, output_d, num_mlp_after), hidden_d, dropout, norm, both)
+        self.mlp_aft = Perceptron(_sizes(after, hidden_d, output_d, num_mlp_after), hidden_d, dropout, norm, both)
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return the network's output; raises ``DGLError`` for wrong widths and numbers of rows."""

@@ -78,7 +78,7 @@ class LapPosEncoder(nn.Module):
     def forward(self, eigvals: Tensor, eigvecs: Tensor) -> Tensor:
         """Return the positions. Raises ``DGLError`` unless both inputs are (N, k)."""
         for name, x in (("eigvals", eigvals), ("eigvecs", eigvecs)):
-            if x.ndim != 2 or x.shape[1] != self.k or x.shape[0] != eigvals.shape[0]:
+            if x.ndim != 2 or x.shape[1] != (self.k or x.shape[1]) or x.shape[0] != eigvals.shape[0]:
                 raise DGLError(
                     f"LapPosEncoder: {name} has shape {tuple(x.shape)}; expected (N, {self.k}), as of both inputs"
                 )

@@ -77,8 +77,7 @@ class DeepWalk(nn.Module):
         self.node_embed = nn.Embedding(g.num_nodes(), emb_dim, sparse=sparse)
         self.context_embed = nn.Embedding(g.num_nodes(), emb_dim, sparse=sparse)
         self.reset_parameters()
-        apart = np.abs(np.subtract.outer(np.arange(walk_length), np.arange(walk_length)))
-        self._places = np.nonzero((apart > 0) & (apart <= window_size))
+        self._places = pairs_in_windows(walk_length, window_size)
         self._draw = None if fast_neg else Draw(g.adjacency().out_degrees())
 
     def reset_parameters(self) -> None:
@@ -119,3 +118,9 @@ class DeepWalk(nn.Module):
             contexts = self.context_embed(active.from_numpy(found, active.device(nodes)))
         pairs = Adjacency.from_coo(len(nodes), len(contexts), rows, drawn, validate=False)
         return core.sddmm(pairs, _PRODUCT, (nodes, contexts), dot=True)
+
+
+def pairs_in_windows(walk_length: int, window_size: int) -> tuple[np.ndarray, ...]:
+    """Return the places (pairs,) and (pairs,) of a walk that are at most ``window_size`` apart, and not the same."""
+    apart = np.abs(np.subtract.outer(np.arange(walk_length), np.arange(walk_length)))
+    return np.nonzero((apart > 0) & (apart <= window_size))

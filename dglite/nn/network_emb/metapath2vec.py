@@ -64,11 +64,11 @@ class MetaPath2Vec(nn.Module):
         path = [g.to_canonical_etype(etype) for etype in metapath]
         self.node_metapath = [path[0][0], *(etype[2] for etype in path)]
         counts = [g.num_nodes(ntype) for ntype in g.ntypes]
-        starts = dict(zip(g.ntypes, np.cumsum(counts) - counts, strict=True))
         self.local_to_global_nid = {
-            ntype: list(range(starts[ntype], starts[ntype] + g.num_nodes(ntype))) for ntype in g.ntypes
+            ntype: list(range(first, first + count))
+            for ntype, first, count in zip(g.ntypes, first_numbers(g, g.ntypes), counts, strict=True)
         }
-        self._starts = np.array([starts[ntype] for ntype in self.node_metapath])
+        self._starts = first_numbers(g, self.node_metapath)
         met = self._walk(np.arange(g.num_nodes(self.node_metapath[0])))
         self._draw = Draw(np.bincount(met[met >= 0], minlength=sum(counts)))
         self.neg_prob = framework.from_numpy(self._draw.probabilities).float()
@@ -113,3 +113,10 @@ class MetaPath2Vec(nn.Module):
         """Return walks (walks, nodes of the metapath), of numbers that all types share; -1 behind the end of a walk."""
         traces = random_walk(self.hg, nodes, metapath=self.metapath)[0].cpu().numpy().astype(np.int64)
         return np.where(traces >= 0, traces + self._starts, -1)
+
+
+def first_numbers(g: DGLGraph, ntypes: Sequence[str]) -> np.ndarray:
+    """Return the number that the first node of each type has, where the nodes of all types are numbered together."""
+    counts = np.array([g.num_nodes(ntype) for ntype in g.ntypes])
+    starts = dict(zip(g.ntypes, np.cumsum(counts) - counts, strict=True))
+    return np.array([starts[ntype] for ntype in ntypes])
