@@ -38,7 +38,7 @@ def knn_graph(
     x
         points (num_points, dimensions); or (num_sets, num_points, dimensions), which gives a batch of graphs.
     k
-        neighbours of each point; with a warning fewer, in all sets, if the smallest set has not so many.
+        neighbours of each point; with a warning fewer, in all sets, if the smallest set has fewer points.
     algorithm
         one of DGL's names; the neighbours are exact and the same for all. Up to 12 dimensions SciPy's k-d tree finds
         them, beyond that a matrix product, in blocks.
