@@ -1,7 +1,8 @@
 """Write ``dgl_names.md``: what of DGL's public names dglite has, looked up in the code.
 
 ``python docs/dgl_names.py`` writes the page; ``--check`` fails where it is out of date. The names, parameters and
-defaults of DGL are in ``dgl_names.txt``, which ``list_dgl_names.py`` made.
+defaults of DGL are in ``dgl_names.txt``, which ``list_dgl_names.py`` made; those of GraphBolt, of a later release, in
+``dgl_names_graphbolt.txt``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ sys.path.insert(0, str(HERE.parent))
 from dglite import compat  # noqa: E402
 from dglite.compat.missing import lacking  # noqa: E402
 
-PAGE, NAMES = HERE / "dgl_names.md", HERE / "dgl_names.txt"
+PAGE, NAMES = HERE / "dgl_names.md", (HERE / "dgl_names.txt", HERE / "dgl_names_graphbolt.txt")
 
 SUPPORTED, DIFFERS, NOT_YET, NOT_PLANNED = "supported", "differs", "not yet", "not planned"
 
@@ -33,6 +34,10 @@ MEANING = {
     "dgl.data.MovieLensDataset": "films' features are genres, without vectors of their titles' words",
     "dgl.data.utils.load_info": "reads what dglite's save_info wrote, not pickles",
     "dgl.data.utils.loadtxt": "without pandas; integers stay integers",
+    "dgl.graphbolt.CPUFeatureCache": "all policies are clock: a row that was read is passed over once",
+    "dgl.graphbolt.FusedCSCSamplingGraph": "made by fused_csc_sampling_graph or from_dglgraph",
+    "dgl.graphbolt.LayerNeighborSampler": "a fan-out is the expected number of a node's edges, without replacement",
+    "dgl.graphbolt.preprocess_ondisk_dataset": "checks the files, and writes none: data sets are read as they are",
     "dgl.is_libxsmm_enabled": "False: kernels are compiled for the machine",
     "dgl.save_graphs": "writes dglite's own format; load_graphs reads DGL's, too",
     "dgl.sparse.SparseMatrix": "made by from_coo and similar functions only",
@@ -47,9 +52,9 @@ MEANING = {
 
 HEAD = """# DGL's names in dglite
 
-Which public names of DGL {version} there are under the same name, for code that says `import dglite as dgl`, or that
-[runs under an alias](../README.md). Written by `python docs/dgl_names.py`, which looks every name up and compares the
-parameters; a test fails where this page is out of date.
+Which public names of DGL {version}, and of `dgl.graphbolt` {graphbolt}, there are under the same name, for code that
+says `import dglite as dgl`, or that [runs under an alias](../README.md). Written by `python docs/dgl_names.py`, which
+looks every name up and compares the parameters; a test fails where this page is out of date.
 
 *Supported*: the name is there and takes DGL's parameters, with its defaults. *Differs*: it is there, and the note says
 what is different. *Not yet* and *not planned*: using it raises an error that names it, and what to use instead where
@@ -76,13 +81,14 @@ class Status(NamedTuple):
 
 
 # -- what DGL has ------------------------------------------------------------------------------------------------------
-def read_names() -> tuple[str, list[str], dict[str, list[Name]]]:
-    """Return DGL's version, its modules, and its names by module."""
-    version, modules, sections = "", [], defaultdict(list)
+def read_names() -> tuple[list[str], list[str], dict[str, list[Name]]]:
+    """Return the version of DGL and of GraphBolt, DGL's modules, and its names by module."""
+    versions: list[str] = []
+    modules, sections = [], defaultdict(list)
     known: list[str] = []
-    for line in NAMES.read_text(encoding="utf-8").splitlines():
+    for line in (line for path in NAMES for line in path.read_text(encoding="utf-8").splitlines()):
         if line.startswith("# DGL "):
-            version = line.removeprefix("# DGL ")
+            versions.append(line.removeprefix("# DGL "))
         elif line.startswith("import "):
             modules.append(line.removeprefix("import "))
         elif line.startswith("["):
@@ -90,7 +96,7 @@ def read_names() -> tuple[str, list[str], dict[str, list[Name]]]:
         elif line:
             path, bracket, rest = line.partition("(")
             sections[known[-1]].append(Name(path, parsed(bracket + rest) if bracket else None))
-    return version, modules, sections
+    return versions, modules, sections
 
 
 def parsed(signature: str) -> Parameters | None:
@@ -191,8 +197,8 @@ def differences(theirs: Parameters, ours: Parameters) -> Iterator[str]:
 # -- the page ----------------------------------------------------------------------------------------------------------
 def page() -> str:
     """Return the page."""
-    version, modules, sections = read_names()
-    parts = [HEAD.format(version=version)]
+    (version, graphbolt), modules, sections = read_names()
+    parts = [HEAD.format(version=version, graphbolt=graphbolt)]
     statuses = {section: list(_statuses(names)) for section, names in sections.items()}
     parts.append("| in | names | supported | differs | not yet | not planned |\n|---|---:|---:|---:|---:|---:|\n")
     for section, found in statuses.items():

@@ -202,8 +202,10 @@ def test_the_names_of_a_package_name_nothing_else(package: str) -> None:
 SAME_NAMES = {
     "Cell",
     "DataLoader",
+    "FeatureStore",
     "Frame",
     "NeighborSampler",
+    "SubgraphSampler",
     "Scheme",
     "Sequential",
     "DistNodeDataLoader",

@@ -54,6 +54,7 @@ _NOT_PLANNED = {
     "dgl.data.AM": "use dgl.data.AMDataset",
     "dgl.data.BGS": "use dgl.data.BGSDataset",
     "dgl.data.MUTAG": "use dgl.data.MUTAGDataset",
+    "dgl.graphbolt.GPUGraphCache": "in-edges are not cached: samples are drawn where the graph is",
     "dgl.kernel": "use the functions of dgl.ops",
     "dgl.model_zoo": _CHEMISTRY,
     "dgl.nn.mxnet": _OTHER_LIBRARY,

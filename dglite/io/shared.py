@@ -17,7 +17,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from .graphs import load_graphs, save_graphs
 
-__all__ = ["hetero_from_shared_memory", "shared_memory"]
+__all__ = ["forget_place", "hetero_from_shared_memory", "shared_memory", "shared_place"]
 
 _SHARED = Path("/dev/shm")
 """A file system in memory, as Linux has it; elsewhere files for a while, which the system keeps in memory, too."""
@@ -41,14 +41,14 @@ def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo",
     DGLError
         The name is empty or no text, a format is unknown, or the memory cannot be written to.
     """
-    path = _place(name)
+    path = shared_place(name)
     if not formats:
         raise DGLError("formats is empty; name some of coo, csr and csc")
     bare = make_graph(g._metagraph, g.adjacencies, g._num_nodes)
     bare._idtype = g._idtype
     save_graphs(path, bare, formats=formats)
     graph = hetero_from_shared_memory(name)
-    weakref.finalize(graph, _forget, path, path.stat().st_ino, os.getpid())
+    weakref.finalize(graph, forget_place, path, path.stat().st_ino, os.getpid())
     return graph
 
 
@@ -60,13 +60,14 @@ def hetero_from_shared_memory(name: str) -> DGLGraph:
     DGLError
         No graph of that name is shared now.
     """
-    path = _place(name)
+    path = shared_place(name)
     if not path.is_file():
         raise DGLError(f"no graph is shared by the name {name!r}; its owner must keep what shared_memory() returned")
     return load_graphs(path)[0][0]
 
 
-def _place(name: str) -> Path:
+def shared_place(name: str) -> Path:
+    """Return the file in shared memory that a name stands for; :class:`DGLError` for a name that is none."""
     if not isinstance(name, str) or not name:
         raise DGLError(f"shared memory is named by a text that is not empty, got {name!r:.60}")
     folder = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
@@ -81,7 +82,7 @@ def _user() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else "user"
 
 
-def _forget(path: Path, inode: int, owner: int) -> None:
+def forget_place(path: Path, inode: int, owner: int) -> None:
     """Remove a graph's file, unless this is a fork of its owner or another graph has taken the name."""
     with suppress(OSError):
         if os.getpid() == owner and path.stat().st_ino == inode:

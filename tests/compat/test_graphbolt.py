@@ -254,7 +254,7 @@ def test_arguments_of_another_kind(gb):
         (lambda: gb.ItemSampler(items, batch_size=2, shuffle="no"), ValueError, "shuffle must be True or False"),
         (lambda: gb.ItemSampler(items, batch_size=2, minibatcher=3), TypeError, "minibatcher must be a function"),
         (lambda: gb.ItemSampler(items, batch_size=2).transform(3), TypeError, "a stage must be a function"),
-        (lambda: gb.DataLoader(items), TypeError, "datapipe must be an ItemSampler with its stages, got ItemSet"),
+        (lambda: gb.DataLoader(items), TypeError, "datapipe must be an ItemSampler, or a stage after one, got ItemSet"),
         (lambda: gb.DataLoader(gb.ItemSampler(items, 2), num_workers=0.5), ValueError, "num_workers must be"),
     ):
         with pytest.raises(error, match=match):

@@ -1,29 +1,127 @@
-"""Features by name, which stages of a pipe read."""
+"""Features by name, which stages of a pipe read: tensors, and files of which only some rows are read."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 
+from ...data.raw import npy_of
+from ...dataloading.features import MappedFeatures, take_rows
 from ...errors import DGLError
+from ...structure.ids import as_ids
+from .compact import Ready
 
-__all__ = ["BasicFeatureStore", "TorchBasedFeature", "TorchBasedFeatureStore"]
+__all__ = [
+    "BasicFeatureStore",
+    "DiskBasedFeature",
+    "Feature",
+    "FeatureKey",
+    "FeatureStore",
+    "TorchBasedFeature",
+    "TorchBasedFeatureStore",
+    "feature_of",
+    "torch_file",
+]
 
 
-class TorchBasedFeature:
-    """A feature of shape (num_rows, *feat): a tensor, or an array that may be mapped from a file."""
+class FeatureKey(NamedTuple):
+    """What a feature is found by; ``type`` is None in a graph of one type."""
 
-    def __init__(self, torch_feature: Any) -> None:
-        self._values = torch_feature
+    domain: str
+    type: str | None
+    name: str
+
+
+class Feature:
+    """Base of features: a row for each node or edge."""
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some ids, (len(ids), *feat), or all."""
-        return torch.as_tensor(self._values if ids is None else self._values[ids])
+        raise NotImplementedError(f"{type(self).__name__} must define read(ids=None)")
+
+    def read_async(self, ids: torch.Tensor) -> Iterator[Any]:
+        """Yield an object whose ``wait()`` returns the rows of some ids."""
+        yield Ready(self.read(ids))
+
+    def read_async_num_stages(self, ids_device: Any) -> int:
+        """Return 1, the number of objects that :meth:`read_async` yields."""
+        return 1
+
+    def size(self) -> torch.Size:
+        """Return the shape of a row."""
+        raise NotImplementedError(f"{type(self).__name__} must define size()")
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        raise NotImplementedError(f"{type(self).__name__} must define count()")
+
+    def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
+        """Write ``value`` to the rows of some ids, or put it in the feature's place."""
+        raise NotImplementedError(f"{type(self).__name__} must define update(value, ids=None)")
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what else is known of the feature; nothing by default."""
+        return {}
+
+    def is_pinned(self) -> bool:
+        """Whether the rows lie in page-locked memory."""
+        return False
+
+    def pin_memory_(self) -> Self:
+        """Return the feature; one in memory is moved to page-locked memory where there is a GPU."""
+        return self
+
+    def to(self, device: Any) -> Any:
+        """Return the feature on a device; one that is no tensor stays where it is."""
+        return self
+
+
+class TorchBasedFeature(Feature):
+    """A feature of shape (num_rows, *feat): a tensor, or an array that may be mapped from a file.
+
+    Parameters
+    ----------
+    torch_feature
+        the tensor or array.
+    metadata
+        what else is known of it.
+
+    Raises
+    ------
+    DGLError
+        It is no tensor with rows.
+    """
+
+    def __init__(self, torch_feature: Any, metadata: dict[str, Any] | None = None) -> None:
+        if not isinstance(torch_feature, torch.Tensor | np.ndarray) or torch_feature.ndim == 0:
+            raise DGLError(f"a feature is a tensor or array with rows, got {type(torch_feature).__name__}")
+        self._values, self._metadata = torch_feature, metadata
+
+    def __repr__(self) -> str:
+        return f"TorchBasedFeature(feature={self._values!r}, metadata={self.metadata()!r})"
+
+    def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the rows of some ids, (len(ids), *feat), or all."""
+        values = self._values
+        if ids is None:
+            return torch.as_tensor(values)
+        if isinstance(values, np.ndarray):
+            return torch.from_numpy(np.asarray(values[as_ids(ids, len(values), "row")]))
+        if values.is_cuda:
+            return values[ids.to(values.device).long()]
+        return take_rows(values, as_ids(ids, len(values), "row"))  # type: ignore[no-any-return]
 
     def size(self) -> torch.Size:
         """Return the shape of a row."""
         return torch.Size(self._values.shape[1:])
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return len(self._values)
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Write ``value`` to the rows of some ids, in place; or put it in the feature's place, of any shape.
@@ -38,37 +136,221 @@ class TorchBasedFeature:
             return
         if value.shape != (len(ids), *self.size()):
             raise DGLError(f"values have shape {tuple(value.shape)}; expected {(len(ids), *self.size())}")
-        self._values[ids] = value
+        if isinstance(self._values, np.ndarray):
+            self._values[ids.cpu().numpy()] = value.cpu().numpy()
+        else:
+            self._values[ids.to(self._values.device).long()] = value.to(self._values)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what else is known of the feature."""
+        return self._metadata or {}
+
+    def is_pinned(self) -> bool:
+        """Whether the tensor lies in page-locked memory."""
+        return isinstance(self._values, torch.Tensor) and self._values.is_pinned()
+
+    def pin_memory_(self) -> Self:
+        """Move the tensor to page-locked memory, where there is a GPU; return the feature."""
+        if isinstance(self._values, torch.Tensor) and torch.cuda.is_available():
+            self._values = self._values.pin_memory()
+        return self
+
+    def to(self, device: Any) -> TorchBasedFeature:
+        """Return the feature on a device."""
+        values = torch.as_tensor(self._values)
+        moved = values.to(device)
+        return self if moved is values else TorchBasedFeature(moved, self._metadata)
 
 
-class BasicFeatureStore(dict[tuple[str, str | None, str], Any]):
-    """Features by (domain, type, name): domain is "node" or "edge", type None in a homogeneous graph.
+class DiskBasedFeature(Feature):
+    """A feature in a NumPy file, of which only the requested rows are read: see ``MappedFeatures``.
+
+    Parameters
+    ----------
+    path
+        a ``.npy`` file of shape (num_rows, *feat).
+    metadata
+        what else is known of it.
+    num_threads
+        accepted; threads that wait for the disk are started as they are needed.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, or it is no such array.
+    """
+
+    def __init__(self, path: Any, metadata: dict[str, Any] | None = None, num_threads: int | None = None) -> None:
+        self._path, self._metadata, self._rows = Path(path), metadata, MappedFeatures(path, widen=False)
+
+    def __repr__(self) -> str:
+        return f"DiskBasedFeature(path={str(self._path)!r}, shape={(self.count(), *self.size())})"
+
+    def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the rows of some ids, (len(ids), *feat), or all."""
+        if ids is None:
+            return torch.from_numpy(npy_of(self._path))
+        return self._rows.rows(ids.cpu())  # type: ignore[no-any-return]
+
+    def size(self) -> torch.Size:
+        """Return the shape of a row."""
+        return torch.Size(self._rows.shape)
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return self._rows.num_rows
+
+    def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
+        """Raise :class:`DGLError`: the file is not written to."""
+        raise DGLError(f"{self._path} is only read; read_into_memory() gives a feature that can be updated")
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what else is known of the feature."""
+        return self._metadata or {}
+
+    def read_into_memory(self) -> TorchBasedFeature:
+        """Return the feature in memory."""
+        return TorchBasedFeature(self.read(), self._metadata)
+
+
+class FeatureStore:
+    """Base of stores of features by (domain, type, name): domain is "node" or "edge", type None for one type.
 
     All methods raise KeyError where there is no such feature.
     """
 
-    def __missing__(self, key: Any) -> Any:
-        raise KeyError(f"there is no feature {key}; there are {list(self)}")
+    def __getitem__(self, feature_key: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__(feature_key)")
+
+    def keys(self) -> Any:
+        """Return the keys of the features."""
+        raise NotImplementedError(f"{type(self).__name__} must define keys()")
 
     def read(self, domain: str, type_name: str | None, feature_name: str, ids: Any = None) -> torch.Tensor:
-        """Return a feature's rows of some ids, or all; see :meth:`TorchBasedFeature.read`."""
-        return self[domain, type_name, feature_name].read(ids)
+        """Return a feature's rows of some ids, or all; see :meth:`Feature.read`."""
+        return self[domain, type_name, feature_name].read(ids)  # type: ignore[no-any-return]
 
     def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
         """Return the shape of a feature's row."""
-        return self[domain, type_name, feature_name].size()
+        return self[domain, type_name, feature_name].size()  # type: ignore[no-any-return]
 
-    def update(  # type: ignore[override]
+    def count(self, domain: str, type_name: str | None, feature_name: str) -> int:
+        """Return the number of a feature's rows."""
+        return self[domain, type_name, feature_name].count()  # type: ignore[no-any-return]
+
+    def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
+        """Return what else is known of a feature."""
+        return self[domain, type_name, feature_name].metadata()  # type: ignore[no-any-return]
+
+    def update(
         self, domain: str, type_name: str | None, feature_name: str, value: torch.Tensor, ids: Any = None
     ) -> None:
-        """Write a feature's rows of some ids, or put another in its place; see :meth:`TorchBasedFeature.update`."""
+        """Write a feature's rows of some ids, or put another in its place; see :meth:`Feature.update`."""
         self[domain, type_name, feature_name].update(value, ids)
 
-    def to(self, device: Any = None) -> Self:
-        """Return the store, whose features stay where they are: batches are copied."""
+
+class BasicFeatureStore(FeatureStore):
+    """A store of the features in a dictionary by (domain, type, name)."""
+
+    def __init__(self, features: Mapping[Any, Any]) -> None:
+        for key in features:
+            if not isinstance(key, tuple) or len(key) != 3:
+                raise DGLError(f"features are found by (domain, type, name), such as ('node', None, 'x'); got {key!r}")
+        self._features = dict(features)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._features!r})"
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._features)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._features
+
+    def __getitem__(self, feature_key: Any) -> Any:
+        try:
+            return self._features[feature_key]
+        except KeyError:
+            raise KeyError(f"there is no feature {tuple(feature_key)}; there are {list(self._features)}") from None
+
+    def __setitem__(self, feature_key: Any, feature: Any) -> None:
+        self._features[feature_key] = feature
+
+    def keys(self) -> list[Any]:
+        """Return the keys of the features."""
+        return list(self._features)
+
+    def items(self) -> Any:
+        """Return keys with features."""
+        return self._features.items()
+
+    def is_pinned(self) -> bool:
+        """Whether all features lie in page-locked memory."""
+        return bool(self._features) and all(feature.is_pinned() for feature in self._features.values())
+
+    def pin_memory_(self) -> Self:
+        """Move features in memory to page-locked memory, where there is a GPU; return the store."""
+        for feature in self._features.values():
+            feature.pin_memory_()
         return self
 
-    pin_memory_ = to
+    def to(self, device: Any = "cpu") -> BasicFeatureStore:
+        """Return a store of the features on a device; those in files stay there."""
+        return BasicFeatureStore({key: feature.to(device) for key, feature in self._features.items()})
 
 
-TorchBasedFeatureStore = BasicFeatureStore
+class TorchBasedFeatureStore(BasicFeatureStore):
+    """A store of the features that descriptions, :class:`OnDiskFeatureData`, name; or of those in a dictionary."""
+
+    def __init__(self, feat_data: Any) -> None:
+        if isinstance(feat_data, Mapping):
+            super().__init__(feat_data)
+            return
+        features = {}
+        for x in feat_data:
+            in_memory = True if x.in_memory is None else x.in_memory
+            features[str(x.domain), x.type, x.name] = feature_of(Path(x.path), x.format, in_memory, x.extra_fields)
+        super().__init__(features)
+
+
+def feature_of(path: Any, form: str, in_memory: bool, metadata: Mapping[str, Any] | None) -> Feature:
+    """Return the feature in a file, ``form`` "numpy" or "torch"; one that is not in memory is read as it is needed.
+
+    Raises
+    ------
+    DGLError
+        The file is missing or damaged, or the format is another one, or cannot stay on disk.
+    """
+    more = dict(metadata or {}) or None
+    if form not in ("numpy", "torch"):
+        raise DGLError(f"{path} has the format {form!r}; expected 'numpy' or 'torch'")
+    if form == "torch":
+        values = torch_file(path)
+        if not in_memory:
+            raise DGLError(
+                f"{path} is of torch.save, which is read into memory; leave out in_memory, or use numpy.save"
+            )
+        return TorchBasedFeature(values, more)
+    return TorchBasedFeature(torch.from_numpy(npy_of(path)), more) if in_memory else DiskBasedFeature(path, more)
+
+
+def torch_file(path: Any) -> torch.Tensor:
+    """Return the tensor in a file that ``torch.save`` wrote.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, or it holds something else.
+    """
+    if not Path(path).is_file():
+        raise DGLError(f"{path} does not exist")
+    try:
+        tensor = torch.load(path, weights_only=True)
+    except Exception as error:  # of a damaged file nearly anything: UnpicklingError, RuntimeError, EOFError ...
+        raise DGLError(f"{path} is not read as a tensor that torch.save wrote: {error!r:.200}") from error
+    if not torch.is_tensor(tensor) or not tensor.ndim:
+        raise DGLError(f"{path} holds {type(tensor).__name__}; expected a tensor with rows")
+    return tensor

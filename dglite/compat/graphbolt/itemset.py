@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,13 @@ __all__ = ["HeteroItemSet", "ItemSet", "ItemSetDict"]
 
 
 class ItemSet:
-    """Items: rows of one or several tensors, which batches have as attributes of the given names.
+    """Items: rows of one or several tensors or lists, which batches have as attributes of the given names.
 
     Parameters
     ----------
     items
         a tensor, array or list (num_items, ...), or a tuple of several; a number n for the ids 0 to n - 1, int64 or of
-        the dtype of a scalar tensor.
+        the dtype of a scalar tensor. Lists of something else than numbers, such as graphs or dictionaries, stay lists.
     names
         a name for each: ``"seeds"``, ``"labels"``, ``"indexes"``; or those of DGL 2.1: ``"seed_nodes"``,
         ``"node_pairs"``, ``"negative_dsts"``.
@@ -29,7 +29,7 @@ class ItemSet:
     Raises
     ------
     DGLError
-        Tensors have different lengths, or there are not as many names.
+        Tensors or lists have different lengths, or there are not as many names.
     """
 
     def __init__(self, items: Any, names: str | tuple[str, ...] | None = None) -> None:
@@ -37,20 +37,66 @@ class ItemSet:
             items = torch.tensor(items)
         if torch.is_tensor(items) and items.ndim == 0:
             items = torch.arange(int(items), dtype=items.dtype)
-        self._items = tuple(torch.as_tensor(x) for x in (items if isinstance(items, tuple) else (items,)))
-        self.names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
+        self._items = tuple(_column(x) for x in (items if isinstance(items, tuple) else (items,)))
+        self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         if len({len(x) for x in self._items}) > 1:
-            raise DGLError(f"items have {[len(x) for x in self._items]} rows; expected as many in all tensors")
+            raise DGLError(f"items have {[len(x) for x in self._items]} rows; expected as many in all of them")
         if self.names is not None and len(self.names) != len(self._items):
             raise DGLError(f"{len(self.names)} names, {list(self.names)}, for {len(self._items)} tensors of items")
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the items are called, or None."""
+        return self._names
+
+    @property
+    def num_items(self) -> int:
+        """How many tensors or lists an item is made of."""
+        return len(self._items)
 
     def __len__(self) -> int:
         return len(self._items[0])
 
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"ItemSet(items={self._items!r}, names={self.names!r})"
+
     def __getitem__(self, index: Any) -> Any:
         """Return the items at some positions: rows of the tensor, or a tuple of rows of each of several."""
-        found = tuple(x[index] for x in self._items)
-        return found[0] if len(found) == 1 else found
+        rows = tuple(_rows(x, index) for x in self._items)
+        return rows[0] if len(rows) == 1 else rows
+
+
+def _column(items: Any) -> Any:
+    """Return a tensor of items that are numbers, else a list of them."""
+    if torch.is_tensor(items):
+        return items
+    if not isinstance(items, Iterable):
+        raise DGLError(f"items must be a number, tensors or lists, got {type(items).__name__}")
+    listed = items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
+    if isinstance(listed, Mapping):
+        raise DGLError("items are a dictionary; give HeteroItemSet one of item sets by type")
+    if isinstance(listed, np.ndarray | list | tuple | range):
+        try:
+            return torch.as_tensor(listed)
+        except (TypeError, ValueError, RuntimeError):  # graphs, texts, tensors of different shapes
+            return listed
+    return listed
+
+
+def _rows(items: Any, index: Any) -> Any:
+    if torch.is_tensor(items):
+        return items[index]
+    if isinstance(index, slice):
+        return [items[i] for i in range(*index.indices(len(items)))]
+    if isinstance(index, Iterable) and not (torch.is_tensor(index) and index.ndim == 0):
+        return [items[int(i)] for i in index]
+    position = int(index)
+    if not -len(items) <= position < len(items):
+        raise IndexError(f"there is no item {position}; there are {len(items)}")
+    return items[position]
 
 
 class HeteroItemSet:
@@ -67,12 +113,23 @@ class HeteroItemSet:
         names = {x.names for x in self._itemsets.values()}
         if len(names) != 1:
             raise DGLError(f"item sets of types {list(itemsets)} have names {names}; expected the same in all")
-        (self.names,) = names
+        (self._names,) = names
         self._offsets = np.cumsum([0, *(len(x) for x in self._itemsets.values())])
         self._positions = np.arange(self._offsets[-1])
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What the items are called, or None."""
+        return self._names
+
     def __len__(self) -> int:
         return len(self._positions)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"HeteroItemSet(itemsets={self._itemsets!r}, names={self.names!r})"
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
         """Return the items at some positions by type, without types of which there are none; one for an integer."""

@@ -1,24 +1,35 @@
-"""A batch on its way through a pipe, and the exclusion of its own edges."""
+"""A batch on its way through a pipe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any
 
 import torch
 
-from ...dataloading.transfer import moved
-from ...frame import NID
-from ...graph import DGLGraph
-from ...transforms import remove_edges
-from .etypes import by_type, etype_tuple_to_str
+from ...errors import DGLError
+from ...frame import EID
+from .base import Movable, by_type, etype_tuple_to_str, shown
+from .subgraph import block_of, subgraph_of
 
-__all__ = ["MiniBatch", "are_pairs", "exclude_seed_edges"]
+__all__ = ["MiniBatch", "are_pairs", "with_negatives"]
+
+_SHOWN = (
+    "seeds",
+    "sampled_subgraphs",
+    "node_features",
+    "labels",
+    "input_nodes",
+    "indexes",
+    "edge_features",
+    "compacted_seeds",
+    "blocks",
+)
 
 
-class MiniBatch:
+class MiniBatch(Movable):
     """What is known of a batch: attributes that stages of a pipe set, None before.
 
     Values are dictionaries by type where the graph has several. The names of DGL 2.1, ``seed_nodes``, ``node_pairs``,
@@ -27,23 +38,52 @@ class MiniBatch:
     Attributes
     ----------
     seeds
-        nodes (num_nodes,), or pairs (num_pairs, 2), of which drawn ones, the negative, follow the positive.
+        nodes (num_nodes,), or pairs (num_pairs, 2) or larger sets of nodes; drawn pairs, the negative, follow the
+        positive.
     labels
         of the seeds, as the items have them; of pairs with drawn ones, float32 1 for the positive and 0 for the drawn.
     indexes
         for each pair the row of the pair that it was drawn for; a positive one's own.
     compacted_seeds
         the pairs as places among the last block's destination nodes.
-    input_nodes, blocks
-        source nodes of the first block, and DGL blocks, first layer first.
+    input_nodes, blocks, sampled_subgraphs
+        source nodes of the first block; DGL blocks, first layer first, and the same as compressed columns. Each of the
+        two forms is made of the other when it is first read.
     node_features, edge_features
         features of the input nodes by name, or by (type, name); the same for the edges of each block, a list.
     """
 
-    seeds = labels = indexes = compacted_seeds = input_nodes = blocks = node_features = edge_features = None  # type: Any
+    labels: Any = None
+    seeds: Any = None
+    indexes: Any = None
+    input_nodes: Any = None
+    node_features: Any = None
+    edge_features: Any = None
+    compacted_seeds: Any = None
+    _sampled_subgraphs: Any = None
+    _blocks: Any = None
+    _to_subgraph: Any = None
 
-    def __init__(self, seed_nodes: Any = None, node_pairs: Any = None, negative_dsts: Any = None, **more: Any) -> None:
-        self.__dict__.update(more)
+    def __init__(
+        self,
+        labels: Any = None,
+        seeds: Any = None,
+        indexes: Any = None,
+        sampled_subgraphs: Any = None,
+        input_nodes: Any = None,
+        node_features: Any = None,
+        edge_features: Any = None,
+        compacted_seeds: Any = None,
+        blocks: Any = None,
+        seed_nodes: Any = None,
+        node_pairs: Any = None,
+        negative_dsts: Any = None,
+        **more: Any,
+    ) -> None:
+        fields = (labels, seeds, indexes, input_nodes, node_features, edge_features, compacted_seeds)
+        names = ("labels", "seeds", "indexes", "input_nodes", "node_features", "edge_features", "compacted_seeds")
+        self.__dict__.update({name: x for name, x in zip(names, fields, strict=True) if x is not None}, **more)
+        self._sampled_subgraphs, self._blocks = sampled_subgraphs, blocks
         if seed_nodes is not None:
             self.seeds = seed_nodes
         if node_pairs is not None:
@@ -52,15 +92,100 @@ class MiniBatch:
             self.add_negatives(negative_dsts)
 
     def __repr__(self) -> str:
-        return f"MiniBatch({', '.join(f'{name}={x!r}' for name, x in vars(self).items() if x is not None)})"
+        more = [name for name in vars(self) if not name.startswith("_") and name not in _SHOWN]
+        return shown(type(self).__name__, {name: getattr(self, name) for name in (*_SHOWN, *more)})
 
+    # -- samples ---------------------------------------------------------------------------------------------------
+    @property
+    def sampled_subgraphs(self) -> Any:
+        """The sampled subgraphs, first layer first, or None. The list may be changed, as long as no block was read."""
+        if self._sampled_subgraphs is None and self._blocks is not None:
+            convert = self._to_subgraph or partial(subgraph_of, typed=isinstance(self.input_nodes, Mapping))
+            self._sampled_subgraphs, self._blocks = [convert(block) for block in self._blocks], None
+        return self._sampled_subgraphs
+
+    @sampled_subgraphs.setter
+    def sampled_subgraphs(self, subgraphs: Any) -> None:
+        self._sampled_subgraphs, self._blocks = subgraphs, None
+
+    @property
+    def blocks(self) -> Any:
+        """DGL blocks, first layer first, or None before something was sampled."""
+        if self._blocks is None and self._sampled_subgraphs is not None:
+            self._blocks = self.compute_blocks()
+        return self._blocks
+
+    @blocks.setter
+    def blocks(self, blocks: Any) -> None:
+        self._blocks, self._sampled_subgraphs = blocks, None
+
+    def compute_blocks(self) -> Any:
+        """Return the sampled subgraphs as blocks, first layer first."""
+        if self._sampled_subgraphs is None:
+            return self._blocks
+        return [block_of(subgraph) for subgraph in self._sampled_subgraphs]
+
+    def set_blocks(self, blocks: Any, to_subgraph: Any) -> None:
+        """Set the blocks, and the function that makes a sampled subgraph of one where somebody asks for it."""
+        self.blocks, self._to_subgraph = blocks, to_subgraph
+
+    def node_ids(self) -> Any:
+        """Return ``input_nodes``."""
+        return self.input_nodes
+
+    def num_layers(self) -> int:
+        """Return the number of layers: of blocks, or sampled subgraphs; 0 before sampling."""
+        return len(self._blocks or self._sampled_subgraphs or ())
+
+    def edge_ids(self, layer_id: int) -> Any:
+        """Return the ids in the graph of a layer's edges: a tensor, or by edge type; None where there are none."""
+        if self._blocks is not None:
+            block = self._blocks[layer_id]
+            ids = {etype_tuple_to_str(etype): block.edges[etype].data.get(EID) for etype in block.canonical_etypes}
+            ids = {etype: x for etype, x in ids.items() if x is not None}
+            return (ids or None) if isinstance(self.input_nodes, Mapping) else next(iter(ids.values()), None)
+        subgraph = self._sampled_subgraphs[layer_id]
+        ids = subgraph.original_edge_ids
+        return ids if ids is not None else getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
+
+    def set_node_features(self, node_features: Any) -> None:
+        """Set ``node_features``."""
+        self.node_features = node_features
+
+    def set_edge_features(self, edge_features: Any) -> None:
+        """Set ``edge_features``."""
+        self.edge_features = edge_features
+
+    def to_pyg_data(self) -> Any:
+        """Return a PyG ``Data`` of the input nodes: features, edges of all layers, labels, node ids.
+
+        Raises
+        ------
+        ImportError
+            torch_geometric is not installed.
+        DGLError
+            The graph has several types, nothing was sampled, or there are several features.
+        """
+        from torch_geometric.data import Data
+
+        subgraphs = self.sampled_subgraphs
+        if subgraphs is None or isinstance(self.input_nodes, Mapping):
+            raise DGLError("to_pyg_data() needs a sample of a graph of one node and edge type")
+        if self.node_features is not None and len(self.node_features) != 1:
+            raise DGLError(f"to_pyg_data() takes one node feature; the batch has {list(self.node_features)}")
+        x = None if self.node_features is None else next(iter(self.node_features.values()))
+        edges = torch.cat([subgraph.to_pyg(self.input_nodes).edge_index for subgraph in subgraphs], 1).unique(dim=1)
+        sizes = {"batch_size": len(subgraphs[-1].original_column_node_ids), "n_id": self.input_nodes}
+        return Data(x=x, edge_index=edges, y=self.labels, **sizes)
+
+    # -- pairs -----------------------------------------------------------------------------------------------------
     def add_negatives(self, dsts: Any) -> None:
         """Append pairs of each pair's source with other destinations (num_pairs, negative_ratio).
 
         Sets ``seeds``, ``labels`` and ``indexes``.
         """
-        made = by_type(with_negatives, self.seeds, dsts)
-        self.seeds, self.labels, self.indexes = (by_type(itemgetter(i), made) for i in range(3))
+        extended = by_type(with_negatives, self.seeds, dsts)
+        self.seeds, self.labels, self.indexes = (by_type(itemgetter(i), extended) for i in range(3))
 
     @property
     def seed_nodes(self) -> Any:
@@ -105,15 +230,10 @@ class MiniBatch:
             return None
         return by_type(partial(_ends_of, negative), seeds, self.indexes)
 
-    def to(self, device: Any) -> Self:
-        """Move graphs and tensors to a device; return the batch."""
-        self.__dict__.update({name: moved(value, device) for name, value in vars(self).items()})
-        return self
-
 
 def are_pairs(seeds: Any) -> bool:
-    """Whether seeds are pairs of nodes, of some type at least."""
-    return any(x is not None and x.ndim == 2 for x in (seeds.values() if isinstance(seeds, Mapping) else [seeds]))
+    """Whether seeds are pairs, or larger sets, of nodes, of some type at least."""
+    return any(getattr(x, "ndim", 1) == 2 for x in (seeds.values() if isinstance(seeds, Mapping) else [seeds]))
 
 
 def with_negatives(pairs: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -139,39 +259,3 @@ def _ends_of(negative: bool, pairs: torch.Tensor, indexes: Any) -> Any:
 
 def _second(ends: Any) -> Any:
     return None if ends is None else ends[1]
-
-
-def exclude_seed_edges(
-    minibatch: MiniBatch, include_reverse_edges: bool = False, reverse_etypes_mapping: Mapping[str, str] | None = None
-) -> MiniBatch:
-    """Take the edges between positive pairs out of a batch's blocks; a stage for :meth:`ItemSampler.transform`.
-
-    Parameters
-    ----------
-    include_reverse_edges
-        take out edges in the other direction, too.
-    reverse_etypes_mapping
-        the type of the reverse edges by edge type, both as strings; types that it lacks have none.
-    """
-    pairs, reverse = minibatch.node_pairs, dict[Any, str](reverse_etypes_mapping or {})
-    hidden: list[tuple[Any, Any]] = list(pairs.items()) if isinstance(pairs, Mapping) else [(None, pairs)]
-    if include_reverse_edges:
-        hidden += [(reverse.get(x), ends[::-1]) for x, ends in hidden if x is None or x in reverse]
-    minibatch.blocks = [_without(block, hidden) for block in minibatch.blocks]
-    return minibatch
-
-
-def _without(block: DGLGraph, hidden: list[tuple[Any, Any]]) -> DGLGraph:
-    """Return a block without edges between some nodes of the graph: by edge type, None for all."""
-    for etype in block.canonical_etypes:
-        ends = [torch.stack(pair) for kind, pair in hidden if kind in (None, etype_tuple_to_str(etype))]
-        u, v = block.edges(etype=etype)
-        if not ends or not len(u):
-            continue
-        # Pairs become numbers, too large for int32.
-        a, b = torch.cat(ends, 1).long()
-        src, dst = block.srcnodes[etype[0]].data[NID][u].long(), block.dstnodes[etype[2]].data[NID][v].long()
-        width = int(torch.cat([dst, b]).max()) + 1
-        found = torch.isin(src * width + dst, a * width + b)
-        block = remove_edges(block, found.nonzero().flatten(), etype)
-    return block

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -11,16 +10,19 @@ import numpy as np
 import torch
 
 from ...convert import graph, heterograph
+from ...data.published import SITE
 from ...data.raw import npy_of, table_of, yaml_of
+from ...data.utils import download, extract_archive
 from ...errors import DGLError
 from ...graph import DGLGraph
 from ...io.container import local_path
-from .etypes import by_type, etype_str_to_tuple
-from .features import BasicFeatureStore, TorchBasedFeature
+from .base import by_type, etype_str_to_tuple
+from .dataset import Dataset, OnDiskTask
+from .features import BasicFeatureStore, feature_of, torch_file
 from .itemset import HeteroItemSet, ItemSet
 from .sampling_graph import FusedCSCSamplingGraph
 
-__all__ = ["OnDiskDataset", "OnDiskTask"]
+__all__ = ["BuiltinDataset", "OnDiskDataset", "OnDiskTask", "preprocess_ondisk_dataset"]
 
 Items = ItemSet | HeteroItemSet | None
 _Kind = TypeVar("_Kind")
@@ -29,17 +31,7 @@ _REQUIRED = object()
 _WORDS = {str: "a text", int: "a number from 0 on", bool: "true or false", list: "a list", dict: "names and values"}
 
 
-@dataclass
-class OnDiskTask:
-    """A task of a data set: its item sets, or None, and ``metadata``, all else that its description says."""
-
-    metadata: dict[str, Any]
-    train_set: Items
-    validation_set: Items
-    test_set: Items
-
-
-class OnDiskDataset:
+class OnDiskDataset(Dataset):
     """A data set in a folder with ``metadata.yaml``, as GraphBolt documents it, read in :meth:`load`.
 
     Graph, features and sets are read from the files that are described; nothing is written beside them, as DGL does.
@@ -64,8 +56,22 @@ class OnDiskDataset:
         PyYAML is not installed.
     """
 
-    def __init__(self, path: str | Path, include_original_edge_id: bool = False, **others: Any) -> None:
-        self._folder = local_path(path)
+    yaml_data: Any = None
+    graph: Any = None
+    feature: Any = None
+    tasks: Any = None
+    all_nodes_set: Any = None
+    dataset_name: Any = None
+
+    def __init__(
+        self,
+        path: str | Path,
+        include_original_edge_id: bool = False,
+        force_preprocess: bool | None = None,
+        auto_cast_to_optimal_dtype: bool = True,
+        **others: Any,
+    ) -> None:
+        self._folder, self._with_ids = local_path(path), bool(include_original_edge_id)
         self.yaml_data = yaml_of(self._folder / _FILE, "it describes the data set, see dgl.graphbolt.OnDiskDataset")
         self.dataset_name = self.yaml_data.get("dataset_name")
 
@@ -81,11 +87,10 @@ class OnDiskDataset:
             _DescribedPart(self.yaml_data, self._folder / _FILE),
             [tasks] if isinstance(tasks, str) else tasks,
         )
-        graph = FusedCSCSamplingGraph(self._graph(described.entry("graph")))
-        feature = BasicFeatureStore()
+        graph = FusedCSCSamplingGraph(g=self._graph(described.entry("graph")), has_original_edge_ids=self._with_ids)
+        feature = BasicFeatureStore({})
         for x in described.entries("feature_data"):
-            values = self._read(x, mapped=not x.get("in_memory", bool, True))
-            feature[x.get("domain", str), x.get("type", str, None), x.get("name", str)] = TorchBasedFeature(values)
+            self._add_feature(feature, x, graph)
         found = [
             OnDiskTask(
                 {name: x for name, x in task.content.items() if not name.endswith("_set")},
@@ -99,20 +104,33 @@ class OnDiskDataset:
         self.graph, self.feature, self.tasks = graph, feature, found
         return self
 
-    def _read(self, described: _DescribedPart, mapped: bool = False) -> Any:
+    def _add_feature(self, store: BasicFeatureStore, described: _DescribedPart, graph: FusedCSCSamplingGraph) -> None:
+        known = ("domain", "type", "name", "format", "path", "in_memory")
+        more = {name: x for name, x in described.content.items() if name not in known}
+        path, form = self._path(described), described.get("format", str)
+        feature = feature_of(path, form, described.get("in_memory", bool, True), more)
+        domain, kind = described.get("domain", str), described.get("type", str, None)
+        if domain not in ("node", "edge", "graph"):
+            raise DGLError(f"{described.place} has the domain {domain!r}; expected 'node', 'edge' or 'graph'")
+        if domain != "graph":
+            counts = graph.num_nodes if domain == "node" else graph.num_edges
+            counts = counts if isinstance(counts, Mapping) else {None: counts}
+            if kind not in counts:
+                raise DGLError(f"{described.place} has the type {kind!r}; the graph's {domain}s have {list(counts)}")
+            if feature.count() != counts[kind]:
+                raise DGLError(
+                    f"{path}, which {described.place} names, has {feature.count()} rows; expected {counts[kind]}, one "
+                    f"for each {domain}"
+                )
+        store[domain, kind, described.get("name", str)] = feature
+
+    def _read(self, described: _DescribedPart) -> torch.Tensor:
         path, kind = self._path(described), described.get("format", str)
         if kind == "numpy":
-            found = npy_of(path, mapped=mapped)
-            return found if mapped else torch.from_numpy(found)
+            return torch.from_numpy(npy_of(path))
         if kind != "torch":
             raise DGLError(f"{path} has the format {kind!r}; expected 'numpy' or 'torch'")
-        try:
-            found = torch.load(path, weights_only=True)
-        except Exception as error:  # of a damaged file nearly anything: UnpicklingError, RuntimeError, EOFError ...
-            raise DGLError(f"{path} is not read as a tensor that torch.save wrote: {error!r:.200}") from error
-        if not torch.is_tensor(found) or not found.ndim:
-            raise DGLError(f"{path} holds {type(found).__name__}; expected a tensor with rows")
-        return found
+        return torch_file(path)
 
     def _path(self, described: _DescribedPart) -> Path:
         path = self._folder / described.get("path", str)
@@ -163,6 +181,68 @@ class OnDiskDataset:
         if not data:
             raise DGLError(f"{place} needs data, a list of the files that items are read from")
         return ItemSet(tuple(self._read(x) for x in data), tuple(x.get("name", str, None) for x in data))
+
+
+def preprocess_ondisk_dataset(
+    dataset_dir: str | Path,
+    include_original_edge_id: bool = False,
+    force_preprocess: bool | None = None,
+    auto_cast_to_optimal_dtype: bool = True,
+) -> str:
+    """Check all files of a data set, and return the path of its description; nothing is written, see decision 119.
+
+    Raises
+    ------
+    DGLError
+        As :meth:`OnDiskDataset.load`.
+    """
+    OnDiskDataset(dataset_dir, include_original_edge_id).load()
+    return str(local_path(dataset_dir) / _FILE)
+
+
+class BuiltinDataset(OnDiskDataset):
+    """A published data set, in the folder ``name`` or ``name-seeds`` of ``root``, or in an archive of that name there.
+
+    What is not there is downloaded.
+
+    Parameters
+    ----------
+    name
+        such as "cora", "ogbn-arxiv", "ogbn-products", "ogbn-mag" or "ogbl-citation2".
+    root
+        the folder that has the data sets' folders.
+
+    Raises
+    ------
+    DGLError
+        The data set is not there and cannot be downloaded: the error says which file to put where.
+    """
+
+    def __init__(self, name: str, root: str | Path = "datasets") -> None:
+        folder, names = local_path(root), [name] if name.endswith("-seeds") else [f"{name}-seeds", name]
+        present = [x for x in names if (folder / x / _FILE).is_file()]
+        if not present:
+            present = [_unpacked(folder, names)]
+        super().__init__(folder / present[0])
+
+
+def _unpacked(folder: Path, names: Sequence[str]) -> str:
+    """Unpack the archive of a data set, downloaded if need be; return which of the names it has."""
+    archives = [folder / f"{x}.zip" for x in names]
+    archive = next((x for x in archives if x.is_file()), archives[0])
+    if not archive.is_file():
+        url = f"{SITE}/graphbolt/{archive.name}"
+        try:
+            download(url, archive, log=False)
+        except (DGLError, ImportError) as error:
+            raise DGLError(
+                f"there is no {' or '.join(str(folder / x / _FILE) for x in names)}, and {url} cannot be "
+                f"downloaded; put the unpacked folder there, or the archive at {archive}"
+            ) from error
+    extract_archive(archive, folder, overwrite=False)
+    if not (folder / archive.stem / _FILE).is_file():
+        raise DGLError(f"{archive} has no {archive.stem}/{_FILE}")
+    return archive.stem
 
 
 class _DescribedPart:

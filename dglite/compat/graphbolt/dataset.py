@@ -1,0 +1,119 @@
+"""What data sets have: a graph, features, tasks; and data sets of DGL as such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...errors import DGLError
+from .base import by_type
+from .features import BasicFeatureStore, TorchBasedFeature
+from .itemset import HeteroItemSet, ItemSet
+from .sampling_graph import from_dglgraph
+
+__all__ = ["Dataset", "LegacyDataset", "OnDiskTask", "Task"]
+
+
+def _abstract(name: str, doc: str) -> Any:
+    def read(self: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define {name}")
+
+    return property(read, doc=doc)
+
+
+class Task:
+    """Base of tasks."""
+
+    metadata = _abstract("metadata", "What is known of the task, by name.")
+    train_set = _abstract("train_set", "Items to train on.")
+    validation_set = _abstract("validation_set", "Items to choose a model by.")
+    test_set = _abstract("test_set", "Items to test on.")
+
+
+class Dataset:
+    """Base of data sets."""
+
+    tasks = _abstract("tasks", "A list of tasks.")
+    graph = _abstract("graph", "The graph to sample from.")
+    feature = _abstract("feature", "The store of features.")
+    dataset_name = _abstract("dataset_name", "The name.")
+    all_nodes_set = _abstract("all_nodes_set", "Items of all nodes, named 'seeds'.")
+
+
+class OnDiskTask(Task):
+    """A task of a data set: its item sets, or None, and ``metadata``, all else that its description says."""
+
+    metadata: Any = None
+    train_set: Any = None
+    validation_set: Any = None
+    test_set: Any = None
+
+    def __init__(self, metadata: Any, train_set: Any, validation_set: Any, test_set: Any) -> None:
+        self.metadata, self.train_set = metadata, train_set
+        self.validation_set, self.test_set = validation_set, test_set
+
+    def __repr__(self) -> str:
+        return f"OnDiskTask({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, OnDiskTask) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class LegacyDataset(Dataset):
+    """A data set of DGL of one graph, as GraphBolt has data sets.
+
+    The graph's masks ``train_mask``, ``val_mask`` and ``test_mask`` make the items of the one task, nodes with
+    ``label``; all other features make the feature store.
+
+    Parameters
+    ----------
+    legacy
+        a data set of one graph, homogeneous, or with a type of nodes that has the masks.
+
+    Raises
+    ------
+    DGLError
+        It has several graphs, or no nodes with masks.
+    """
+
+    graph: Any = None
+    feature: Any = None
+    tasks: Any = None
+    dataset_name: Any = None
+    all_nodes_set: Any = None
+
+    def __init__(self, legacy: Any) -> None:
+        if len(legacy) != 1:
+            raise DGLError(f"LegacyDataset takes a data set of one graph; {type(legacy).__name__} has {len(legacy)}")
+        g = legacy[0]
+        masked = [ntype for ntype in g.ntypes if "train_mask" in g.nodes[ntype].data]
+        if len(masked) != 1:
+            raise DGLError(f"nodes of one type must have train_mask; the graph has it for types {masked}")
+        typed, data = not g.is_homogeneous, g.nodes[masked[0]].data
+        sets = (self._items(data, f"{part}_mask", masked[0] if typed else None) for part in ("train", "val", "test"))
+        classes = getattr(legacy, "num_classes", None)
+        self.tasks = [OnDiskTask({"name": "node_classification", "num_classes": classes}, *sets)]
+        self.graph, self.dataset_name = from_dglgraph(g), getattr(legacy, "name", None)
+        self.feature = BasicFeatureStore(
+            {
+                ("node", ntype if typed else None, name): TorchBasedFeature(g.nodes[ntype].data[name])
+                for ntype in g.ntypes
+                for name in g.nodes[ntype].data
+                if not name.endswith("_mask")
+            }
+        )
+        nodes = by_type(lambda count: ItemSet(count, "seeds"), self.graph.num_nodes)
+        self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
+
+    @staticmethod
+    def _items(data: Any, mask: str, ntype: str | None) -> Any:
+        if mask not in data:
+            return None
+        ids = data[mask].to(torch.bool).nonzero().flatten()
+        labels = (data["label"][ids],) if "label" in data else ()
+        items = ItemSet((ids, *labels), ("seeds", "labels")[: 1 + len(labels)])
+        return items if ntype is None else HeteroItemSet({ntype: items})

@@ -1,0 +1,86 @@
+"""The exclusion of a batch's own edges from its sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...errors import DGLError
+from .minibatch import MiniBatch, are_pairs
+from .stages import MiniBatchTransformer, functional
+
+__all__ = ["SeedEdgesExcluder", "add_reverse_edges", "exclude_seed_edges"]
+
+
+def add_reverse_edges(edges: Any, reverse_etypes_mapping: Mapping[str, str] | None = None) -> Any:
+    """Return pairs (num_pairs, 2) and, after them, the pairs in the other direction; by edge type for several types.
+
+    Parameters
+    ----------
+    edges
+        pairs, or a dictionary of them by edge type.
+    reverse_etypes_mapping
+        the type of the reverse edges by edge type, both as strings; types that it lacks have none.
+    """
+    if not isinstance(edges, Mapping):
+        return torch.cat([edges, edges.flip(1)])
+    both = dict(edges)
+    for etype, reverse in (reverse_etypes_mapping or {}).items():
+        if etype in edges:
+            parts = [both[reverse]] if reverse in both else []
+            both[reverse] = torch.cat([*parts, edges[etype].flip(1)])
+    return both
+
+
+def exclude_seed_edges(
+    minibatch: MiniBatch,
+    include_reverse_edges: bool = False,
+    reverse_etypes_mapping: Mapping[str, str] | None = None,
+    async_op: bool = False,
+) -> MiniBatch:
+    """Take the edges between positive pairs out of a batch's sample; a stage for ``transform``.
+
+    Parameters
+    ----------
+    include_reverse_edges
+        take out edges in the other direction, too.
+    reverse_etypes_mapping
+        the type of the reverse edges by edge type, both as strings; types that it lacks have none.
+    async_op
+        accepted.
+
+    Raises
+    ------
+    DGLError
+        Seeds are no pairs, or nothing was sampled before.
+    """
+    if not are_pairs(minibatch.seeds) or minibatch.num_layers() == 0:
+        what = "seeds are no pairs" if minibatch.num_layers() else "nothing was sampled before this stage"
+        raise DGLError(f"exclude_seed_edges: the batch's {what}" if "seeds" in what else f"exclude_seed_edges: {what}")
+    positive = minibatch.node_pairs
+    typed = isinstance(positive, Mapping)
+    edges = {etype: torch.stack(ends, 1) for etype, ends in positive.items()} if typed else torch.stack(positive, 1)
+    if include_reverse_edges:
+        edges = add_reverse_edges(edges, reverse_etypes_mapping)
+    minibatch.sampled_subgraphs = [subgraph.exclude_edges(edges) for subgraph in minibatch.sampled_subgraphs]
+    return minibatch
+
+
+@functional("exclude_seed_edges")
+class SeedEdgesExcluder(MiniBatchTransformer):
+    """The stage that applies :func:`exclude_seed_edges`, whose arguments it takes."""
+
+    def __init__(
+        self,
+        datapipe: Any,
+        include_reverse_edges: bool = False,
+        reverse_etypes_mapping: Mapping[str, str] | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        super().__init__(datapipe, self._exclude)
+        self._arguments = include_reverse_edges, reverse_etypes_mapping
+
+    def _exclude(self, batch: MiniBatch) -> MiniBatch:
+        return exclude_seed_edges(batch, *self._arguments)

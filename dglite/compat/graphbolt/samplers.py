@@ -1,0 +1,414 @@
+"""Stages that sample subgraphs for the seeds of a batch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from ...dataloading import LaborSampler
+from ...dataloading import NeighborSampler as BlockNeighborSampler
+from ...errors import DGLError
+from .compact import compact_csc_format, compact_temporal_nodes, unique_and_compact
+from .minibatch import MiniBatch, are_pairs
+from .stages import MiniBatchTransformer, functional
+from .subgraph import SampledSubgraphImpl, columns_of_seeds, compacted, subgraph_of
+
+__all__ = [
+    "CombineCachedAndFetchedInSubgraph",
+    "CompactPerLayer",
+    "FetchInsubgraphData",
+    "InSubgraphSampler",
+    "LayerNeighborSampler",
+    "NeighborSampler",
+    "SamplePerLayer",
+    "SubgraphSampler",
+    "TemporalLayerNeighborSampler",
+    "TemporalNeighborSampler",
+]
+
+
+@functional("sample_subgraph")
+class SubgraphSampler(MiniBatchTransformer):
+    """Base of stages that sample: override :meth:`sample_subgraphs`, or :meth:`sampling_stages`.
+
+    Seeds that are pairs or larger sets of nodes are first numbered from 0 on, which sets ``compacted_seeds``. Sets
+    ``input_nodes`` and ``sampled_subgraphs``, from which ``blocks`` are made.
+    """
+
+    def __init__(self, datapipe: Any, *args: Any, **kwargs: Any) -> None:
+        before = MiniBatchTransformer(datapipe, self._preprocess)
+        super().__init__(self.sampling_stages(before, *args, **kwargs))
+
+    def _preprocess(self, batch: MiniBatch) -> MiniBatch:
+        seeds = getattr(batch, "seeds", None)
+        if seeds is None:
+            raise DGLError(f"stage {type(self).__name__} needs a MiniBatch with seeds; name the items 'seeds'")
+        times, windows = getattr(batch, "timestamp", None), getattr(batch, "pre_time_window", None)
+        if are_pairs(seeds):
+            seeds, batch.compacted_seeds, times, windows = numbered_seeds(seeds, times, windows)
+        batch._seed_nodes, batch._seeds_timestamp, batch._seeds_pre_time_window = seeds, times, windows  # type: ignore
+        return batch
+
+    def sampling_stages(self, datapipe: Any) -> Any:
+        """Return the pipe after sampling; by default one stage more, which calls :meth:`sample_subgraphs`."""
+        return MiniBatchTransformer(datapipe, self._sample)
+
+    @cached_property
+    def _num_arguments(self) -> int:
+        """How many of the seeds, their times and windows :meth:`sample_subgraphs` takes."""
+        parameters = inspect.signature(self.sample_subgraphs).parameters.values()
+        if any(x.kind is x.VAR_POSITIONAL for x in parameters):
+            return 3
+        return sum(x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD) for x in parameters)
+
+    def _sample(self, batch: Any) -> Any:
+        arguments = batch._seed_nodes, batch._seeds_timestamp, batch._seeds_pre_time_window
+        result = self.sample_subgraphs(*arguments[: self._num_arguments])
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(
+                f"{type(self).__name__}.sample_subgraphs returned {type(result).__name__}; expected the input nodes "
+                "and a list of sampled subgraphs"
+            )
+        batch.input_nodes, batch.sampled_subgraphs = result
+        return batch
+
+    def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any, seeds_pre_time_window: Any = None) -> Any:
+        """Return the input nodes, and the sampled subgraphs, first layer first, that seed nodes need.
+
+        Parameters
+        ----------
+        seeds
+            distinct node ids, or ids by node type.
+        seeds_timestamp, seeds_pre_time_window
+            times of the seeds and how far back edges may be, in the form of the seeds; None without times. An override
+            may leave them out.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define sample_subgraphs(seeds, seeds_timestamp)")
+
+
+def numbered_seeds(seeds: Any, times: Any, windows: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the nodes of pairs or larger sets, seeds as places among them, and nodes' times and windows.
+
+    Nodes are distinct, each once; with times each end of a pair is a node of its own, with the pair's time.
+    """
+    sets: Mapping[Any, torch.Tensor] = seeds if isinstance(seeds, Mapping) else {None: seeds}
+    stamps: Mapping[Any, Any] = times if isinstance(times, Mapping) else {None: times}
+    spans: Mapping[Any, Any] = windows if isinstance(windows, Mapping) else {None: windows}
+    nodes: dict[Any, list[torch.Tensor]] = {}
+    moments: dict[Any, list[torch.Tensor]] = {}
+    back: dict[Any, list[torch.Tensor]] = {}
+    where = []
+    for kind, ids in sets.items():
+        columns = [(kind, ids)] if ids.ndim == 1 else columns_of_seeds(kind, ids)
+        for ntype, column in columns:
+            parts = nodes.setdefault(ntype, [])
+            where.append((kind, ntype, len(parts)))
+            parts.append(column)
+            if times is not None:
+                moments.setdefault(ntype, []).append(_times_of(stamps, kind, ids))
+            if windows is not None:
+                back.setdefault(ntype, []).append(_times_of(spans, kind, ids))
+    joined: dict[Any, Any] = {}
+    if times is None:
+        unique, places = unique_and_compact(nodes)
+    else:
+        unique, joined, places = compact_temporal_nodes(nodes, moments)
+    placed: dict[Any, list[torch.Tensor]] = {}
+    for kind, ntype, i in where:
+        placed.setdefault(kind, []).append(places[ntype][i])
+    result = {kind: parts[0] if sets[kind].ndim == 1 else torch.stack(parts, 1) for kind, parts in placed.items()}
+    spans = {ntype: torch.cat(parts) for ntype, parts in back.items()}
+    only = (lambda x: x) if isinstance(seeds, Mapping) else (lambda x: x.get(None))
+    return only(unique), only(result), only(joined) if times is not None else None, only(spans) if back else None
+
+
+def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch.Tensor:
+    values = times.get(kind)
+    if values is None or len(values) != len(seeds):
+        of = "" if kind is None else f" of type {kind!r}"
+        raise DGLError(f"there are {len(seeds)} seeds{of}; the items need a timestamp, or pre_time_window, for each")
+    return values
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+class _LayeredSampler(SubgraphSampler):
+    """Samples all layers in one pass, into blocks; sampled subgraphs are made of them when they are asked for."""
+
+    def __init__(self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, deduplicate: bool) -> None:
+        self.graph, self.fanouts, self._listed = graph, list(fanouts), graph.fanouts(fanouts)
+        self._merged, self._deduplicate = graph.in_one(self._listed), deduplicate
+        layers = [x[0] for x in self._listed] if self._merged else [graph.fanout_by_type(x) for x in self._listed]
+        if self._merged and any(len(x) != 1 for x in self._listed):
+            raise DGLError(
+                f"fan-outs {self._listed} are for all edge types together in some layers and by edge type in others; "
+                "give all layers one number, or all one for each edge type"
+            )
+        self._sampler = sampler(layers)
+        super().__init__(datapipe)
+
+    def _sample(self, batch: Any) -> Any:
+        graph, seeds = self.graph, batch._seed_nodes
+        if not self._deduplicate:
+            return self._repeated(batch, seeds)
+        if self._merged:
+            _, _, blocks = self._sampler.sample(graph.merged, graph._numbered(seeds))
+            batch.sampled_subgraphs = [graph.split(block) for block in blocks]
+            batch.input_nodes = batch.sampled_subgraphs[0].original_row_node_ids
+            return batch
+        nodes, _, blocks = self._sampler.sample(graph.g, seeds)
+        blocks = [graph.name_edges(block) for block in blocks]
+        batch.input_nodes = {graph.g.ntypes[0]: nodes} if graph.typed and not isinstance(nodes, Mapping) else nodes
+        batch.set_blocks(
+            blocks, partial(subgraph_of, typed=graph.typed, has_original_edge_ids=graph.has_original_edge_ids)
+        )
+        return batch
+
+    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
+        raise NotImplementedError
+
+    def _repeated(self, batch: Any, seeds: Any) -> Any:
+        """Sample layer by layer, where each edge has a source of its own."""
+        subgraphs: list[Any] = []
+        for fanout in reversed(self._listed):
+            drawn = self._layer(seeds, torch.tensor(fanout))
+            rows, csc = compact_csc_format(drawn.sampled_csc, seeds)
+            ids = drawn.original_edge_ids, drawn._edge_ids_in_fused_csc_sampling_graph
+            subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
+            seeds = rows
+        batch.input_nodes, batch.sampled_subgraphs = seeds, subgraphs
+        return batch
+
+
+@functional("sample_neighbor")
+class NeighborSampler(_LayeredSampler):
+    """Draws neighbours layer by layer: see :class:`dglite.dataloading.NeighborSampler`.
+
+    Parameters
+    ----------
+    graph
+        a :class:`FusedCSCSamplingGraph`.
+    fanouts
+        for each layer, first layer first: a number for all in-edges of a node, or a tensor with one for each edge type;
+        -1 for all.
+    replace
+        draw with replacement.
+    prob_name
+        name of the edge attribute with weights to draw by.
+    deduplicate
+        whether a node that several edges lead to is one input node.
+    others
+        options of GraphBolt's GPU sampling, which are accepted.
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        graph: Any,
+        fanouts: Sequence[Any],
+        replace: bool = False,
+        prob_name: str | None = None,
+        deduplicate: bool = True,
+        overlap_fetch: bool = False,
+        num_gpu_cached_edges: int = 0,
+        gpu_cache_threshold: int = 1,
+        asynchronous: bool = False,
+        **others: Any,
+    ) -> None:
+        self.replace, self.prob_name = replace, prob_name
+        sampler = partial(BlockNeighborSampler, prob=prob_name, replace=replace)
+        super().__init__(datapipe, graph, fanouts, sampler, deduplicate)
+
+    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
+        return self.graph.sample_neighbors(seeds, fanout, self.replace, self.prob_name)  # type: ignore[no-any-return]
+
+
+@functional("sample_layer_neighbor")
+class LayerNeighborSampler(_LayeredSampler):
+    """Draws neighbours that seeds share: see :class:`dglite.dataloading.LaborSampler`.
+
+    Arguments are those of :class:`NeighborSampler`, and ``layer_dependency`` and ``batch_dependency`` of
+    :class:`~dglite.dataloading.LaborSampler`; ``replace`` is accepted: edges are drawn without replacement. A fan-out
+    is the expected number of a node's edges.
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        graph: Any,
+        fanouts: Sequence[Any],
+        replace: bool = False,
+        prob_name: str | None = None,
+        deduplicate: bool = True,
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
+        overlap_fetch: bool = False,
+        num_gpu_cached_edges: int = 0,
+        gpu_cache_threshold: int = 1,
+        asynchronous: bool = False,
+        **others: Any,
+    ) -> None:
+        self.prob_name = prob_name
+        options: dict[str, Any] = {"layer_dependency": bool(layer_dependency), "batch_dependency": batch_dependency}
+        super().__init__(datapipe, graph, fanouts, partial(LaborSampler, prob=prob_name, **options), deduplicate)
+
+    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
+        return self.graph.sample_layer_neighbors(seeds, fanout, False, self.prob_name)  # type: ignore[no-any-return]
+
+
+@functional("sample_in_subgraph")
+class InSubgraphSampler(SubgraphSampler):
+    """Takes all in-edges of the seeds, one layer.
+
+    Parameters
+    ----------
+    graph
+        a :class:`FusedCSCSamplingGraph`.
+    """
+
+    def __init__(self, datapipe: Any, graph: Any) -> None:
+        self.graph = graph
+        super().__init__(datapipe)
+
+    def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any = None, seeds_pre_time_window: Any = None) -> Any:
+        """Return the distinct ends of the seeds' in-edges, and a list of the one subgraph."""
+        subgraph = compacted(self.graph.in_subgraph(seeds))
+        return subgraph.original_row_node_ids, [subgraph]
+
+
+# -- by time -----------------------------------------------------------------------------------------------------------
+class _TemporalSampler(SubgraphSampler):
+    """Draws edges that are earlier than the seed that they are drawn for, layer by layer.
+
+    The items have a ``timestamp`` for each seed, and may have a ``pre_time_window``. A node that several edges lead to
+    is an input node for each of them, with the time of its seed.
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        graph: Any,
+        fanouts: Sequence[Any],
+        replace: bool = False,
+        prob_name: str | None = None,
+        node_timestamp_attr_name: str | None = None,
+        edge_timestamp_attr_name: str | None = None,
+    ) -> None:
+        self.graph, self.fanouts, self.replace, self.prob_name = graph, graph.fanouts(fanouts), replace, prob_name
+        self._names = node_timestamp_attr_name, edge_timestamp_attr_name
+        super().__init__(datapipe)
+
+    def _draw(self) -> Any:
+        raise NotImplementedError
+
+    def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any, seeds_pre_time_window: Any = None) -> Any:
+        """Return the input nodes and the sampled subgraphs."""
+        if seeds_timestamp is None:
+            raise DGLError(f"stage {type(self).__name__} needs times of the seeds; name an item column 'timestamp'")
+        draw, windows = self._draw(), seeds_pre_time_window
+        subgraphs: list[SampledSubgraphImpl] = []
+        for fanout in reversed(self.fanouts):
+            options = windows, self.prob_name, *self._names
+            drawn = draw(seeds, seeds_timestamp, torch.tensor(fanout), self.replace, *options)
+            rows, csc, times = compact_csc_format(drawn.sampled_csc, seeds, seeds_timestamp)
+            if windows is not None:
+                windows = compact_csc_format(drawn.sampled_csc, seeds, windows)[2]
+            ids = drawn.original_edge_ids, drawn._edge_ids_in_fused_csc_sampling_graph
+            subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
+            seeds, seeds_timestamp = rows, times
+        return seeds, subgraphs
+
+
+@functional("temporal_sample_neighbor")
+class TemporalNeighborSampler(_TemporalSampler):
+    __doc__ = _TemporalSampler.__doc__
+
+    def _draw(self) -> Any:
+        return self.graph.temporal_sample_neighbors
+
+
+@functional("temporal_sample_layer_neighbor")
+class TemporalLayerNeighborSampler(_TemporalSampler):
+    __doc__ = _TemporalSampler.__doc__
+
+    def _draw(self) -> Any:
+        return self.graph.temporal_sample_layer_neighbors
+
+
+# -- steps of samplers of a user's own ---------------------------------------------------------------------------------
+@functional("sample_per_layer")
+class SamplePerLayer(MiniBatchTransformer):
+    """Samples one layer for ``input_nodes``, at first the seeds, and puts it before the sampled subgraphs.
+
+    Parameters
+    ----------
+    sampler
+        a method such as :meth:`FusedCSCSamplingGraph.sample_neighbors`.
+    fanout, replace, prob_name
+        its arguments.
+    """
+
+    def __init__(
+        self,
+        datapipe: Any,
+        sampler: Any,
+        fanout: Any,
+        replace: bool,
+        prob_name: str | None,
+        overlap_fetch: bool = False,
+        asynchronous: bool = False,
+    ) -> None:
+        super().__init__(datapipe, self._sample)
+        self.sampler, self.arguments = sampler, (torch.as_tensor(fanout).reshape(-1), replace, prob_name)
+
+    def _sample(self, batch: Any) -> Any:
+        seeds = batch._seed_nodes if batch.sampled_subgraphs is None else batch.input_nodes
+        drawn = self.sampler(seeds, *self.arguments)
+        batch.sampled_subgraphs = [drawn, *(batch.sampled_subgraphs or [])]
+        batch.input_nodes = seeds
+        return batch
+
+
+@functional("compact_per_layer")
+class CompactPerLayer(MiniBatchTransformer):
+    """Numbers the nodes of the first sampled subgraph from 0 on; its source nodes become ``input_nodes``.
+
+    Parameters
+    ----------
+    deduplicate
+        whether a node that several edges lead to is one source node.
+    """
+
+    def __init__(self, datapipe: Any, deduplicate: bool, asynchronous: bool = False) -> None:
+        super().__init__(datapipe, self._compact)
+        self.deduplicate = deduplicate
+
+    def _compact(self, batch: Any) -> Any:
+        drawn, *later = batch.sampled_subgraphs
+        if self.deduplicate:
+            drawn = compacted(drawn)
+        else:
+            rows, csc = compact_csc_format(drawn.sampled_csc, drawn.original_column_node_ids)
+            ids = drawn.original_edge_ids, getattr(drawn, "_edge_ids_in_fused_csc_sampling_graph", None)
+            drawn = SampledSubgraphImpl(csc, drawn.original_column_node_ids, rows, *ids)
+        batch.input_nodes, batch.sampled_subgraphs = drawn.original_row_node_ids, [drawn, *later]
+        return batch
+
+
+@functional("fetch_insubgraph_data")
+class FetchInsubgraphData(MiniBatchTransformer):
+    """Does nothing: in-edges need not be fetched before sampling."""
+
+    def __init__(self, datapipe: Any, graph: Any, prob_name: str | None = None) -> None:
+        super().__init__(datapipe)
+
+
+@functional("combine_cached_and_fetched_insubgraph")
+class CombineCachedAndFetchedInSubgraph(MiniBatchTransformer):
+    """Does nothing: in-edges are not cached."""
+
+    def __init__(self, datapipe: Any, prob_name: str | None = None) -> None:
+        super().__init__(datapipe)
