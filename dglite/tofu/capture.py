@@ -1,16 +1,19 @@
-"""Record a training step as one functional graph of ATen operators: forward, backward and the optimizer's update.
+"""Record a training step as one functional graph of ATen operators: forward and backward.
 
-All tensors are on the meta device while it is recorded, so a model may be larger than any memory. The result is a
-`torch.fx.Graph` without in-place operators and without dead code, whose nodes carry a meta tensor in ``meta["val"]``,
-the name of the module that was running in ``meta["module"]``, ``"forward"``, ``"backward"`` or ``"update"`` in
-``meta["phase"]`` and, in the backward pass, the forward node they differentiate in ``meta["forward"]`` (or None).
+No tensor has memory while it is recorded, so a model may be larger than any. The result is a `torch.fx.Graph` without
+in-place operators and without dead code, whose nodes carry a meta tensor in ``meta["val"]``, the name of the module
+that was running in ``meta["module"]``, ``"forward"`` or ``"backward"`` in ``meta["phase"]`` and, in the backward pass,
+the forward node they differentiate in ``meta["forward"]`` (or None).
+
+The optimizer's update is none of the graph's operators: torch.optim computes it on each worker's parts. Its state is
+among the graph's inputs, so that a plan knows its memory.
 
 Operators that make tensors from nothing (``full``, ``arange``, ...) have lost their ``device``: it is the worker's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,16 +21,17 @@ from typing import Any
 import torch
 from torch import nn
 from torch.fx import Graph, Node
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import DGLError
 from ..progress import progress
 from .nodes import Gone
+from .optimizers import check_optimizer, named_state
 from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
-from .updates import record_update
 
-__all__ = ["Captured", "capture"]
+__all__ = ["Captured", "capture", "capture_forward"]
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,22 @@ class Captured:
     Attributes
     ----------
     graph : torch.fx.Graph
-        Placeholders, operators in the order in which they ran, and an output ``(loss, *updates.values())``.
+        Placeholders, operators in the order in which they ran, and an output ``(*outputs, *updates.values())``.
     parameters, buffers, state : dict of str to Node
-        Placeholders by name: ``"layer.weight"``; state of the optimizer as ``"layer.weight.exp_avg"``.
+        Placeholders by name: ``"layer.weight"``; state of the optimizer as ``"layer.weight.exp_avg"``, which no
+        operator reads. Parameters that require no gradient are among the buffers.
     data : tuple of Node
-        The placeholders of the example inputs.
-    hyper : dict of str to Node
-        0-d placeholders that the optimizer reads and that a schedule may change: ``"lr.0"`` for the first group.
+        The placeholders of the tensors among the example inputs.
     constants : dict of str to Node
         Other tensors that the module reads.
     constant_values : dict of str to Tensor
         What they are.
-    loss : Node
+    outputs : tuple of Node
+        The loss, or what the module returns: see `capture_forward`.
+    spec : TreeSpec or None
+        How what the module returns is made of the outputs.
     updates : dict of Node to Node
-        New values of parameters, state and buffers by their placeholders.
+        New values of buffers, and gradients of parameters, by their placeholders.
     gradients : dict of Node to Node
         Gradients by the forward value that they belong to.
     module : nn.Module or None
@@ -62,13 +68,18 @@ class Captured:
     buffers: dict[str, Node]
     state: dict[str, Node]
     data: tuple[Node, ...]
-    hyper: dict[str, Node]
     constants: dict[str, Node]
     constant_values: dict[str, torch.Tensor]
-    loss: Node
+    outputs: tuple[Node, ...]
+    spec: TreeSpec | None
     updates: dict[Node, Node]
     gradients: dict[Node, Node] = field(repr=False)
     module: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def loss(self) -> Node:
+        """The loss of a training step."""
+        return self.outputs[0]
 
     def weight_bytes(self) -> int:
         """Return the bytes of parameters, their gradients and the optimizer's state."""
@@ -79,78 +90,179 @@ class Captured:
 def capture(
     module: nn.Module,
     loss: Callable[..., torch.Tensor] | None,
-    example_inputs: Sequence[torch.Tensor],
+    example_inputs: Sequence[Any],
     optimizer: torch.optim.Optimizer | None = None,
+    named_inputs: Mapping[str, Any] | None = None,
+    *,
+    device: torch.device | str = "cpu",
 ) -> Captured:
     """Return the graph of one training step of ``module``.
 
     Parameters
     ----------
     module : nn.Module
-        Its parameters may be on any device, the meta device too. It is left as it is.
+        Its parameters may be on any device, the meta device too. It is left as it is. Hooks on parameters are part of
+        the step.
     loss : callable or None
-        The loss is ``loss(module(*example_inputs[:-1]), example_inputs[-1])``; with None, ``module(*example_inputs)``.
-    example_inputs : sequence of Tensor
-        Tensors of the shapes and dtypes to train with, on any device.
+        The loss is ``loss(module(*example_inputs[:-1], **named_inputs), example_inputs[-1])``; with None, it is what
+        ``module(*example_inputs, **named_inputs)`` returns, or that has as ``loss``.
+    example_inputs, named_inputs : sequence and dict
+        Tensors of the shapes and dtypes to train with, on any device, in lists, tuples and dicts; other values are
+        constants of the step.
     optimizer : torch.optim.Optimizer or None
-        SGD, Adam, AdamW or Adagrad over the module's parameters. None leaves the parameters and returns gradients as
-        their updates.
+        An element-wise one over parameters of the module, as all of torch.optim are but Adafactor, LBFGS and Muon.
+    device : torch.device or str
+        Where the step will run: what the inputs say as their ``device``.
 
     Raises
     ------
     DGLError
         If the module's control flow depends on data, if an output has a shape that depends on data, if the loss is not
-        one floating point number, or if the optimizer is of another kind.
+        one floating point number, or if the optimizer is not element-wise.
     """
-    recorder = StepRecorder()
-    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    if not named:
+    recorder = StepRecorder(device)
+    inputs = _Inputs(module, recorder, example_inputs, named_inputs or {})
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if not trained:
         raise DGLError("the module has no parameters that require gradients: there is nothing to train")
-    tensors = {name: recorder.placeholder(name, p).requires_grad_() for name, p in named.items()}
-    frozen = {name: recorder.placeholder(name, p) for name, p in module.named_parameters() if name not in named}
-    buffers = {name: recorder.placeholder(name, b) for name, b in module.named_buffers()}
-    data = tuple(recorder.placeholder(f"input.{i}", x) for i, x in enumerate(example_inputs))
-    first = {name: recorder.node_of(b) for name, b in (frozen | buffers).items()}
-    parameters = {name: recorder.node_of(p) for name, p in tensors.items()}
-    inputs, held = tuple(map(recorder.node_of, data)), tensors | frozen | buffers
+    if optimizer is not None:
+        check_optimizer(optimizer, {id(p): name for name, p in module.named_parameters()})
+    tensors = {name: inputs.held[name].requires_grad_() for name in trained}
 
     def forward() -> torch.Tensor:
         if loss is None:
-            return torch.func.functional_call(module, held, data)
-        return loss(torch.func.functional_call(module, held, data[:-1]), data[-1])
+            return _loss_of(inputs.call())
+        return loss(inputs.call(last=False), inputs.positional[-1])
 
     with recorder, _names(module, recorder), _compiling(), progress(None, "capture the step", "operator") as bar:
         recorder.recorded = bar.update
+        for name, p in trained.items():
+            _keep_hooks(name, p, tensors[name])
         value = _run(forward)
         _check_loss(value)
         forward_nodes = recorder.differentiable()
         recorder.phase = "backward"
-        with recorder.pairing(forward_nodes):
+        with recorder.pairing(forward_nodes), torch.autocast(recorder.device.type, enabled=False):
             gradients = torch.autograd.grad(value, list(tensors.values()), allow_unused=True)
-    updates = {first[n]: recorder.node_of(b) for n, b in buffers.items() if recorder.node_of(b) is not first[n]}
-    recorder.phase = "update"
     got = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
-    names = {id(p): name for name, p in named.items()}
-    with torch.no_grad():
-        state, hyper, changed = record_update(recorder, optimizer, parameters, tensors, got, names)
-    updates |= changed
+    parameters = {name: inputs.nodes[name] for name in tensors}
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
-    graph = recorder.finish([recorder.node_of(value), *updates.values()])
-    gone = _rewritten(graph)
-    return Captured(
-        graph,
-        parameters,
-        first,
-        state,
-        inputs,
-        hyper,
-        recorder.constants,
-        recorder.constant_values,
-        recorder.node_of(value),
-        {old: gone.get(new) or new for old, new in updates.items()},
-        _alive(pairs, gone, graph),
-        module,
-    )
+    updates = {parameters[name]: recorder.node_of(g) for name, g in got.items()}
+    state = _state(recorder, optimizer, trained, got)
+    return inputs.captured([value], None, updates, parameters, state, pairs)
+
+
+def capture_forward(
+    module: nn.Module,
+    example_inputs: Sequence[Any],
+    named_inputs: Mapping[str, Any] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> Captured:
+    """Return the graph of ``module(*example_inputs, **named_inputs)`` without gradients; see `capture`.
+
+    The tensors that the module returns are the graph's outputs.
+    """
+    recorder = StepRecorder(device)
+    inputs = _Inputs(module, recorder, example_inputs, named_inputs or {})
+    with recorder, _names(module, recorder), _compiling(), torch.no_grad():
+        values, spec = tree_flatten(_run(inputs.call))
+        wrong = [type(x).__name__ for x in values if not isinstance(x, torch.Tensor)]
+        if wrong:
+            raise DGLError(f"the module returns {', '.join(wrong)}: let it return tensors, in tuples, lists or dicts")
+        trained = {name: inputs.nodes[name] for name, p in module.named_parameters() if p.requires_grad}
+        return inputs.captured(values, spec, {}, trained, {}, ())
+
+
+class _Inputs:
+    """The inputs of a captured step: a module's tensors, and what it is called with, as tensors without values."""
+
+    def __init__(
+        self, module: nn.Module, recorder: StepRecorder, positional: Sequence[Any], named: Mapping[str, Any]
+    ) -> None:
+        self.module, self.recorder = module, recorder
+        self.buffers = dict(module.named_buffers())
+        self.held = {name: recorder.placeholder(name, x) for name, x in module.named_parameters()}
+        self.held |= {name: recorder.placeholder(name, x) for name, x in self.buffers.items()}
+        self.nodes = {name: recorder.node_of(x) for name, x in self.held.items()}
+        leaves, spec = tree_flatten((tuple(positional), dict(named)))
+        for i, x in enumerate(leaves):
+            if isinstance(x, torch.Tensor):
+                leaves[i] = recorder.placeholder(f"input.{i}", x)
+        self.data = tuple(recorder.node_of(x) for x in leaves if isinstance(x, torch.Tensor))
+        self.positional, self.named = tree_unflatten(leaves, spec)
+
+    def call(self, last: bool = True) -> Any:
+        """Call the module with all inputs, or without the last."""
+        positional = self.positional if last else self.positional[:-1]
+        return torch.func.functional_call(self.module, self.held, positional, self.named)
+
+    def captured(
+        self,
+        outputs: Sequence[torch.Tensor],
+        spec: TreeSpec | None,
+        updates: dict[Node, Node],
+        parameters: dict[str, Node],
+        state: dict[str, Node],
+        pairs: Sequence[tuple[Node, Node]],
+    ) -> Captured:
+        """Return the recorded graph, with new values of the buffers that have changed."""
+        recorder = self.recorder
+        now = {self.nodes[name]: recorder.node_of(self.held[name]) for name in self.buffers}
+        updates = {old: new for old, new in now.items() if old is not new} | updates
+        nodes = [recorder.node_of(x) for x in outputs]
+        graph = recorder.finish([*nodes, *updates.values()])
+        gone = _rewritten(graph)
+        return Captured(
+            graph,
+            parameters,
+            {name: node for name, node in self.nodes.items() if name not in parameters},
+            state,
+            self.data,
+            recorder.constants,
+            recorder.constant_values,
+            tuple(gone.get(node) or node for node in nodes),
+            spec,
+            {old: gone.get(new) or new for old, new in updates.items()},
+            _alive(pairs, gone, graph),
+            self.module,
+        )
+
+
+def _state(
+    recorder: StepRecorder,
+    optimizer: torch.optim.Optimizer | None,
+    trained: Mapping[str, torch.Tensor],
+    gradients: Mapping[str, torch.Tensor],
+) -> dict[str, Node]:
+    """Return placeholders for the state that an optimizer keeps of the parameters that have a gradient."""
+    state: dict[str, Node] = {}
+    if optimizer is None:
+        return state
+    for name, (p, _, entry) in named_state(optimizer, {id(p): name for name, p in trained.items()}).items():
+        if name.rsplit(".", 1)[0] in gradients:
+            shape = p.shape if entry.elementwise else entry.shape
+            like = torch.empty(shape, dtype=entry.dtype or p.dtype, device="meta")
+            state[name] = recorder.node_of(recorder.placeholder(name, like))
+    return state
+
+
+def _keep_hooks(name: str, p: torch.Tensor, symbolic: torch.Tensor) -> None:
+    """Give the hooks of a parameter to the tensor that stands for it."""
+    if p._post_accumulate_grad_hooks:  # type: ignore[attr-defined]
+        raise DGLError(
+            f"the parameter {name!r} has a hook of register_post_accumulate_grad_hook, but parameters accumulate no"
+            " gradients here: use register_hook, which becomes part of the step, or step.backward() and step.update()"
+        )
+    for hook in (p._backward_hooks or {}).values():
+        symbolic.register_hook(hook)
+
+
+def _loss_of(output: Any) -> Any:
+    """Return the loss among what a module returns."""
+    if isinstance(output, Mapping):
+        return output.get("loss", output)
+    return getattr(output, "loss", output)
 
 
 def _rewritten(graph: Graph) -> Gone:
@@ -170,7 +282,17 @@ def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
     try:
         return forward()
     except (RuntimeError, TypeError) as error:
-        if any(words in str(error) for words in ("meta device", "meta tensor", "unallocated storage")):
+        if any(
+            words in str(error)
+            for words in (
+                "meta device",
+                "meta tensor",
+                "unallocated storage",
+                "data pointer",
+                "SymbolicTensor",
+                "numpy",
+            )
+        ):
             raise DGLError(
                 "the module reads the values of a tensor, as by tolist() or numpy(), but a plan is made from shapes"
                 f" alone: compute with tensors, or with numbers known beforehand ({error})"
@@ -180,13 +302,18 @@ def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """Let libraries take the way that they take in compiled programs, with operators that can be recorded."""
-    before = torch.compiler._is_compiling_flag
+    """Let libraries take the way that they take in compiled programs, with operators that can be recorded.
+
+    Without oneDNN, an LSTM is its time steps, which can be split.
+    """
+    before, onednn = torch.compiler._is_compiling_flag, torch._C._get_mkldnn_enabled()
     torch.compiler._is_compiling_flag = True
+    torch._C._set_mkldnn_enabled(False)
     try:
         yield
     finally:
         torch.compiler._is_compiling_flag = before
+        torch._C._set_mkldnn_enabled(onednn)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from .links import Links
 from .rounds import moved
 from .slices import TensorSlice
 
-__all__ = ["Sharding", "whole_tensor"]
+__all__ = ["Dims", "Sharding", "whole_tensor"]
 
 Dims = Sequence[int | None]
 
@@ -35,14 +35,14 @@ class Sharding:
     """
 
     def __init__(self, layout: Layout, links: Links, device: torch.device) -> None:
-        self._layout, self._links, self._device = layout, links, device
+        self.layout, self._links, self._device = layout, links, device
         self._mesh: DeviceMesh | None = None
 
     @property
     def mesh(self) -> DeviceMesh:
         """The processes, with a dimension for each step of the plan; all have to ask for it at first."""
         if self._mesh is None:
-            self._mesh = init_device_mesh(self._device.type, self._layout.steps or (1,))
+            self._mesh = init_device_mesh(self._device.type, self.layout.steps or (1,))
         return self._mesh
 
     def to_dtensor(self, part: torch.Tensor, shape: torch.Size, dims: Dims) -> DTensor:
@@ -70,24 +70,30 @@ class Sharding:
         if isinstance(x, DTensor) and x.device_mesh == self.mesh and x.placements == _placements(dims):
             return self._moved(x.to_local(), self._shards(x.shape, dims), self._parts(x.shape, dims))
         x = whole_tensor(x)
-        for d, (lo, hi) in enumerate(self._layout.tile(x.shape, dims, self._links.rank)):
+        for d, (lo, hi) in enumerate(self.layout.tile(x.shape, dims, self._links.rank)):
             x = x.narrow(d, int(lo), int(hi) - int(lo))
         return x
 
     def whole(self, part: torch.Tensor, shape: torch.Size, dims: Dims) -> torch.Tensor:
         """Return the tensor of all workers' parts, in new memory; all have to call it."""
         everything = tuple((0, n) for n in shape)
-        return self._moved(part, self._parts(shape, dims), [everything] * self._layout.workers).clone()
+        return self._moved(part, self._parts(shape, dims), [everything] * self.layout.workers).clone()
+
+    def between(self, part: torch.Tensor, shape: torch.Size, dims: Dims, new: Dims) -> torch.Tensor:
+        """Return this worker's part of a tensor that is split by ``dims`` as it is where it is split by ``new``."""
+        return (
+            part if tuple(dims) == tuple(new) else self._moved(part, self._parts(shape, dims), self._parts(shape, new))
+        )
 
     def _parts(self, shape: Sequence[int], dims: Dims) -> list[TensorSlice]:
-        return [self._layout.tile(shape, dims, w) for w in range(self._layout.workers)]
+        return [self.layout.tile(shape, dims, w) for w in range(self.layout.workers)]
 
     def _shards(self, shape: Sequence[int], dims: Dims) -> list[TensorSlice]:
         """Return which slice each worker's shard is, as torch.chunk cuts."""
         found: list[TensorSlice] = []
-        for digits in self._layout.digits:
+        for digits in self.layout.digits:
             rows = [(0, int(n)) for n in shape]
-            for k, d, j in zip(self._layout.steps, dims, digits, strict=True):
+            for k, d, j in zip(self.layout.steps, dims, digits, strict=True):
                 if d is not None:
                     (lo, hi), size = rows[d], -(-(rows[d][1] - rows[d][0]) // k)
                     rows[d] = min(lo + j * size, hi), min(lo + (j + 1) * size, hi)
@@ -97,7 +103,7 @@ class Sharding:
     def _moved(self, x: torch.Tensor, held: list[TensorSlice], needed: list[TensorSlice]) -> torch.Tensor:
         if held == needed:
             return x
-        move = Exchange(self._links.rank, held, needed, x.dtype, self._device, distance=self._layout.distance)
+        move = Exchange(self._links.rank, held, needed, x.dtype, self._device, distance=self.layout.distance)
         return moved(self._links, move, x, "state")
 
 

@@ -13,14 +13,19 @@ from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
 
-__all__ = ["decompositions", "depends_on_data", "described", "on_meta", "tensors_in"]
+__all__ = ["decompositions", "depends_on_data", "described", "tensors_in"]
 
 aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
 
-_GRADIENTS = (aten.threshold_backward, aten.gelu_backward, aten.silu_backward)
+_KEPT = (
+    aten.threshold_backward,
+    aten.gelu_backward,
+    aten.silu_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu,
+)
 """Kept whole: in pieces, they hold more at a time."""
 
 
@@ -39,7 +44,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
                 ]
             )
         )
-        for packet in (aten.native_batch_norm, aten.cudnn_batch_norm, aten._native_batch_norm_legit, *_GRADIENTS):
+        for packet in (aten.native_batch_norm, aten.cudnn_batch_norm, aten._native_batch_norm_legit, *_KEPT):
             _TABLE.pop(packet.default, None)
     return _TABLE
 
@@ -67,14 +72,6 @@ def described(func: Any, args: Any, kwargs: Any) -> Any:
     return tree_map_only(
         torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
     )
-
-
-def on_meta(arg: Any) -> Any:
-    if isinstance(arg, torch.Tensor):
-        return arg if arg.device.type == "meta" or not arg.dim() else arg.to("meta")
-    if isinstance(arg, list | tuple):
-        return type(arg)(on_meta(a) for a in arg)
-    return arg
 
 
 def tensors_in(out: Any) -> list[torch.Tensor]:

@@ -78,7 +78,7 @@ class _Compiler:
                 self.turned.clear()
         given = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
         steps = schedule(found, self.movements, self.sizes, given, self.links, MessageBuffers(self.device))
-        kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
+        kept = {self.slots[n] for n in (*captured.outputs, *captured.updates.values())}
         kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
         freeing(steps, kept)
         reuse_memory(steps, kept | set(given))

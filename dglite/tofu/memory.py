@@ -26,14 +26,14 @@ def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShap
 def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
     """Return the bytes that a worker holds while each node of the graph runs, in their order.
 
-    Parameters, state and inputs are held throughout; their new values take the places of the old. What an operator
+    Parameters, state and inputs are held throughout; new values of buffers take the places of the old. What an operator
     fetches, and partial outputs before they are reduced, count while it runs. Element-wise operators write into
     operands that die.
     """
     shapes = local_shapes(coarse, steps)
     held = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
     captured = coarse.captured
-    in_place = set(captured.updates.values()) if captured.state or captured.hyper else set()
+    in_place = {new for old, new in captured.updates.items() if old not in captured.gradients}
     workspace = _workspace(coarse, steps, held)
     last = coarse.last_reads
     now = sum(held[n] for n in captured.graph.nodes if n.op == "placeholder")

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.fx import Node
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..errors import DGLError
-from .capture import Captured
-from .checkpoint import Sharding, whole_tensor
-from .coarsen import TensorShape
+from ..errors import DGLError, DGLWarning
+from .agreement import checksum, digest, graph_digest, options_text, plan_text, require_equal, text_digest
+from .capture import Captured, capture, capture_forward
+from .checkpoint import Sharding
 from .execute import compile_plan
 from .layout import Layout
-from .library.graph import edges_of
-from .links import Links
-from .plan import PartitionPlan, plan
+from .links import Broken, Links
+from .plan import PartitionPlan, plan_captured, plan_like
 from .program import Program
+from .state import PartitionedState
 
 __all__ = ["ParallelStep", "parallelize"]
 
 
 def parallelize(
     module: nn.Module,
-    loss: Callable[..., torch.Tensor] | None,
-    optimizer: torch.optim.Optimizer,
+    loss: Callable[..., torch.Tensor] | torch.optim.Optimizer | None,
+    optimizer: torch.optim.Optimizer | None = None,
     workers: int | None = None,
     *,
     memory: float | None = None,
@@ -46,13 +46,14 @@ def parallelize(
     Parameters
     ----------
     module : nn.Module
-        Equal in all processes: set the same seed before it is made. From the first step on its parameters and buffers
-        are parts in the step, and their memory in the module is freed. A module on the meta device is initialised
+        Equal in all processes: set the same seed before it is made. From the first step on the memory of its parameters
+        and buffers is this worker's parts; other uses of them raise. A module on the meta device is initialised
         by its layers' ``reset_parameters``, one layer at a time, so that it may be larger than memory.
     loss : callable or None
-        See `capture`.
+        See `capture`. Left out, as in ``parallelize(module, optimizer)``, the module returns its loss.
     optimizer : torch.optim.Optimizer
-        SGD, Adam, AdamW or Adagrad of the module's parameters. Its learning rates are read in every step.
+        An element-wise one of the module's parameters; see `capture`. Each worker runs its ``step()`` on its parts, so
+        schedules and changes of its groups work as ever.
     workers : int, optional
         The number of processes; any other is an error.
     memory : float, optional
@@ -69,6 +70,12 @@ def parallelize(
     DGLError
         If ``workers`` is not the number of processes, or torch.distributed has not been initialised.
     """
+    if isinstance(loss, torch.optim.Optimizer):
+        if optimizer is not None:
+            raise DGLError(
+                "two optimizers: call parallelize(module, optimizer) or parallelize(module, loss, optimizer)"
+            )
+        loss, optimizer = None, loss
     if not dist.is_initialized():
         raise DGLError("call torch.distributed.init_process_group() first, in processes that torchrun starts")
     world = dist.get_world_size()
@@ -85,13 +92,28 @@ def parallelize(
     return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed)
 
 
+@dataclass(frozen=True)
+class _CompiledStep:
+    """A captured step with its plan and this worker's program."""
+
+    plan: PartitionPlan
+    program: Program
+
+    @property
+    def captured(self) -> Captured:
+        return self.plan.captured
+
+
 class ParallelStep:
     """A training step over the processes of a job: ``step(*inputs)`` returns the loss.
+
+    A step is planned once for each kind of call: shapes of the inputs, train and eval modes of the modules, parameters
+    that require gradients, autocast. All processes compare their inputs and settings before each step.
 
     Attributes
     ----------
     plan : PartitionPlan or None
-        What is run, from the first step on.
+        The first plan, which says how the state is split; None before the first step.
     bytes : int
         That this process has received from others in the last step, counted where they arrive.
     """
@@ -110,86 +132,162 @@ class ParallelStep:
         self.plan: PartitionPlan | None = None
         self.bytes = 0
         self._links, self._memory, self._device, self._seed = links, memory, device, seed
-        self._program: Program | None = None
-        self._parts: dict[Node, torch.Tensor] = {}
+        self._compiled: dict[Any, _CompiledStep] = {}
+        self._state: PartitionedState | None = None
+        self._modules: list[nn.Module] = []
         self._count = 0
         self._error = ""
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+    def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Train one step and return the loss, which is the same in all processes.
 
         Parameters
         ----------
-        *inputs : Tensor
-            The module's inputs and, if there is a loss function, its last argument: whole, and equal in all processes.
+        *inputs, **named
+            What the module takes and, if there is a loss function, its last argument at the end of ``inputs``. Tensors
+            are whole, and equal in all processes.
 
         Raises
         ------
         DGLError
-            If the inputs are not of the first step's shapes, if processes have different inputs or modules at the first
-            step, or if a process has ended or does not answer. After the last no further step can be run.
+            If processes have different inputs, settings or modules, or if a process has ended or does not answer. After
+            the last no further step can be run.
         """
-        if self._error:
-            raise DGLError(self._error)
-        self.prepare(*inputs)
-        program, captured = self._compiled
-        values: list[Any] = [None] * program.size
-        for node, x in zip(captured.data, inputs, strict=True):
-            values[program.slots[node]] = self._cut(node, x.to(self._device))
-        for name, node in captured.hyper.items():
-            group = self.optimizer.param_groups[int(name.rsplit(".", 1)[1])]
-            rate, dtype = float(group["lr"]), node.meta["val"].dtype
-            values[program.slots[node]] = torch.tensor(rate, dtype=dtype, device=self._device)
-        for node in [n for n in self._parts if n in captured.updates]:
-            values[program.slots[node]] = self._parts.pop(node)
-        for node, part in self._parts.items():
-            values[program.slots[node]] = part
-        self._run(program, values)
-        self._parts |= {old: values[program.slots[new]] for old, new in captured.updates.items()}
-        self._count += 1
-        return values[program.slots[captured.loss]]
+        value = self._backward(inputs, named)
+        self._held.update()
+        return value
+
+    def backward(self, *inputs: Any, **named: Any) -> torch.Tensor:
+        """Compute the loss and add its gradients to those that are there, as ``loss.backward()`` does."""
+        return self._backward(inputs, named)
+
+    def _backward(self, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
+        step, values = self._run("train", inputs, named)
+        state = self._held
+        owned: set[int] = set()
+        for name, node in step.captured.parameters.items():
+            if node in step.captured.updates:
+                gradient = values[step.program.slots[step.captured.updates[node]]]
+                gradient = _in_memory_of_its_own(state.back(name, gradient, node, step.plan), owned)
+                state.add_gradient(name, gradient)
+        return values[step.program.slots[step.captured.loss]]  # type: ignore[no-any-return]
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Scale the gradients so that the norm of all of them is at most ``max_norm``; return the norm before.
+
+        It belongs between `backward` and `update`. All processes have to call it.
+        """
+        self._check()
+        return self._held.clip_gradients(max_norm, norm_type)
+
+    def update(self) -> None:
+        """Let the optimizer update the parameters, and clear the gradients."""
+        self._check()
+        self._compare({"settings of the optimizer": text_digest(options_text(self.optimizer))})
+        self._held.update()
+
+    @torch.no_grad()
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Return what the module returns for whole inputs, without gradients, in every process.
+
+        The module runs in its modes: call ``module.eval()`` to evaluate. All processes have to call this.
+        """
+        if self._state is None:
+            return self.module(*inputs, **named)
+        step, values = self._run("forward", inputs, named)
+        captured, sharding = step.captured, self._held.sharding
+        outputs = [
+            sharding.whole(values[step.program.slots[node]], node.meta["val"].shape, step.plan.placement(node))
+            for node in captured.outputs
+        ]
+        assert captured.spec is not None
+        return tree_unflatten(outputs, captured.spec)
 
     @property
-    def _compiled(self) -> tuple[Program, Any]:
-        if self._program is None or self.plan is None:
+    def _held(self) -> PartitionedState:
+        if self._state is None:
             raise DGLError("there is no plan before the first step: run one")
-        return self._program, self.plan.captured
+        return self._state
 
-    def _run(self, program: Program, values: list[Any]) -> None:
+    def _check(self) -> None:
+        if self._error:
+            raise DGLError(self._error)
+
+    def _compare(self, numbers: dict[str, int]) -> None:
+        """Raise in all processes if a number is not the same in all."""
+        try:
+            require_equal(self._links, numbers, self._device)
+        except Broken:
+            self._error = "another worker did not answer in an earlier step: start again from a checkpoint"
+            raise
+
+    def _run(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> tuple[_CompiledStep, list[Any]]:
+        """Run a step's program; return it and the values of its slots."""
+        self._check()
+        step = self._prepared(kind, inputs, named)
+        program, captured, state = step.program, step.captured, self._held
+        values: list[Any] = [None] * program.size
+        tensors = [x for x in tree_flatten((tuple(inputs), named))[0] if isinstance(x, torch.Tensor)]
+        for node, x in zip(captured.data, tensors, strict=True):
+            values[program.slots[node]] = state.sharding.from_tensor(x.to(self._device), step.plan.placement(node))
+        for name, node in (captured.parameters | captured.buffers).items():
+            values[program.slots[node]] = state.placed(name, node, step.plan)
+        for name, node in captured.constants.items():
+            constant = captured.constant_values[name].to(self._device)
+            values[program.slots[node]] = state.sharding.from_tensor(constant, step.plan.placement(node))
         self._links.bytes = 0
         try:
             program.run(values, self._count)
+            for name, node in captured.buffers.items():
+                if node in captured.updates:
+                    part = values[program.slots[captured.updates[node]]]
+                    state.set_part(name, state.back(name, part, node, step.plan))
         except BaseException:
-            self._error = "an earlier step failed, and left parts of the state in none: start again from a checkpoint"
+            self._error = "an earlier step failed, and left the state between two steps: start again from a checkpoint"
             raise
         self.bytes = self._links.bytes
+        self._count += 1
+        return step, values
 
-    # -- the first step ------------------------------------------------------------------------------------------------
-    def prepare(self, *inputs: torch.Tensor) -> None:
+    # -- plans ---------------------------------------------------------------------------------------------------------
+    def prepare(self, *inputs: Any, **named: Any) -> None:
         """Plan for inputs of these shapes and move the module into parts, as the first step does, but do not train.
 
         A checkpoint can be loaded then. Takes and raises what the step does.
         """
-        if self.plan is not None:
-            expected = [(tuple(n.meta["val"].shape), n.meta["val"].dtype) for n in self.plan.captured.data]
-            got = [(tuple(x.shape), x.dtype) for x in inputs]
-            if expected != got:
-                raise DGLError(f"the step was planned for inputs {expected}, but got {got}: pad or drop the last batch")
-            return
-        self._compare("optimizers, or memory= or seed=", [_number(self._settings())])
-        self._compare("inputs", [_digest(inputs)])
-        self._compare("modules (set one seed before it is made)", [_digest(self._tensors())])
-        made, program = self._planned(inputs)
-        self.plan, self._program = made, program
-        self._sharding = Sharding(Layout([step.k for step in made.steps]), self._links, self._device)
-        self._take(dict(self.module.named_parameters()) | dict(self.module.named_buffers()))
+        self._prepared("train", inputs, named)
 
-    def _settings(self) -> str:
-        groups = [
-            {k: v for k, v in group.items() if k != "params"} | {"params": len(group["params"])}
-            for group in self.optimizer.param_groups
-        ]
-        return f"{type(self.optimizer)} {groups} {self._memory} {self._seed}"
+    def _prepared(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> _CompiledStep:
+        leaves, spec = tree_flatten((tuple(inputs), named))
+        key = (kind, str(spec), *self._modes(), *map(_signature, leaves))
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed}"
+        self._compare(
+            {
+                "optimizers, or memory= or seed=": text_digest(settings),
+                "inputs, or modes of modules (train, eval, frozen, autocast)": text_digest(str(key)),
+                "values of inputs": checksum([x for x in tensors if not x.is_meta]),
+            }
+        )
+        if key not in self._compiled:
+            if self._state is None:
+                self._compare({"modules (set one seed before it is made)": digest(self._tensors())})
+            else:
+                text = f"a new plan for {kind} with inputs {', '.join(map(_signature, leaves))}"
+                warnings.warn(f"{text}: pad batches to one shape to avoid that", DGLWarning, stacklevel=4)
+            step = self._planned(kind, inputs, named)
+            if self._state is None:
+                self._take(step.plan)
+            self._compiled[key] = step
+        return self._compiled[key]
+
+    def _modes(self) -> tuple[Any, ...]:
+        """Return what changes a step beside its inputs."""
+        kind = self._device.type
+        autocast = torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))
+        training = [module.training for module in self._modules or self.module.modules()]
+        parameters = self.module.parameters() if self._state is None else self._state.parameters
+        return (*autocast, *training, *(p.requires_grad for p in parameters))
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         yield from self.module.parameters()
@@ -197,24 +295,16 @@ class ParallelStep:
         if any(p.is_meta for p in self.module.parameters()):
             yield torch.get_rng_state()
 
-    def _compare(self, what: str, mine: list[int]) -> None:
-        """Raise in all processes if the numbers are not the same in all."""
-        if self._links.world == 1:
-            return
-        row = torch.tensor(mine, dtype=torch.int64, device=self._device)
-        rows = self._links.gather(row, "the first exchange")
-        others = [j for j in range(self._links.world) if not torch.equal(rows[j], rows[0])]
-        if others:
-            raise DGLError(f"the workers {others} have other {what} than worker 0: all of them need the same")
-
-    def _planned(self, inputs: Sequence[torch.Tensor]) -> tuple[PartitionPlan, Program]:
+    def _planned(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> _CompiledStep:
         """Return what all processes have planned alike; what fails in one is an error in all."""
         error: Exception | None = None
-        graph = said = 0
         try:
-            made = plan(self.module, self.loss, inputs, self.optimizer, self._links.world, memory=self._memory)
-            program = compile_plan(made, self._links, self._device, self._seed)
-            graph, said = _graph_digest(made.captured), _number(_said(made))
+            made = self._plan(kind, inputs, named)
+            step = _CompiledStep(made, compile_plan(made, self._links, self._device, self._seed))
+            numbers = {
+                "operations in their modules, or graphs": graph_digest(made.captured),
+                "plans": text_digest(plan_text(made)),
+            }
         except Exception as caught:
             error = caught
         if self._links.world > 1:
@@ -224,56 +314,38 @@ class ParallelStep:
                 raise DGLError(f"the workers {failed} could not plan the step: see their messages")
         if error is not None:
             raise error
-        self._compare("operations in their modules, or graphs", [graph])
-        self._compare("plans", [said])
-        return made, program
+        self._compare(numbers)
+        return step
 
-    def _take(self, named: dict[str, torch.Tensor]) -> None:
-        """Cut parameters, buffers and the optimizer's state to this worker's parts, and free the module's."""
-        _, captured = self._compiled
-        nodes = captured.parameters | captured.buffers
-        for name, x in _initialised(self.module, named, self._device):
-            if name in nodes:
-                self._parts[nodes[name]] = self._cut(nodes[name], x).to(self._device, copy=True)
-            if not named[name].is_meta:
-                named[name].data = x.new_zeros(()).expand(x.shape)
-        for name, node in captured.state.items():
-            value = self._state(name, named)
-            value = torch.zeros((), dtype=node.meta["val"].dtype).expand(_shape(node)) if value is None else value
-            self._parts[node] = self._cut(node, value).to(self._device, copy=True)
-        self.optimizer.state.clear()
-        for name, node in captured.constants.items():
-            self._parts[node] = self._cut(node, captured.constant_values[name].to(self._device))
+    def _plan(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> PartitionPlan:
+        if kind == "forward":
+            captured = capture_forward(self.module, inputs, named, device=self._device)
+        else:
+            captured = capture(self.module, self.loss, inputs, self.optimizer, named, device=self._device)
+        if any(x.is_meta for x in captured.constant_values.values()):
+            raise DGLError("the module reads a tensor on the meta device: make it a parameter or a buffer")
+        if self.plan is None:
+            return plan_captured(captured, self._links.world, memory=self._memory)
+        return plan_like(captured, self.plan, memory=self._memory)
 
-    def _state(self, name: str, named: dict[str, torch.Tensor]) -> torch.Tensor | None:
-        """Return what the optimizer has of a state: it may have trained before."""
-        owner, kind = name.rsplit(".", 1)
-        if owner == "step":
-            params = self.optimizer.param_groups[int(kind)]["params"]
-            found = next((s["step"] for p in params if (s := self.optimizer.state.get(p))), None)
-            return None if found is None else torch.as_tensor(found)
-        return self.optimizer.state.get(named[owner], {}).get(kind)
+    def _take(self, plan: PartitionPlan) -> None:
+        sharding = Sharding(Layout([step.k for step in plan.steps]), self._links, self._device)
+        self.plan = plan
+        self._state = PartitionedState(self.module, self.optimizer, plan, sharding, self._links, self._device)
+        self._modules = list(self.module.modules())
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
-    def _cut(self, node: Node, x: torch.Tensor) -> torch.Tensor:
-        assert self.plan is not None
-        return self._sharding.from_tensor(x, self.plan.placement(node))
-
+    # -- state ---------------------------------------------------------------------------------------------------------
     def parts(self) -> dict[str, torch.Tensor]:
         """Return this worker's parts of parameters, buffers and the optimizer's state by name."""
-        return {name: self._parts[node] for name, node in self._named().items()}
-
-    def _named(self) -> dict[str, Node]:
-        _, captured = self._compiled
-        return captured.parameters | captured.buffers | captured.state
+        return self._held.parts()
 
     def gather(self) -> dict[str, torch.Tensor]:
         """Return whole parameters and buffers by name, in every process.
 
         All processes have to call it. ``module.load_state_dict(step.gather(), assign=True)`` makes the module whole.
         """
-        _, captured = self._compiled
-        return {name: self._outside(node, full=True) for name, node in (captured.parameters | captured.buffers).items()}
+        state = self._held
+        return {name: state.outside(name, full=True) for name in state.tensors}
 
     def state_dict(self, *, full: bool = False) -> dict[str, torch.Tensor]:
         """Return parameters, buffers and state of the optimizer by name, for a checkpoint. All have to call it.
@@ -289,7 +361,7 @@ class ParallelStep:
         ``torch.distributed.checkpoint.save({"step": step}, checkpoint_id=folder)`` saves a step, and ``load`` the same
         way into one that has been prepared, in any number of processes.
         """
-        return {name: self._outside(node, full) for name, node in self._named().items()}
+        return self._held.state_dict(full)
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Take what `state_dict` returned, of a job with any number of processes. All have to call it.
@@ -304,84 +376,21 @@ class ParallelStep:
         DGLError
             If there are names too many or missing, or another shape. Nothing is changed then.
         """
-        named = self._named()
-        if named.keys() != state.keys():
-            raise DGLError(f"these names are missing or unknown: {', '.join(sorted(named.keys() ^ state.keys()))}")
-        for name, node in named.items():
-            if state[name].shape != node.meta["val"].shape:
-                raise DGLError(f"{name} has the shape {tuple(state[name].shape)}, expected {_shape(node)}")
-        for name, node in named.items():
-            with self._links.watched("taking a checkpoint"):
-                part = self._cut(node, state[name].detach())
-            self._parts[node] = part.to(self._device, node.meta["val"].dtype, copy=True)
+        self._held.load_state_dict(state)
         self._error = ""
 
-    def _outside(self, node: Node, full: bool) -> torch.Tensor:
-        """Return a tensor as it is outside of the step."""
-        assert self.plan is not None
-        make = self._sharding.whole if full else self._sharding.to_dtensor
-        return make(self._parts[node], node.meta["val"].shape, self.plan.placement(node))
+
+def _signature(leaf: Any) -> str:
+    """Return what a plan depends on of an input: shape and dtype of a tensor, else its value."""
+    return f"{tuple(leaf.shape)} {leaf.dtype}" if isinstance(leaf, torch.Tensor) else repr(leaf)
 
 
-def _shape(node: Node) -> TensorShape:
-    return tuple(node.meta["val"].shape)
-
-
-def _initialised(
-    module: nn.Module, named: dict[str, torch.Tensor], device: torch.device
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield parameters and buffers by name; of layers on the meta device, one layer is initialised at a time."""
-    for prefix, child in module.named_modules():
-        own = [*child.named_parameters(prefix, recurse=False), *child.named_buffers(prefix, recurse=False)]
-        if any(x.is_meta for _, x in own):
-            reset = getattr(child, "reset_parameters", None)
-            if reset is None:
-                raise DGLError(f"module {prefix!r} is on the meta device and has no reset_parameters to initialise it")
-            layer = copy.deepcopy(child).to_empty(device=device, recurse=False)
-            layer.reset_parameters()
-            own = [*layer.named_parameters(prefix, recurse=False), *layer.named_buffers(prefix, recurse=False)]
-        yield from ((name, x.detach()) for name, x in own if name in named)
-
-
-def _digest(tensors: Any) -> int:
-    """Return a number that tells tensors apart by shape, dtype and values."""
-    found = hashlib.blake2b(digest_size=7)
-    for x in map(whole_tensor, tensors):
-        found.update(f"{tuple(x.shape)} {x.dtype}".encode())
-        if not x.is_meta:
-            found.update(x.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return int.from_bytes(found.digest(), "little")
-
-
-def _said(made: PartitionPlan) -> str:
-    """Return a plan as text: how each value and operator is split."""
-    return str(
-        [
-            (step.k, *step.placements.values(), *(s and (s.index, s.combine) for s in step.strategies.values()))
-            for step in made.steps
-        ]
-    )
-
-
-def _graph_digest(captured: Captured) -> int:
-    """Return a number that tells captured steps apart: operators, their arguments, constants and dglite's graphs."""
-    number = {node: f"%{i}" for i, node in enumerate(captured.graph.nodes)}
-    graphs: dict[tuple[int, ...], str] = {}
-    said: list[Any] = []
-    for node in number:
-        mapped, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number.__getitem__)
-        args = list(mapped)
-        schema = getattr(node.target, "_schema", None)
-        names = [one.name for one in schema.arguments] if schema else []
-        if "structure" in names:
-            # programs name a graph by a number that is each process's own
-            structure = tuple(args[names.index("structure")][:1])
-            if structure not in graphs:
-                graphs[structure] = f"graph {_digest(map(torch.from_numpy, edges_of(structure)))}"
-            args[names.index("structure")] = graphs[structure]
-        said.append((str(node.target), args, kwargs))
-    return _number(f"{said} {_digest(captured.constant_values.values())}")
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "little")
+def _in_memory_of_its_own(x: torch.Tensor, owned: set[int]) -> torch.Tensor:
+    """Return a gradient that may be changed in place: one that shares no memory with itself or with another."""
+    pointer = x.untyped_storage().data_ptr()
+    dense = x.untyped_storage().nbytes() == x.nbytes and x.is_contiguous()
+    if not dense or pointer in owned:
+        x = x.clone(memory_format=torch.contiguous_format)
+        pointer = x.untyped_storage().data_ptr()
+    owned.add(pointer)
+    return x

@@ -18,7 +18,7 @@ import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -39,7 +39,7 @@ from .memory import local_shapes, memory_profile
 from .search import Policy, SearchStep, recursions, search
 from .strategy import Strategy
 
-__all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured"]
+__all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured", "plan_like"]
 
 LinkLevels = Sequence[tuple[int, float]]
 _HEAD = ("operator", "output", "calls", "bytes", "split")
@@ -265,10 +265,11 @@ class PartitionPlan:
 def plan(
     module: nn.Module,
     loss: Callable[..., torch.Tensor] | None,
-    example_inputs: Sequence[torch.Tensor],
+    example_inputs: Sequence[Any],
     optimizer: torch.optim.Optimizer | None = None,
     workers: int = 2,
     *,
+    named_inputs: Mapping[str, Any] | None = None,
     links: LinkLevels | None = None,
     memory: float | None = None,
 ) -> PartitionPlan:
@@ -276,7 +277,7 @@ def plan(
 
     Parameters
     ----------
-    module, loss, example_inputs, optimizer
+    module, loss, example_inputs, optimizer, named_inputs
         See `capture`. All may be on the meta device.
     workers : int
         How many workers, at least 1.
@@ -295,7 +296,7 @@ def plan(
         plan fits the memory.
     """
     start = time.perf_counter()
-    captured = capture(module, loss, example_inputs, optimizer)
+    captured = capture(module, loss, example_inputs, optimizer, named_inputs)
     return plan_captured(captured, workers, links=links, memory=memory, capture_seconds=time.perf_counter() - start)
 
 
@@ -322,6 +323,18 @@ def plan_captured(
         best = _within(best, memory)
     best.seconds, best.capture_seconds = time.perf_counter() - start, capture_seconds
     return best
+
+
+def plan_like(captured: Captured, before: PartitionPlan, memory: float | None = None) -> PartitionPlan:
+    """Partition another step of the same module, its parameters and buffers split as they are in a plan."""
+    start = time.perf_counter()
+    coarse = coarsen(captured, strategies_of)
+    named = captured.parameters | captured.buffers | captured.state
+    earlier = before.captured.parameters | before.captured.buffers | before.captured.state
+    dims = {coarse.group_of[node]: before.placement(name) for name, node in named.items() if name in earlier}
+    policies = [Policy(fixed={v: each[number] for v, each in dims.items()}) for number in range(len(before.steps))]
+    found = search(coarse, [step.k for step in before.steps], policies)
+    return PartitionPlan(coarse, found, seconds=time.perf_counter() - start, memory=memory)
 
 
 def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int], list[float | None]]]:

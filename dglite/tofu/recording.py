@@ -1,4 +1,8 @@
-"""The dispatch mode that records ATen operators as they run, on the meta device.
+"""The dispatch mode that records ATen operators as they run, on tensors that have shapes only.
+
+The tensors are `SymbolicTensor`: memory of the meta device that says it is of the device where the step will run, so
+that modules make tensors there and autocast takes effect. Operators whose operands all have values, as a mask made of
+``torch.tensor`` has, are run at once: their results are constants of the graph.
 
 It does what `make_fx` with functionalization does, for this one purpose: several times faster, which users of unrolled
 networks feel, and it keeps the tensors, so that gradients are paired with their forward values exactly.
@@ -15,16 +19,61 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
-from .decompositions import decompositions, depends_on_data, described, on_meta, tensors_in
+from .decompositions import decompositions, depends_on_data, described, tensors_in
 from .graphs import by_number
+from .partitioned import PartAccess, is_partitioned
+from .strided import strided_view
 
 aten = torch.ops.aten
 
 _SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default}
 _DROPPED = ("device", "pin_memory", "layout", "memory_format")
+
+
+class SymbolicTensor(torch.Tensor):
+    """A tensor without values that says it is on another device than ``meta``.
+
+    Attributes
+    ----------
+    shapes : Tensor
+        The same on the meta device.
+    claimed : torch.device
+        The device that it says it is on.
+    """
+
+    shapes: torch.Tensor
+    claimed: torch.device
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, shapes: torch.Tensor, device: torch.device) -> SymbolicTensor:
+        made = torch.Tensor._make_subclass(cls, shapes, False, dispatch_device=True, device_for_backend_keys=device)
+        made.shapes, made.claimed = shapes, device
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        if func is torch.ops.prim.device.default:
+            return args[0].claimed
+        if func in _SAME:  # autograd makes such copies when a graph is freed
+            return cls(func(args[0].shapes), args[0].claimed)
+        raise DGLError(f"{func} is called with a tensor of a captured step outside of it: do not keep such tensors")
+
+
+def _shapes(arg: Any) -> Any:
+    """Return an argument with its tensors on the meta device."""
+    if isinstance(arg, SymbolicTensor):
+        return arg.shapes
+    if isinstance(arg, torch.Tensor):
+        return arg if arg.device.type == "meta" or not arg.dim() else arg.to("meta")
+    if isinstance(arg, list | tuple):
+        return type(arg)(_shapes(a) for a in arg)
+    return arg
 
 
 class StepRecorder(TorchDispatchMode):
@@ -34,8 +83,9 @@ class StepRecorder(TorchDispatchMode):
     written anew when it is read after its base has changed. ``recorded`` is called after each operator.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str = "cpu") -> None:
         super().__init__()
+        self.device = torch.device(device)
         self.graph = Graph()
         self.phase = "forward"
         self.modules = [""]
@@ -54,13 +104,20 @@ class StepRecorder(TorchDispatchMode):
 
     # -- tensors and nodes ---------------------------------------------------------------------------------------------
     def placeholder(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Return a meta tensor that stands for a new input of the graph."""
-        if isinstance(like, DTensor):
-            tensor = torch.empty(like.shape, dtype=like.dtype, device="meta")
+        """Return a tensor without values that stands for a new input of the graph."""
+        if is_partitioned(like):
+            access: PartAccess = like.access  # type: ignore[attr-defined]
+            shapes = access.whole
+        elif isinstance(like, DTensor):
+            shapes = torch.empty(like.shape, dtype=like.dtype, device="meta")
         else:
-            tensor = torch.empty_like(like, device="meta", requires_grad=False)
-        self._bind(tensor, self._input(name, tensor.detach()))
+            shapes = torch.empty_like(like, device="meta", requires_grad=False)
+        tensor = self._symbolic(shapes)
+        self._bind(tensor, self._input(name, shapes))
         return tensor
+
+    def _symbolic(self, shapes: torch.Tensor) -> SymbolicTensor:
+        return SymbolicTensor(shapes, self.device)
 
     def _input(self, name: str, value: torch.Tensor) -> Node:
         with self.graph.inserting_before(self._first or self.graph._root):
@@ -83,8 +140,8 @@ class StepRecorder(TorchDispatchMode):
 
     def _constant(self, tensor: torch.Tensor) -> Node:
         name = f"constant.{len(self.constants)}"
-        node = self._input(name, tensor.detach().to("meta"))
-        self.constants[name], self.constant_values[name] = node, tensor.detach()
+        node = self._input(name, _shapes(tensor.detach()))
+        self.constants[name], self.constant_values[name] = node, tensor.detach().clone()
         self._bind(tensor, node)
         return node
 
@@ -94,11 +151,13 @@ class StepRecorder(TorchDispatchMode):
             self._nodes[id(tensor)] = view.source
             return
         node = self.emit(view.func, (view.source, *view.rest), view.kwargs, view.values)
-        self._nodes[id(tensor)] = node if view.index is None else self._item(node, view.index, tensor.detach())
+        self._nodes[id(tensor)] = node if view.index is None else self._item(node, view.index, _shapes(tensor))
 
     # -- operators -----------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.ops.prim.device.default:
+            return args[0].claimed if isinstance(args[0], SymbolicTensor) else args[0].device
         self._depth += 1
         try:
             out = self._call(func, args, kwargs)
@@ -111,18 +170,26 @@ class StepRecorder(TorchDispatchMode):
         return out
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if self._has_values(args, kwargs):
+            return func(*args, **kwargs)
         func, args = by_number(func, args)
         if depends_on_data(func, args):
             self._refuse(func)
-        if func in _SAME and id(args[0]) in self._nodes:
-            out = func(*args, **kwargs)
+        if func in _SAME and self._is_symbolic(args[0]):
+            out = self._symbolic(func(_shapes(args[0])))
             self._bind(out, self.node_of(args[0]))
-            self._views[id(out)] = _View(args[0], self.node_of(args[0]), None, (), {}, None, out)
+            self._views[id(out)] = _View(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
             return out
         if func is aten.permute.default and (before := self._undone(args)) is not None:
-            out = func(*args)
+            out = self._symbolic(func(_shapes(args[0]), args[1]))
             self._bind(out, before)
             return out
+        if (
+            func is aten.as_strided.default
+            and (view := strided_view(_shapes(args[0]), *args[1:], **kwargs)) is not None
+        ):
+            with self:
+                return view(args[0])
         if func in _MUTATED_STATISTICS:
             return self._batch_norm(args, kwargs)
         if func._schema.is_mutable:
@@ -139,6 +206,15 @@ class StepRecorder(TorchDispatchMode):
                 return func.decompose(*args, **kwargs)
         return self._run(func, args, kwargs)
 
+    def _is_symbolic(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor stands for a node: it has no values, or its values have been changed since."""
+        return isinstance(tensor, SymbolicTensor) or id(tensor) in self._nodes
+
+    def _has_values(self, args: Any, kwargs: Any) -> bool:
+        """Return whether an operator reads tensors, all of which have values."""
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        return bool(tensors) and not any(map(self._is_symbolic, tensors))
+
     def _undone(self, args: Any) -> Node | None:
         """Return what is permuted back: the gradient of a linear layer does so with its weight."""
         node = self.node_of(args[0])
@@ -152,18 +228,20 @@ class StepRecorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("meta")}
-        out = described(func, [on_meta(a) for a in args], kwargs)
-        if out is None:
+        shapes = described(func, [_shapes(a) for a in args], {k: _shapes(v) for k, v in kwargs.items()})
+        if shapes is None:
             return None
-        node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, out)
-        if isinstance(out, torch.Tensor):
+        node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, shapes)
+        if isinstance(shapes, torch.Tensor):
+            out: Any = self._symbolic(shapes)
             self._bind(out, node)
         else:
+            out = type(shapes)(self._symbolic(x) if isinstance(x, torch.Tensor) else x for x in shapes)
             for i, x in enumerate(out):
                 if isinstance(x, torch.Tensor):
-                    self._bind(x, self._item(node, i, x))
-        if func.is_view and id(args[0]) in self._nodes:
-            self._note_view(func, args, kwargs, out, node)
+                    self._bind(x, self._item(node, i, _shapes(x)))
+        if func.is_view:
+            self._note_view(func, args, kwargs, out, shapes)
         return out
 
     def emit(self, func: Any, args: Any, kwargs: Any, out: Any) -> Node:
@@ -182,7 +260,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _read(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):
-            if id(arg) not in self._nodes and arg.device.type != "meta" and not arg.dim():
+            if not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim():
                 return arg.item()
             return self.node_of(arg)
         if isinstance(arg, list | tuple):
@@ -238,11 +316,11 @@ class StepRecorder(TorchDispatchMode):
             self._rebind(var, self.node_of(new_var))
         return out, saved_mean, saved_var
 
-    def _note_view(self, func: Any, args: Any, kwargs: Any, out: Any, node: Node) -> None:
+    def _note_view(self, func: Any, args: Any, kwargs: Any, out: Any, shapes: Any) -> None:
         base, source = args[0], self.node_of(args[0])
         rest = tuple(self._read(a) for a in args[1:])
         for index, x in [(None, out)] if isinstance(out, torch.Tensor) else list(enumerate(out)):
-            self._views[id(x)] = _View(base, source, func, rest, kwargs, index, out)
+            self._views[id(x)] = _View(base, source, func, rest, kwargs, index, shapes)
 
     def _forget_views(self, func: Any, out: Any) -> None:
         """Let the outputs of an operator that promises not to alias its input, though it may, be no views."""
@@ -262,7 +340,7 @@ class StepRecorder(TorchDispatchMode):
     def _scattered(self, view: _View, new: Node) -> Node:
         """Return the base with its view replaced: of views by slices exactly, of whole views by their inverse."""
         base, func, rest = view.base, view.func, view.rest
-        value = base.detach()
+        value = _shapes(base)
         source = self.node_of(base)
         shape = list(base.shape)
         if func is None:
@@ -271,7 +349,7 @@ class StepRecorder(TorchDispatchMode):
             return self.emit(aten.slice_scatter.default, (source, new, *rest), view.kwargs, value)
         if func is aten.select.int:
             return self.emit(aten.select_scatter.default, (source, new, *rest), view.kwargs, value)
-        if func in (aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim):
+        if func in _SAME_ORDER:
             return self.emit(aten.view.default, (new, shape), {}, value)
         if func is aten.permute.default:
             order = [d % len(shape) for d in rest[0]]
@@ -339,5 +417,8 @@ class _View:
     values: Any
 
 
+_SAME_ORDER = {aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default}
+_SAME_ORDER |= {aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims}
+"""Views of all elements, in their order."""
 _RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}

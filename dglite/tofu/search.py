@@ -134,16 +134,19 @@ def recursions(workers: int) -> list[list[int]]:
     return found or [[]]
 
 
-def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -> list[SearchStep]:
-    """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups."""
-    policy = policy or Policy()
+def search(coarse: Coarse, steps: Sequence[int], policy: Policy | Sequence[Policy] | None = None) -> list[SearchStep]:
+    """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups.
+
+    ``policy`` is one for all steps, or one for each.
+    """
+    policies = [policy or Policy()] * len(steps) if policy is None or isinstance(policy, Policy) else policy
     shapes = [group.shape for group in coarse.tensors]
     known: dict[Any, LocalOperator] = {}
     locals_ = [known.setdefault(group.call, LocalOperator(group.call)) for group in coarse.operators]
     found: list[SearchStep] = []
     groups = 1
-    for k in steps:
-        step = StepSearch(coarse, shapes, locals_, k, groups, policy)
+    for k, each in zip(steps, policies, strict=True):
+        step = StepSearch(coarse, shapes, locals_, k, groups, each)
         found.append(step.solve())
         shapes, locals_ = found[-1].next_shapes(), found[-1].next_locals(coarse)
         groups *= k

@@ -74,7 +74,7 @@ def test_a_checkpoint_is_loaded_by_another_number_of_workers(
         losses.append(loss.item())
     saved = jobs[before].run(save, str(tmp_path))[0]
     for loaded, more in jobs[after].run(load, str(tmp_path)):
-        assert loaded.keys() == saved.keys() >= {"0.weight", "1.running_var", "3.bias.exp_avg_sq", "step.0"}
+        assert loaded.keys() == saved.keys() >= {"0.weight", "1.running_var", "3.bias.exp_avg_sq", "0.weight.step"}
         for name, value in saved.items():
             torch.testing.assert_close(loaded[name], value, rtol=0, atol=0)
         assert more == pytest.approx(losses[2:], rel=1e-9)
@@ -98,7 +98,7 @@ def test_state_is_dtensors_of_the_plans_placements(jobs: dict[int, Workers]) -> 
         by_name = {name: rest for name, *rest in found}
         assert any(isinstance(p, Shard) for p in by_name["3.weight"][0])
         assert by_name["3.weight"][2]
-        assert by_name["step.0"][0] == (Replicate(),) * len(by_name["3.weight"][1])
+        assert by_name["0.weight.step"][0] == (Replicate(),) * len(by_name["3.weight"][1])
         # five columns are split elsewhere by a DTensor
         assert not all(shares for _, _, shares, _ in by_name.values())
 

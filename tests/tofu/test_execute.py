@@ -313,7 +313,7 @@ def misuse(rank: int) -> list[str]:
     step = tofu.parallelize(module, loss, optimizer)
     tried(step.gather)
     step(*inputs)
-    tried(lambda: step(inputs[0][:6], inputs[1][:6]))
+    tried(lambda: step(inputs[0][: 6 + rank], inputs[1][: 6 + rank]))
     step(*inputs)
     return found
 
@@ -354,7 +354,14 @@ def test_other_structures_are_told_in_every_process(two: Workers) -> None:
 
 
 def test_mistakes_are_told_in_every_process(two: Workers) -> None:
-    words = ["has 2 processes", "other inputs", "other optimizers", "other modules", "no plan before", "pad or drop"]
+    words = [
+        "has 2 processes",
+        "values of inputs",
+        "other optimizers",
+        "other modules",
+        "no plan before",
+        "other inputs",
+    ]
     for messages in two.run(misuse):
         assert [word in message for word, message in zip(words, messages, strict=True)] == [True] * len(words)
 

@@ -93,7 +93,9 @@ def index_put(call: OperatorCall) -> SplitRule | None:
         values = aligned(call.inputs[-1], [name if name in free else None for name in made])
         return slices(call, [source, *([None] * len(i) for i in indices), values], [source])
     values = aligned(call.inputs[-1], made)
-    summed = [f"+{name}" for name in made if name not in free]
+    # an index of one row that all tensors broadcast is in none of them
+    read = {name for names in (*indices, values) for name in names}
+    summed = [f"+{name}" for name in made if name in read - free]
     return slices(call, [source, *indices, values], [[*source, *summed]], local=_accumulate, added=(0,))
 
 

@@ -1,0 +1,142 @@
+"""Parameters and buffers of a module whose elements lie on several workers: they refuse to be used as if whole.
+
+From the first step on a parameter's own memory is this worker's part. ``optimizer.step()`` works on that; a module's
+forward pass would compute with a part and say nothing. So the tensors change their class to one that answers for the
+whole tensor what needs no elements (its shape, its dtype), gives a DTensor to ``state_dict()``, takes whole tensors
+from ``load_state_dict()``, and raises for all else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..backend.torch_dtensor import DTensor
+from ..errors import DGLError
+
+__all__ = ["PartAccess", "is_partitioned", "local_part", "partition"]
+
+
+def _attributes(*names: str) -> set[Any]:
+    """Return what reads and sets attributes of tensors, as ``__torch_function__`` gets them."""
+    attributes = [getattr(torch.Tensor, name) for name in names]
+    return {getattr(attribute, how) for attribute in attributes for how in ("__get__", "__set__")}
+
+
+_WHOLE = _attributes("shape", "dtype", "ndim", "layout", "itemsize", "nbytes")
+_WHOLE |= {getattr(torch.Tensor, name) for name in ("size", "dim", "numel", "nelement", "stride", "element_size")}
+_WHOLE |= {torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.__len__}
+_WHOLE |= {torch.is_floating_point, torch.is_complex, torch.numel}
+"""What needs no elements: answered for the whole tensor."""
+
+_FLAGS = _attributes("requires_grad", "is_leaf", "is_meta", "device", "_backward_hooks", "_post_accumulate_grad_hooks")
+_FLAGS |= {torch.Tensor.requires_grad_}
+"""What a tensor in parts and the whole have in common."""
+
+_GRADIENT = _attributes("grad")
+
+
+@dataclass(frozen=True)
+class PartAccess:
+    """How to read and write a tensor of which this worker has a part.
+
+    Attributes
+    ----------
+    name : str
+    whole : Tensor
+        On the meta device: shape and dtype of all of it.
+    read : callable
+        Returns it as a DTensor.
+    write : callable
+        Takes the values of a whole tensor or a DTensor.
+    """
+
+    name: str
+    whole: torch.Tensor
+    read: Callable[[], torch.Tensor]
+    write: Callable[[torch.Tensor], None]
+
+
+class _Partitioned:
+    """What parameters and buffers in parts have in common."""
+
+    access: PartAccess
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        x = next(x for x in _flat((args, kwargs or {})) if isinstance(x, _Partitioned))
+        access = x.access
+        if func in _FLAGS:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+        if func in _WHOLE:
+            return func(access.whole, *args[1:], **(kwargs or {}))
+        if func is torch.Tensor.detach:
+            return access.read()
+        if func is torch.Tensor.copy_ and args[0] is x:
+            access.write(args[1])
+            return x
+        if func in _GRADIENT:
+            raise DGLError(
+                f"the gradient of {access.name!r} is in parts, too: step() makes gradients, updates and clears them."
+                " Clip by step.clip_grad_norm_() between step.backward() and step.update(); leave out zero_grad()"
+            )
+        raise DGLError(
+            f"{access.name!r} is in parts on the workers since the first step, so {getattr(func, '__name__', func)} of"
+            " all of it cannot be computed here. Evaluate the module by step.forward(...); step.gather() returns whole"
+            " tensors, and module.load_state_dict(step.gather(), assign=True) makes the module whole"
+        )
+
+    def __repr__(self, **_: Any) -> str:
+        return f"<{self.access.name}: {tuple(self.access.whole.shape)}, in parts on several workers>"
+
+
+class PartitionedParameter(_Partitioned, nn.Parameter):  # type: ignore[misc]
+    """A parameter in parts."""
+
+
+class PartitionedBuffer(_Partitioned, torch.Tensor):  # type: ignore[misc]
+    """A buffer in parts."""
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def partition(tensor: torch.Tensor, part: torch.Tensor, access: PartAccess) -> torch.Tensor:
+    """Return a parameter or buffer with ``part`` as its memory, in parts: the same object, unless it is a DTensor."""
+    is_parameter = isinstance(tensor, nn.Parameter)
+    kind = PartitionedParameter if is_parameter else PartitionedBuffer
+    if type(tensor) in (torch.Tensor, nn.Parameter) and torch._has_compatible_shallow_copy_type(tensor, part):
+        tensor.data, tensor.grad = part, None
+        tensor.__class__ = kind
+    else:
+        new = nn.Parameter(part, requires_grad=tensor.requires_grad) if is_parameter else part.view_as(part)
+        new.__class__ = kind
+        if isinstance(tensor, DTensor):
+            tensor = new
+        else:  # on the meta device
+            torch.utils.swap_tensors(tensor, new)
+    tensor.access = access  # type: ignore[attr-defined]
+    return tensor
+
+
+def is_partitioned(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is in parts."""
+    return isinstance(tensor, _Partitioned)
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this worker's part of a parameter or buffer: a plain tensor of its memory."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.detach()
