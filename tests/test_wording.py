@@ -118,8 +118,8 @@ def findings(path: Path) -> list[str]:
 
 
 def modules() -> dict[str, list[Path]]:
-    """Return the modules of dglite by the package or module below ``dglite`` that they belong to."""
-    by_package: dict[str, list[Path]] = {}
+    """Return the modules of dglite by the package or module below ``dglite`` that they belong to; examples; docs."""
+    by_package = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in ("examples", "docs")}
     for path in sorted((ROOT / "dglite").rglob("*.py")):
         part = path.relative_to(ROOT / "dglite").parts[0].removesuffix(".py")
         by_package.setdefault(part, []).append(path)
