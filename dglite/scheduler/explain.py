@@ -164,10 +164,10 @@ def _planned(
         executable = rewrite(semantic)
         try:
             return semantic, executable, _Accountant(relation, functions).lines(executable), why
-        except Unrecordable as found:
+        except Unrecordable as error:
             refused.add(id(reduce))
-            why = found.reason
-            if found.lasting:
+            why = error.reason
+            if error.lasting:
                 bucket(reduce, why)
 
 
