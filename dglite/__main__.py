@@ -110,14 +110,14 @@ class _Sample:
         return g
 
     def reduced(self, messages: np.ndarray, ufunc: np.ufunc, start: float) -> np.ndarray:
-        """Return messages reduced by destination; ``start`` where there are none."""
+        """Return messages reduced by destination, ``start`` for nodes without messages."""
         result = np.full((_NODES, *messages.shape[1:]), start, np.float64)
         ufunc.at(result, self.dst, messages)
         return result
 
 
-def _same(got: object, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(active.to_numpy(got), expected, rtol=1e-4, atol=1e-5)
+def _same(result: object, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(active.to_numpy(result), expected, rtol=1e-4, atol=1e-5)
 
 
 def _sum(sample: _Sample) -> None:
@@ -154,11 +154,11 @@ def _softmax(sample: _Sample) -> None:
     )
 
 
-def _drawn(sample: _Sample) -> None:
-    drawn = sample_neighbors(sample.graph(), active.from_numpy(np.arange(_NODES)), 2)
-    _same(drawn.in_degrees(), np.bincount(sample.dst, minlength=_NODES).clip(max=2))
+def _sampled(sample: _Sample) -> None:
+    frontier = sample_neighbors(sample.graph(), active.from_numpy(np.arange(_NODES)), 2)
+    _same(frontier.in_degrees(), np.bincount(sample.dst, minlength=_NODES).clip(max=2))
     present = set(zip(sample.src.tolist(), sample.dst.tolist(), strict=True))
-    if not present.issuperset(zip(*(active.to_numpy(end).tolist() for end in drawn.edges()), strict=True)):
+    if not present.issuperset(zip(*(active.to_numpy(end).tolist() for end in frontier.edges()), strict=True)):
         raise ValueError("an edge is drawn that the graph does not have")
 
 
@@ -168,7 +168,7 @@ CHECKS: dict[str, Callable[[_Sample], None]] = {
     "maximum": _max,
     "dot product of ends": _dot,
     "softmax over edges": _softmax,
-    "sampled neighbours": _drawn,
+    "sampled neighbours": _sampled,
 }
 """What is compared, by the name that is printed."""
 

@@ -173,7 +173,7 @@ class Frame(MutableMapping[str, Tensor]):
         Raises
         ------
         DGLError
-            The name is not a string, the first dimension is not the number of rows, or the device is another one.
+            The name is not a string, the first dimension is not the number of rows, or the device is not the frame's.
         """
         traits = active.traits(values)
         if traits is None:
@@ -265,9 +265,9 @@ class Frame(MutableMapping[str, Tensor]):
 
     def take(self, rows: np.ndarray) -> Frame:
         """Return the frame of the given rows. A column is gathered when it is first read."""
-        taken = self._empty_like(len(rows))
-        taken._columns = {name: LazyColumn(column, rows) for name, column in self._columns.items()}
-        return taken
+        result = self._empty_like(len(rows))
+        result._columns = {name: LazyColumn(column, rows) for name, column in self._columns.items()}
+        return result
 
     def copy(self) -> Frame:
         """Return a frame with the same columns. Changing the set of columns of one leaves the other unchanged."""
@@ -313,7 +313,7 @@ class Frame(MutableMapping[str, Tensor]):
         Raises
         ------
         DGLError
-            A part lacks a column or has one that others lack, or its shape or dtype is another one.
+            A part lacks a column or has one that others lack, or its shape or dtype differs.
         """
         filled = [part for part, count in zip(parts, counts, strict=True) if count] or [x for x in parts if x][:1]
         if not filled:
@@ -395,6 +395,8 @@ class Frame(MutableMapping[str, Tensor]):
         shape = (id_range.stop - id_range.start, *feat)
         rows = self.initializer(name)(shape, dtype, device, id_range)
         if not active.is_tensor(rows) or tuple(active.shape(rows)) != shape or rows.dtype != dtype:
-            got = f"{tuple(active.shape(rows))} {rows.dtype}" if active.is_tensor(rows) else type(rows).__name__
-            raise DGLError(f"the initializer of feature {name!r} returned {got}; expected a tensor {shape} {dtype}")
+            description = f"{tuple(active.shape(rows))} {rows.dtype}" if active.is_tensor(rows) else type(rows).__name__
+            raise DGLError(
+                f"the initializer of feature {name!r} returned {description}; expected a tensor {shape} {dtype}"
+            )
         return rows

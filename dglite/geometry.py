@@ -36,7 +36,7 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
     Raises
     ------
     DGLError
-        ``pos`` has other axes, a set has fewer points, or ``start_idx`` is none of them.
+        ``pos`` has other axes, a set has fewer points, or ``start_idx`` is not one of them.
     """
     pos = admitted(pos, "pos")
     shape = tuple(active.shape(pos)) if active.is_tensor(pos) else np.shape(pos)

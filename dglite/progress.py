@@ -21,7 +21,7 @@ def progress(
     total: int | None = None,
     hide: bool = False,
 ) -> Any:
-    """Return tqdm's bar over ``steps``, or one that is moved on by ``update`` where there are none.
+    """Return tqdm's bar over ``steps``, or without ``steps``, a bar that ``update`` advances.
 
     It is written to stderr, removed when it is done, and hidden where stderr is a file, a pipe or a log.
     """

@@ -57,7 +57,7 @@ def readout_nodes(
     Raises
     ------
     DGLError
-        The operation is another one.
+        The operation is not supported.
     KeyError
         There is no such feature.
 

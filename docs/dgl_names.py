@@ -85,17 +85,17 @@ def read_names() -> tuple[list[str], list[str], dict[str, list[Name]]]:
     """Return the version of DGL and of GraphBolt, DGL's modules, and its names by module."""
     versions: list[str] = []
     modules, sections = [], defaultdict(list)
-    known: list[str] = []
+    names: list[str] = []
     for line in (line for path in NAMES for line in path.read_text(encoding="utf-8").splitlines()):
         if line.startswith("# DGL "):
             versions.append(line.removeprefix("# DGL "))
         elif line.startswith("import "):
             modules.append(line.removeprefix("import "))
         elif line.startswith("["):
-            known.append(line.strip("[]"))
+            names.append(line.strip("[]"))
         elif line:
             path, bracket, rest = line.partition("(")
-            sections[known[-1]].append(Name(path, parsed(bracket + rest) if bracket else None))
+            sections[names[-1]].append(Name(path, parsed(bracket + rest) if bracket else None))
     return versions, modules, sections
 
 
@@ -106,13 +106,13 @@ def parsed(signature: str) -> Parameters | None:
     arguments = ast.parse(f"def f{signature}: pass").body[0].args  # type: ignore[attr-defined]
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + arguments.defaults
-    found = {arg.arg: ("positional", _text(value)) for arg, value in zip(plain, defaults, strict=True)}
+    parameters = {arg.arg: ("positional", _text(value)) for arg, value in zip(plain, defaults, strict=True)}
     for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        found[arg.arg] = ("keyword", _text(value))
+        parameters[arg.arg] = ("keyword", _text(value))
     for kind, arg in (("*", arguments.vararg), ("**", arguments.kwarg)):
         if arg is not None:
-            found[arg.arg] = (kind, "")
-    return found
+            parameters[arg.arg] = (kind, "")
+    return parameters
 
 
 def _text(default: ast.expr | None) -> str:
@@ -150,15 +150,16 @@ def resolved(path: str) -> Any:
 def parameters_of(value: Any, is_method: bool) -> Parameters | None:
     """Return the parameters of something that can be called, but for the first of a method; None if Python can't."""
     try:
-        found = list(inspect.signature(value).parameters.values())
+        parameters = list(inspect.signature(value).parameters.values())
     except (TypeError, ValueError):
         return None
     if is_method and inspect.isfunction(value):
-        found = found[1:]
+        parameters = parameters[1:]
     kinds = {inspect.Parameter.KEYWORD_ONLY: "keyword", inspect.Parameter.VAR_POSITIONAL: "*"}
     kinds[inspect.Parameter.VAR_KEYWORD] = "**"
     return {
-        p.name: (kinds.get(p.kind, "positional"), "" if p.default is p.empty else _literal(p.default)) for p in found
+        p.name: (kinds.get(p.kind, "positional"), "" if p.default is p.empty else _literal(p.default))
+        for p in parameters
     }
 
 
@@ -201,14 +202,14 @@ def page() -> str:
     parts = [HEAD.format(version=version, graphbolt=graphbolt)]
     statuses = {section: list(_statuses(names)) for section, names in sections.items()}
     parts.append("| in | names | supported | differs | not yet | not planned |\n|---|---:|---:|---:|---:|---:|\n")
-    for section, found in statuses.items():
+    for section, entries in statuses.items():
         counts = [
-            sum(status.kind == kind for _, status in found) for kind in (SUPPORTED, DIFFERS, NOT_YET, NOT_PLANNED)
+            sum(status.kind == kind for _, status in entries) for kind in (SUPPORTED, DIFFERS, NOT_YET, NOT_PLANNED)
         ]
         link = f"[`{section}`](#{section.replace('.', '').lower()})"
-        parts.append(f"| {link} | {len(found)} | {' | '.join(map(str, counts))} |\n")
-    for section, found in statuses.items():
-        parts += ["\n", *_section(section, found)]
+        parts.append(f"| {link} | {len(entries)} | {' | '.join(map(str, counts))} |\n")
+    for section, entries in statuses.items():
+        parts += ["\n", *_section(section, entries)]
     parts += ["\n", *_modules(modules)]
     return "".join(parts)
 
@@ -224,10 +225,10 @@ def _statuses(names: list[Name]) -> Iterator[tuple[Name, Status]]:
             yield name, status
 
 
-def _section(section: str, found: list[tuple[Name, Status]]) -> Iterator[str]:
+def _section(section: str, entries: list[tuple[Name, Status]]) -> Iterator[str]:
     yield f"## {section}\n\n| name | status | |\n|---|---|---|\n"
     rows: dict[Status, list[str]] = defaultdict(list)
-    for name, status in found:
+    for name, status in entries:
         rows[status].append(f"`{name.path.removeprefix(section + '.')}`")
     order = [SUPPORTED, DIFFERS, NOT_YET, NOT_PLANNED]
     for status in sorted(rows, key=lambda status: (order.index(status.kind), rows[status])):
@@ -254,10 +255,10 @@ def _modules(modules: list[str]) -> Iterator[str]:
 def main() -> None:
     """Write the page, or check it."""
     compat.install()
-    made = page()
+    text = page()
     if "--check" not in sys.argv[1:]:
-        PAGE.write_text(made, encoding="utf-8")
-    elif PAGE.read_text(encoding="utf-8") != made:
+        PAGE.write_text(text, encoding="utf-8")
+    elif PAGE.read_text(encoding="utf-8") != text:
         sys.exit(f"{PAGE} is out of date; run python docs/dgl_names.py")
 
 

@@ -50,11 +50,11 @@ def table() -> str:
         "|---|:-:|:-:|:-:|:-:|:-:|:-:|",
     ]
     for name in sorted(n for n in nn.__all__ if n.endswith("Conv") and not n.startswith(("Dense", "Hetero"))):
-        taken = set(inspect.signature(getattr(nn, name).forward).parameters)
+        accepted = set(inspect.signature(getattr(nn, name).forward).parameters)
         marks = (
-            "edge_weight" in taken,
-            bool(taken & FEATURES),
-            bool(taken & BY_TYPE),
+            "edge_weight" in accepted,
+            bool(accepted & FEATURES),
+            bool(accepted & BY_TYPE),
             "block" in kinds.get(name, ()),
             "bipartite" in kinds.get(name, ()),
             name in on_numpy,

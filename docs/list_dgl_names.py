@@ -40,18 +40,18 @@ def main() -> None:
     if dgl is None:
         sys.exit("DGL is not installed here")
     lines = [f"# DGL {dgl.__version__}", *sorted(set(_modules(dgl)))]
-    seen: set[str] = set()
+    visited: set[str] = set()
     # dgl.sparse wants a library compiled for this torch; its names can be read without.
     with mock.patch("os.path.exists", return_value=True), mock.patch.object(torch.classes, "load_library"):
         for name in ("dgl", "dgl.data.utils", *LISTED):
-            lines += ["", f"[{name}]", *_module_lines(_imported(name), name, seen)]
+            lines += ["", f"[{name}]", *_module_lines(_imported(name), name, visited)]
     (HERE / "dgl_names.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _modules(dgl: ModuleType) -> Iterator[str]:
-    for found in pkgutil.walk_packages(dgl.__path__, "dgl.", onerror=lambda name: None):
-        if not any(part.startswith("_") for part in found.name.split(".")) and "mxnet" not in found.name:
-            yield f"import {found.name}"
+    for info in pkgutil.walk_packages(dgl.__path__, "dgl.", onerror=lambda name: None):
+        if not any(part.startswith("_") for part in info.name.split(".")) and "mxnet" not in info.name:
+            yield f"import {info.name}"
 
 
 def _imported(name: str) -> ModuleType:
@@ -59,16 +59,16 @@ def _imported(name: str) -> ModuleType:
     return sys.modules[name]
 
 
-def _module_lines(module: ModuleType, name: str, seen: set[str]) -> list[str]:
+def _module_lines(module: ModuleType, name: str, visited: set[str]) -> list[str]:
     lines = []
     for attribute, value in sorted(_public(module, name)):
         origin = str(getattr(value, "__module__", ""))
         if name == "dgl" and inspect.isclass(value) and origin.startswith("dgl.transforms"):
             continue
-        if name in ("dgl.transforms", "dgl.data") and attribute in seen:
+        if name in ("dgl.transforms", "dgl.data") and attribute in visited:
             continue
         if name in ("dgl", "dgl.data.utils"):
-            seen.add(attribute)
+            visited.add(attribute)
         lines += _lines_of(f"{name}.{attribute}", value)
     return lines
 
@@ -80,9 +80,9 @@ def _public(module: ModuleType, module_name: str) -> Iterator[tuple[str, Any]]:
         if name.startswith("_") or isinstance(value, ModuleType):
             continue
         origin = str(getattr(value, "__module__", ""))
-        own = origin.startswith("dgl" if collects else module_name)
+        prefix = origin.startswith("dgl" if collects else module_name)
         plain = collects and isinstance(value, str | torch.dtype)
-        if own or plain or name in getattr(module, "__all__", ()):
+        if prefix or plain or name in getattr(module, "__all__", ()):
             yield name, value
 
 

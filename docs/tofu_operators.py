@@ -59,7 +59,7 @@ result in their order, **bold** ones are reduced: the parts make partial results
 """
 
 
-def found() -> dict[Any, tuple[str, dict[str, bool]]]:
+def described() -> dict[Any, tuple[str, dict[str, bool]]]:
     """Return the kind of each operator, and the indices that it is split along with whether that reduces."""
     kinds: dict[Any, str] = {}
     indices: dict[Any, dict[str, bool]] = defaultdict(dict)
@@ -74,40 +74,40 @@ def found() -> dict[Any, tuple[str, dict[str, bool]]]:
 
 def table() -> str:
     """Return the page."""
-    known, wanted = found(), core()
-    done = [target for target in wanted if target in known]
-    count = {kind: sum(known[target][0] == kind for target in done) for kind in KINDS}
-    others = [target for target in known if target not in wanted]
+    by_target, core_targets = described(), core()
+    done = [target for target in core_targets if target in by_target]
+    count = {kind: sum(by_target[target][0] == kind for target in done) for kind in KINDS}
+    others = [target for target in by_target if target not in core_targets]
     lines = [
         HEAD.format(
             version=torch.__version__.split("+")[0],
-            total=len(wanted),
+            total=len(core_targets),
             done=len(done),
-            percent=round(100 * len(done) / len(wanted)),
+            percent=round(100 * len(done) / len(core_targets)),
             element=count["element-wise"],
             described=count["described"],
             opaque=count["opaque"],
-            missing=len(wanted) - len(done),
+            missing=len(core_targets) - len(done),
             more=len(others),
         )
     ]
     for kind, meaning in KINDS.items():
         lines += [f"## Core ATen, {kind}: {meaning}", ""]
-        own = [target for target in done if known[target][0] == kind]
+        of_kind = [target for target in done if by_target[target][0] == kind]
         if kind == "element-wise":
-            lines += [", ".join(f"`{_name(target)}`" for target in own), ""]
+            lines += [", ".join(f"`{_name(target)}`" for target in of_kind), ""]
         else:
-            lines += _rows(own, known)
+            lines += _rows(of_kind, by_target)
     lines += ["## Core ATen, not described", "", "| operator | why |", "|---|---|"]
-    lines += [f"| `{_name(target)}` | {REASONS[str(target)]} |" for target in wanted if target not in known]
-    lines += ["", "## Other operators", ""] + _rows(others, known)
+    lines += [f"| `{_name(target)}` | {REASONS[str(target)]} |" for target in core_targets if target not in by_target]
+    lines += ["", "## Other operators", ""] + _rows(others, by_target)
     return "\n".join(lines)
 
 
-def _rows(targets: list[Any], known: dict[Any, tuple[str, dict[str, bool]]]) -> list[str]:
+def _rows(targets: list[Any], by_target: dict[Any, tuple[str, dict[str, bool]]]) -> list[str]:
     lines = ["| operator | split along |", "|---|---|"]
     for target in sorted(targets, key=_name):
-        indices = known[target][1]
+        indices = by_target[target][1]
         shown = ", ".join(f"**{name}**" if indices[name] else name for name in sorted(indices))
         lines.append(f"| `{_name(target)}` | {shown} |")
     return [*lines, ""]

@@ -60,11 +60,11 @@ class Bidirectional(nn.Module):
         """Return the states of either direction, in the order in which it reads."""
         zero, both = dynamic.lazy(torch.zeros(self.hidden)), []
         for step, sequence in zip(self.steps, (inputs, inputs[::-1]), strict=True):
-            h, c, found = zero, zero, []
+            h, c, states = zero, zero, []
             for x in sequence:
                 h, c = step(x, h, c)
-                found.append(h)
-            both.append(found)
+                states.append(h)
+            both.append(states)
         return both
 
 
@@ -90,17 +90,17 @@ class Tagger(nn.Module):
         if not rare:
             return []
         characters = dynamic.lazy(self.characters(torch.cat(rare))).unbind()
-        found, at = [], 0
+        words, at = [], 0
         for word in rare:
             lefts, rights = self.spelling(characters[at : at + len(word)])
-            found.append(torch.cat([lefts[-1], rights[-1]]))
+            words.append(torch.cat([lefts[-1], rights[-1]]))
             at += len(word)
-        return found
+        return words
 
     def batch(self, samples: Sequence[Sample]) -> list[dynamic.LazyTensor]:
         """Return the scores for all words of several sentences; the vectors of known ones are looked up together."""
         numbers, rare = torch.cat([sample.words for sample in samples]), iter(self.spelled(samples))
-        vectors, found, at = list(dynamic.lazy(self.words(numbers)).unbind()), [], 0
+        vectors, scores, at = list(dynamic.lazy(self.words(numbers)).unbind()), [], 0
         for sample in samples:
             sentence = vectors[at : at + len(sample.words)]
             if sample.rare:
@@ -108,9 +108,9 @@ class Tagger(nn.Module):
                     vector if number else next(rare)
                     for vector, number in zip(sentence, sample.words.tolist(), strict=True)
                 ]
-            found += self.scores(sentence)
+            scores += self.scores(sentence)
             at += len(sentence)
-        return found
+        return scores
 
 
 def step(model: Tagger, optimizers: list[torch.optim.Optimizer], batch: Sequence[Sample], strategy: str) -> float:
@@ -129,9 +129,9 @@ def step(model: Tagger, optimizers: list[torch.optim.Optimizer], batch: Sequence
 def accuracy(model: Tagger, samples: Sequence[Sample]) -> tuple[float, float]:
     """Return the fraction of words that are tagged right, and of words inside of entities."""
     with torch.no_grad():
-        found = torch.stack(dynamic.run(model.batch(samples))).argmax(1)
+        predicted = torch.stack(dynamic.run(model.batch(samples))).argmax(1)
     tags = torch.cat([sample.tags for sample in samples])
-    right, named = found == tags, tags != tags.mode().values
+    right, named = predicted == tags, tags != tags.mode().values
     return right.float().mean().item(), right[named].float().mean().item()
 
 

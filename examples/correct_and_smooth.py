@@ -42,19 +42,19 @@ def train(features: Tensor, labels: Tensor, nodes: Tensor, num_classes: int, epo
         return F.softmax(model(features), 1)
 
 
-def correct(graph: dglite.DGLGraph, probabilities: Tensor, known: Tensor, nodes: Tensor, steps: int) -> Tensor:
-    """Spread what the probabilities of ``nodes`` lack to be ``known`` (num_nodes, classes), and add it to all."""
-    errors = framework.zeros_like(known)
-    errors[nodes] = known[nodes] - probabilities[nodes]
+def correct(graph: dglite.DGLGraph, probabilities: Tensor, one_hot: Tensor, nodes: Tensor, steps: int) -> Tensor:
+    """Spread what the probabilities of ``nodes`` lack to be ``one_hot`` (num_nodes, classes), and add it to all."""
+    errors = framework.zeros_like(one_hot)
+    errors[nodes] = one_hot[nodes] - probabilities[nodes]
     spread = LabelPropagation(steps, alpha=0.9, clamp=False, normalize=False)(graph, errors)
     size = errors[nodes].abs().sum(1).mean()
     return probabilities + spread * size / (spread.abs().sum(1, keepdim=True) + 1e-9)
 
 
-def smooth(graph: dglite.DGLGraph, probabilities: Tensor, known: Tensor, nodes: Tensor, steps: int) -> Tensor:
+def smooth(graph: dglite.DGLGraph, probabilities: Tensor, one_hot: Tensor, nodes: Tensor, steps: int) -> Tensor:
     """Average probabilities with those of the neighbours, from the known labels of ``nodes`` on."""
     start = probabilities.clone()
-    start[nodes] = known[nodes]
+    start[nodes] = one_hot[nodes]
     return LabelPropagation(steps, alpha=0.8, clamp=False, normalize=False)(graph, start)
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     graph = dataset[0]
     features, labels = graph.ndata["feat"], graph.ndata["label"]
     nodes, test = (framework.nonzero(graph.ndata[f"{part}_mask"]).flatten() for part in ("train", "test"))
-    known = F.one_hot(labels, dataset.num_classes).float()
+    one_hot = F.one_hot(labels, dataset.num_classes).float()
 
     def accuracy(scores: Tensor) -> float:
         return (scores[test].argmax(1) == labels[test]).float().mean().item()
@@ -85,9 +85,9 @@ def main() -> None:
     for seed in range(arguments.seeds):
         framework.manual_seed(seed)
         probabilities = train(features, labels, nodes, dataset.num_classes, arguments.epochs)
-        corrected = correct(graph, probabilities, known, nodes, arguments.steps)
+        corrected = correct(graph, probabilities, one_hot, nodes, arguments.steps)
         alone.append(accuracy(probabilities))
-        both.append(accuracy(smooth(graph, corrected, known, nodes, arguments.steps)))
+        both.append(accuracy(smooth(graph, corrected, one_hot, nodes, arguments.steps)))
     print(f"words alone: test accuracy {statistics.mean(alone):.3f}")
     print(f"corrected and smoothed: test accuracy {statistics.mean(both):.3f}")
     if arguments.expect is not None and statistics.mean(both) < arguments.expect:

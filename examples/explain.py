@@ -70,15 +70,15 @@ def draw(near: dglite.DGLGraph, paper: int, weights: torch.Tensor, path: str) ->
 
 @torch.no_grad()
 def probability(
-    model: GCN, graph: dglite.DGLGraph, near: dglite.DGLGraph, paper: int, field: int, kept: torch.Tensor
+    model: GCN, graph: dglite.DGLGraph, near: dglite.DGLGraph, paper: int, field: int, mask: torch.Tensor
 ) -> float:
-    """Return the probability of a paper's field if, of the citations near it, only those ``kept`` carry messages.
+    """Return the probability of a paper's field if, of the citations near it, only those ``mask`` carry messages.
 
     The graph is the whole one: at the border of the subgraph ``near``, papers have fewer citations, which changes how
     GraphConv scales their messages.
     """
     weight = torch.ones(graph.num_edges())
-    weight[near.edata[dglite.EID]] = kept.float()
+    weight[near.edata[dglite.EID]] = mask.float()
     return float(model(graph, graph.ndata["feat"], eweight=weight)[paper].softmax(-1)[field])
 
 
@@ -122,13 +122,13 @@ def main() -> None:
     random = torch.zeros_like(explanation)
     random[torch.randperm(len(random))[:count]] = True
     print(f"probability of field {field}")
-    for name, kept in {
+    for name, mask in {
         "all citations": torch.ones_like(explanation),
         "the explanation only": explanation,
         "all others only": ~explanation,
         "as many at random": random,
     }.items():
-        print(f"  {name}: {probability(model, graph, near, arguments.node, field, kept):.3f}")
+        print(f"  {name}: {probability(model, graph, near, arguments.node, field, mask):.3f}")
     if arguments.picture:
         draw(near, old.tolist().index(arguments.node), edge_mask, arguments.picture)
 

@@ -81,12 +81,12 @@ class RGCN(nn.Module):
             HeteroGraphConv({etype: GraphConv(size, hidden, norm="right") for etype in graph.etypes})
             for size in (width, hidden)
         )
-        self.own, self.last = nn.Linear(width, hidden), nn.Linear(hidden, FIELDS)
+        self.self_loop, self.last = nn.Linear(width, hidden), nn.Linear(hidden, FIELDS)
 
     def forward(self, graph: dglite.DGLGraph) -> Tensor:
         h = {ntype: F.relu(x) for ntype, x in self.first(graph, graph.ndata["feat"]).items()}
-        own = self.own(graph.nodes["paper"].data["feat"])
-        return self.last(F.relu(self.second(graph, h)["paper"] + own))
+        papers = self.self_loop(graph.nodes["paper"].data["feat"])
+        return self.last(F.relu(self.second(graph, h)["paper"] + papers))
 
 
 class HAN(nn.Module):
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when that of any but words is below")
     arguments = parser.parse_args()
 
-    curves, found = {}, {}
+    curves, predictions = {}, {}
     for name in arguments.models:
         accuracies = []
         for seed in range(arguments.seeds):
@@ -183,11 +183,11 @@ def main() -> None:
             model = MODELS[name](graph, graph.nodes["paper"].data["feat"].shape[1], arguments.hidden)
             curves[name] = train(model, graph, arguments.epochs, name)
             accuracies.append(curves[name][-1])
-        found[name] = statistics.mean(accuracies)
-        print(f"{name}: test accuracy {found[name]:.3f}")
+        predictions[name] = statistics.mean(accuracies)
+        print(f"{name}: test accuracy {predictions[name]:.3f}")
     if arguments.picture:
         draw(curves, arguments.picture)
-    worst = min((a for name, a in found.items() if name != "words"), default=1.0)
+    worst = min((a for name, a in predictions.items() if name != "words"), default=1.0)
     if arguments.expect is not None and worst < arguments.expect:
         sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {worst:.3f}")
 

@@ -4,8 +4,8 @@
     python examples/knowledge_graph.py --dataset umls --raw-dir <its folder> --epochs 30 --expect 0.55
 
 TransE (Bordes et al., "Translating embeddings for modeling multi-relational data", 2013) gives every entity and every
-relation a vector, such that head + relation is near the tail. In a batch each statement's tail is told from the other
-tails and from entities drawn at random; then heads likewise. Embeddings are rows that a sparse Adam updates: a step
+relation a vector, such that head + relation is near the tail. In a batch each statement's tail competes with the other
+tails and with entities drawn at random; then heads likewise. Embeddings are rows that a sparse Adam updates: a step
 costs what its rows cost, however many entities there are. Then the tail of each test statement is ranked among all
 entities that do not make another known statement.
 
@@ -40,7 +40,7 @@ class TransE:
         self.relations = NodeEmbedding(num_relations, width, "relations", init_func=small)
 
     def loss(self, head: Tensor, relation: Tensor, tail: Tensor, others: Tensor) -> Tensor:
-        """Return how badly the right ends are told from the batch's other ends and from ``others``."""
+        """Return the loss of ranking the right ends above the batch's other ends and above ``others``."""
         h, r, t, o = self.entities(head), self.relations(relation), self.entities(tail), self.entities(others)
         right = torch.arange(len(head))
         tails = F.cross_entropy(self.nearness(h + r, torch.cat([t, o])), right)
@@ -68,10 +68,10 @@ def train(model: TransE, statements: Tensor, epochs: int, batch_size: int, lr: f
         progress.set_postfix(loss=f"{total / len(batches):.3f}", refresh=False)
 
 
-def ranks_of_tails(model: TransE, statements: Tensor, known: Tensor) -> Tensor:
+def ranks_of_tails(model: TransE, statements: Tensor, all_statements: Tensor) -> Tensor:
     """Return the rank of each statement's tail, from 1 on, among entities that do not make a known statement."""
     entities, relations = model.entities.weight, model.relations.weight
-    keys, order = (known[:, 0] * len(relations) + known[:, 1]).sort()
+    keys, order = (all_statements[:, 0] * len(relations) + all_statements[:, 1]).sort()
     ranks = []
     for batch in statements.split(1024):
         head, relation, tail = batch.T
@@ -82,7 +82,7 @@ def ranks_of_tails(model: TransE, statements: Tensor, known: Tensor) -> Tensor:
         count -= first
         rows = torch.arange(len(batch)).repeat_interleave(count)
         places = torch.arange(len(rows)) - (count.cumsum(0) - count - first).repeat_interleave(count)
-        scores[rows, known[order[places], 2]] = -torch.inf
+        scores[rows, all_statements[order[places], 2]] = -torch.inf
         ranks.append(1 + (scores > right).sum(1))
     return torch.cat(ranks)
 

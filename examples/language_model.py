@@ -93,8 +93,8 @@ def perplexity(model: LanguageModel, chains: list[Chain], batch_size: int) -> fl
 
 def unigram_perplexity(training: list[Chain], test: list[Chain], num_words: int) -> float:
     """Return what the frequencies of words alone give, each word counted once more than it occurs."""
-    seen, tested = (torch.cat([chain[1:] for chain in chains]) for chains in (training, test))
-    counts = torch.bincount(seen, minlength=num_words) + 1.0
+    words, tested = (torch.cat([chain[1:] for chain in chains]) for chains in (training, test))
+    counts = torch.bincount(words, minlength=num_words) + 1.0
     return math.exp(-(counts / counts.sum()).log()[tested].mean().item())
 
 
@@ -147,11 +147,11 @@ def main() -> None:
                 bar.update(len(rows))
                 bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
         rate = sum(len(chain) - 1 for chain in training) / (time.perf_counter() - start)
-        found = perplexity(model, test, arguments.batch_size)
-        print(f"epoch {epoch + 1}: test perplexity {found:.1f}, {rate:.0f} words/s")
+        value = perplexity(model, test, arguments.batch_size)
+        print(f"epoch {epoch + 1}: test perplexity {value:.1f}, {rate:.0f} words/s")
     print(f"by frequency alone: test perplexity {unigram_perplexity(training, test, num_words):.1f}")
-    if arguments.expect is not None and found > arguments.expect:
-        sys.exit(f"expected a test perplexity of at most {arguments.expect}, got {found:.1f}")
+    if arguments.expect is not None and value > arguments.expect:
+        sys.exit(f"expected a test perplexity of at most {arguments.expect}, got {value:.1f}")
 
 
 if __name__ == "__main__":

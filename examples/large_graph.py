@@ -117,7 +117,7 @@ def main() -> None:
         training, test = nodes[: arguments.labelled], nodes[arguments.labelled :]
         hot = hot_rows(batches(graph, training, None), graph.num_nodes(), graph.num_nodes() // 20)
         store = CachedFeatures(MappedFeatures(folder / "features.npy"), hot)
-        found = {}
+        accuracies = {}
         for name, num_layers in (("features alone", 0), ("GraphSAGE", 2)):
             model = SAGE(arguments.hidden, num_layers)
             optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
@@ -127,11 +127,11 @@ def main() -> None:
                     optimizer.zero_grad()
                     loss.backward()
                     optimizer.step()
-            found[name] = accuracy(model, batches(graph, test, store))
-            print(f"{name}: test accuracy {found[name]:.3f}")
+            accuracies[name] = accuracy(model, batches(graph, test, store))
+            print(f"{name}: test accuracy {accuracies[name]:.3f}")
         print(f"rows from memory {100 * store.hit_rate:.0f}%, memory grew by {resident() - before:.0f} MB")
-    if arguments.expect is not None and found["GraphSAGE"] < arguments.expect:
-        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {found['GraphSAGE']:.3f}")
+    if arguments.expect is not None and accuracies["GraphSAGE"] < arguments.expect:
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {accuracies['GraphSAGE']:.3f}")
 
 
 if __name__ == "__main__":

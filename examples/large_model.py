@@ -51,8 +51,8 @@ def main() -> None:
         if dist.get_rank() == 0:
             print(f"step {number + 1}: loss {loss.item():.3f}, {step.bytes / 1e6:.1f} MB received by this process")
     if dist.get_rank() == 0 and step.plan is not None:
-        held = sum(part.nbytes for part in step.parts().values())
-        print(f"parameters and momentum in this process: {held / 1e6:.1f} MB")
+        num_bytes = sum(part.nbytes for part in step.parts().values())
+        print(f"parameters and momentum in this process: {num_bytes / 1e6:.1f} MB")
         print(step.plan.summary(rows=5))
     dist.destroy_process_group()
 

@@ -52,9 +52,9 @@ def split(graph: dglite.DGLGraph, hidden_part: float) -> tuple[dglite.DGLGraph, 
     src, dst = src[once], dst[once]
     count = int(hidden_part * len(once))
     left = framework.cat([src[count:], dst[count:]]), framework.cat([dst[count:], src[count:]])
-    known = dglite.graph(left, num_nodes=graph.num_nodes())
-    known.ndata["feat"] = graph.ndata["feat"]
-    return known, (src[:count], dst[:count])
+    remaining = dglite.graph(left, num_nodes=graph.num_nodes())
+    remaining.ndata["feat"] = graph.ndata["feat"]
+    return remaining, (src[:count], dst[:count])
 
 
 def train(graph: dglite.DGLGraph, hidden: int, epochs: int, batch_size: int) -> tuple[Encoder, nn.Module]:

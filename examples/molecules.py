@@ -122,9 +122,9 @@ def draw(predicted: dict[str, Tensor], energies: Tensor, path: str) -> None:
 
     figure = Figure(figsize=(4 * len(predicted), 4), layout="constrained")
     grid = figure.subplots(1, len(predicted), squeeze=False, sharex=True, sharey=True)[0]
-    for axes, (name, found) in zip(grid, predicted.items(), strict=True):
+    for axes, (name, values) in zip(grid, predicted.items(), strict=True):
         axes.plot([energies.min(), energies.max()], [energies.min(), energies.max()], color="#b0b0b0", lw=1)
-        axes.scatter(energies, found, s=5)
+        axes.scatter(energies, values, s=5)
         axes.set(xlabel="energy", title=name, aspect="equal")
     grid[0].set_ylabel("predicted")
     figure.savefig(path)
@@ -163,8 +163,8 @@ def main() -> None:
             predicted[name], turned = model.eval()(test, x), model(test, x @ turn)
         if not torch.allclose(predicted[name], turned, atol=1e-3, rtol=1e-3):
             sys.exit("turned molecules have other energies")
-    for name, found in predicted.items():
-        errors[name] = ((found - energies).abs().mean() / energies.std()).item()
+    for name, values in predicted.items():
+        errors[name] = ((values - energies).abs().mean() / energies.std()).item()
         print(f"{name}: mean absolute error {errors[name]:.3f} standard deviations")
     if arguments.picture:
         draw(predicted, energies, arguments.picture)

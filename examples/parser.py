@@ -68,7 +68,7 @@ def sentence_of(tree: dglite.DGLGraph) -> Sentence:
 
 def phrases(actions: Sequence[int]) -> set[tuple[int, int]]:
     """Return first word and end of each phrase that is reduced."""
-    stack, found, read = list[tuple[int, int]](), set(), 0
+    stack, spans, read = list[tuple[int, int]](), set(), 0
     for action in actions:
         if action == SHIFT:
             stack.append((read, read + 1))
@@ -76,13 +76,13 @@ def phrases(actions: Sequence[int]) -> set[tuple[int, int]]:
         else:
             (_, end), (first, _) = stack.pop(), stack.pop()
             stack.append((first, end))
-            found.add((first, end))
-    return found
+            spans.add((first, end))
+    return spans
 
 
-def without_rare_words(sentences: list[Sentence], known: list[Sentence]) -> list[Sentence]:
-    """Return the sentences with 0 for words that occur less than twice in ``known``, and all others moved up by 1."""
-    counts = Counter(word for sentence in known for word in sentence.words)
+def without_rare_words(sentences: list[Sentence], training: list[Sentence]) -> list[Sentence]:
+    """Return the sentences with 0 for words that occur less than twice in ``training``, and other words plus 1."""
+    counts = Counter(word for sentence in training for word in sentence.words)
     return [Sentence([word + 1 if counts[word] > 1 else 0 for word in words], actions) for words, actions in sentences]
 
 
@@ -161,13 +161,13 @@ def begin(parser: Parser, sentences: Sequence[Sentence]) -> list[State]:
 
 def losses(parser: Parser, sentences: Sequence[Sentence]) -> list[Lazy]:
     """Return the loss of each action that is a choice, on the way of the true actions."""
-    found = []
+    results = []
     for state, sentence in zip(begin(parser, sentences), sentences, strict=True):
         for action in sentence.actions:
             if state.forced is None:
-                found.append(F.cross_entropy(state.scores(), dynamic.lazy(action)))
+                results.append(F.cross_entropy(state.scores(), dynamic.lazy(action)))
             state.act(action)
-    return found
+    return results
 
 
 def parse(parser: Parser, sentences: Sequence[Sentence]) -> list[list[int]]:
@@ -188,17 +188,17 @@ def parse(parser: Parser, sentences: Sequence[Sentence]) -> list[list[int]]:
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
-def found_phrases(parser: Parser, sentences: Sequence[Sentence], batch_size: int) -> tuple[float, float]:
+def phrase_counts(parser: Parser, sentences: Sequence[Sentence], batch_size: int) -> tuple[float, float]:
     """Return the share of phrases that are found, and that a tree that branches to the right everywhere would find."""
-    found = by_right = total = 0
+    num_predicted = by_right = total = 0
     for first in range(0, len(sentences), batch_size):
         batch = sentences[first : first + batch_size]
         for sentence, actions in zip(batch, parse(parser, batch), strict=True):
             true, n = phrases(sentence.actions), len(sentence.words)
-            found += len(true & phrases(actions))
+            num_predicted += len(true & phrases(actions))
             by_right += len(true & {(start, n) for start in range(n - 1)})
             total += len(true)
-    return found / max(total, 1), by_right / max(total, 1)
+    return num_predicted / max(total, 1), by_right / max(total, 1)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -249,11 +249,11 @@ def main() -> None:
                 bar.update(len(batch))
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         rate = len(training) / (time.perf_counter() - start)
-        found, by_right = found_phrases(parser, test, 256)
-        print(f"epoch {epoch + 1}: phrases found {found:.3f}, {rate:.0f} sentences/s")
+        num_predicted, by_right = phrase_counts(parser, test, 256)
+        print(f"epoch {epoch + 1}: phrases found {num_predicted:.3f}, {rate:.0f} sentences/s")
     print(f"always to the right: phrases found {by_right:.3f}")
-    if arguments.expect is not None and found < arguments.expect:
-        sys.exit(f"expected a share of phrases of at least {arguments.expect}, got {found:.3f}")
+    if arguments.expect is not None and num_predicted < arguments.expect:
+        sys.exit(f"expected a share of phrases of at least {arguments.expect}, got {num_predicted:.3f}")
 
 
 if __name__ == "__main__":

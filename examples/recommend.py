@@ -1,4 +1,4 @@
-"""Recommend items by what others took: a network in the manner of PinSAGE, against what is popular.
+"""Recommend items by other users' choices: a network like PinSAGE, against the most popular items.
 
     python examples/recommend.py --expect 0.15
     python examples/recommend.py --picture hits.png
@@ -29,7 +29,7 @@ from dglite.sampling import PinSAGESampler, random_walk
 GENRES = 20
 
 
-def taken(num_users: int, num_items: int, each: int) -> tuple[Tensor, Tensor]:
+def purchases(num_users: int, num_items: int, each: int) -> tuple[Tensor, Tensor]:
     """Return pairs of a user and an item, those of a user in sequence."""
     user = torch.arange(num_users).repeat_interleave(each)
     genre = torch.where(torch.rand(len(user)) < 0.8, user % GENRES, torch.randint(GENRES, user.shape))
@@ -46,9 +46,9 @@ class Conv(nn.Module):
 
     def forward(self, block: dglite.DGLGraph, h: Tensor) -> Tensor:
         with block.local_scope():
-            block.srcdata["n"], own = F.relu(self.neighbour(h)), h[: block.num_dst_nodes()]
+            block.srcdata["n"], targets = F.relu(self.neighbour(h)), h[: block.num_dst_nodes()]
             block.update_all(fn.u_mul_e("n", "share", "m"), fn.sum("m", "n"))
-            return F.normalize(self.joined(torch.cat([own, block.dstdata["n"]], 1)))
+            return F.normalize(self.joined(torch.cat([targets, block.dstdata["n"]], 1)))
 
 
 class PinSAGE(nn.Module):
@@ -95,9 +95,9 @@ def train(graph: dglite.DGLGraph, size: int, neighbours: int, epochs: int, batch
     return model
 
 
-def hit_rates(scores: Tensor, seen: Tensor, hidden: Tensor, most: int) -> list[float]:
+def hit_rates(scores: Tensor, purchased: Tensor, hidden: Tensor, most: int) -> list[float]:
     """Return which share of users has its hidden item among the first 1, 2, ..., ``most`` that it has not taken."""
-    best = scores.masked_fill(seen, -float("inf")).topk(most).indices
+    best = scores.masked_fill(purchased, -float("inf")).topk(most).indices
     return (best == hidden[:, None]).cumsum(1).float().mean(0).tolist()
 
 
@@ -138,12 +138,12 @@ def main() -> None:
     for seed in range(arguments.seeds):
         torch.manual_seed(seed)
         dglite.seed(seed)
-        user, item = taken(arguments.users, arguments.items, arguments.taken)
-        seen = torch.zeros(arguments.users, arguments.items)
+        user, item = purchases(arguments.users, arguments.items, arguments.taken)
+        purchased = torch.zeros(arguments.users, arguments.items)
         hidden = item[arguments.taken - 1 :: arguments.taken]
-        known = hidden[user] != item  # every time that it was taken
-        user, item = user[known], item[known]
-        seen[user, item] = 1.0
+        is_training = hidden[user] != item  # every time that it was taken
+        user, item = user[is_training], item[is_training]
+        purchased[user, item] = 1.0
         graph = dglite.heterograph(
             {("user", "took", "item"): (user, item), ("item", "taken by", "user"): (item, user)},
             {"user": arguments.users, "item": arguments.items},
@@ -151,8 +151,8 @@ def main() -> None:
         model = train(graph, arguments.size, arguments.neighbours, arguments.epochs, arguments.batch_size)
         with torch.no_grad():
             vectors = model(torch.arange(arguments.items))
-        scores = {"popular": seen.sum(0).expand_as(seen), "PinSAGE": seen @ vectors @ vectors.T}
-        rates = {name: hit_rates(x, seen.bool(), hidden, min(50, arguments.items)) for name, x in scores.items()}
+        scores = {"popular": purchased.sum(0).expand_as(purchased), "PinSAGE": purchased @ vectors @ vectors.T}
+        rates = {name: hit_rates(x, purchased.bool(), hidden, min(50, arguments.items)) for name, x in scores.items()}
         for name, values in rates.items():
             at_10[name].append(values[9])
     for name, values in at_10.items():

@@ -98,8 +98,8 @@ def accuracy(model: nn.Module, g: DistGraph, mask: str) -> float:
     nodes = node_split(g.ndata[mask], g.get_partition_book())
     right = torch.zeros(2)
     for _, seeds, blocks in DistNodeDataLoader(g, nodes, sampler, batch_size=1000):
-        found = model(blocks, blocks[0].srcdata["feat"]).argmax(1) == blocks[-1].dstdata["label"]
-        right += torch.tensor([float(found.sum()), len(seeds)])
+        is_right = model(blocks, blocks[0].srcdata["feat"]).argmax(1) == blocks[-1].dstdata["label"]
+        right += torch.tensor([float(is_right.sum()), len(seeds)])
     distributed.all_reduce(right)
     return (right[0] / right[1]).item()
 
@@ -139,14 +139,14 @@ def main() -> None:
     initialize()
     g = DistGraph(NAME, Path(arguments.folder) / f"{NAME}.json")
     model, history = train(g, arguments.epochs, arguments.batch_size)
-    found = accuracy(model, g, "test_mask")
+    result = accuracy(model, g, "test_mask")
     if g.rank() == 0:
-        print(f"test accuracy {found:.3f}")
+        print(f"test accuracy {result:.3f}")
         if arguments.picture:
             draw(history, arguments.picture)
     exit_client()
-    if arguments.expect is not None and found < arguments.expect:
-        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {found:.3f}")
+    if arguments.expect is not None and result < arguments.expect:
+        sys.exit(f"expected a test accuracy of at least {arguments.expect}, got {result:.3f}")
 
 
 if __name__ == "__main__":

@@ -142,16 +142,16 @@ def main() -> None:
     parser.add_argument("--expect", type=float, metavar="MRR", help="fail when that with ages is below")
     arguments = parser.parse_args()
 
-    found: dict[bool, list[float]] = {False: [], True: []}
+    precisions: dict[bool, list[float]] = {False: [], True: []}
     for seed in range(arguments.seeds):
-        for ages, values in found.items():
+        for ages, values in precisions.items():
             torch.manual_seed(seed)
             dglite.seed(seed)
             graph = stream(arguments.users, arguments.items, arguments.clicks)
             before, after = torch.arange(arguments.clicks).split(arguments.clicks * 4 // 5)
             model = train(graph, before, arguments.epochs, ages)
             values.append(evaluate(model, graph, after))
-    without, mean = map(statistics.mean, found.values())
+    without, mean = map(statistics.mean, precisions.values())
     print(f"without ages: mean reciprocal rank {without:.3f}")
     print(f"with ages: mean reciprocal rank {mean:.3f}")
     if arguments.picture:

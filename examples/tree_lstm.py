@@ -136,12 +136,12 @@ class TreeNetwork(nn.Module):
     def forward(self, trees: dglite.DGLGraph) -> torch.Tensor:
         """Return logits (nodes, 5). Words that the training part does not have pull zeros, as inner nodes do."""
         words = trees.ndata["x"]
-        known = torch.nonzero(words >= 0).flatten()
-        vectors = self.dropout(self.words(words[known]))
+        leaves = torch.nonzero(words >= 0).flatten()
+        vectors = self.dropout(self.words(words[leaves]))
         if self.delay is not None:
             sizes = trees.batch_num_nodes()
-            vectors = self.delay(vectors, torch.arange(len(sizes)).repeat_interleave(sizes)[known])
-        return self.out(self.dropout(self.cell(trees, dynamic.Partial(known, vectors))))
+            vectors = self.delay(vectors, torch.arange(len(sizes)).repeat_interleave(sizes)[leaves])
+        return self.out(self.dropout(self.cell(trees, dynamic.Partial(leaves, vectors))))
 
 
 # -- training ---------------------------------------------------------------------------------------------------------

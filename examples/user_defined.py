@@ -60,7 +60,7 @@ def built_in(graph: dglite.DGLGraph) -> Tensor:
     return graph.ndata["out"]
 
 
-def own(message: Callable[..., Any], reduce: Callable[..., Any]) -> Callable[[dglite.DGLGraph], Tensor]:
+def by_functions(message: Callable[..., Any], reduce: Callable[..., Any]) -> Callable[[dglite.DGLGraph], Tensor]:
     """Return a function of a graph that passes messages by functions of one's own."""
 
     def run(graph: dglite.DGLGraph) -> Tensor:
@@ -80,10 +80,10 @@ def written_out(graph: dglite.DGLGraph) -> Tensor:
 
 WAYS = {
     "built-ins": built_in,
-    "own functions": own(gated, total),
+    "own functions": by_functions(gated, total),
     "written out": written_out,
-    "own range": own(copied, spread),
-    "own median": own(copied, median),
+    "own range": by_functions(copied, spread),
+    "own median": by_functions(copied, median),
 }
 
 

@@ -157,7 +157,7 @@ class GraphBase:
     def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None, pairs: bool = True) -> np.ndarray:
         """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
 
-        A pair stands for one edge ``u[i] -> v[i]`` for each i: the one of lowest id, and where a pair is repeated, its
+        A pair stands for one edge ``u[i] -> v[i]`` for each i: the edge of lowest id, and where a pair is repeated, its
         parallel edges in turn, so that ``g.edges()`` stands for every edge once. Without ``pairs`` a tuple is ids, as
         a list is.
 

@@ -191,12 +191,10 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
             A node is not in the subgraph.
         """
         warn_deprecated("g.map_to_subgraph_nid()", "search in g.ndata[dglite.NID]")
-        parent_ids, wanted = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
-        positions = positions_of(wanted, parent_ids)
+        parent_ids, ids = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
+        positions = positions_of(ids, parent_ids)
         if positions.min(initial=0) < 0:
-            raise DGLError(
-                f"some of the nodes {wanted.tolist()} are not in the subgraph, whose nodes are in ndata[NID]"
-            )
+            raise DGLError(f"some of the nodes {ids.tolist()} are not in the subgraph, whose nodes are in ndata[NID]")
         return self._ids_tensor(positions)
 
     def subgraphs(self, nodes: Sequence[Any]) -> list[Any]:

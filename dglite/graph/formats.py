@@ -34,12 +34,12 @@ class FormatMixin(GraphBase):
             allowed = [name for name in FORMATS if all(name in x.allowed for x in self.adjacencies)]
             created = [name for name in allowed if all(name in x.formats for x in self.adjacencies)]
             return {"created": created, "not created": [name for name in allowed if name not in created]}
-        wanted = (formats,) if isinstance(formats, str) else tuple(formats)
-        unknown = [name for name in wanted if name not in FORMATS]
-        if unknown or not wanted:
+        names = (formats,) if isinstance(formats, str) else tuple(formats)
+        unknown = [name for name in names if name not in FORMATS]
+        if unknown or not names:
             raise DGLError(f"formats must be some of {list(FORMATS)}, got {formats!r}")
         graph = self.clone()
-        graph.adjacencies = tuple(adjacency.restrict(wanted) for adjacency in self.adjacencies)
+        graph.adjacencies = tuple(adjacency.restrict(names) for adjacency in self.adjacencies)
         return graph
 
     def create_formats_(self) -> None:

@@ -183,8 +183,8 @@ class QueryMixin(GraphBase):
     def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray, shared: bool = False) -> Any:
         """Return what ``form`` asks for; ``shared`` arrays are copied."""
         tensor = self._ids_copy if shared else self._ids_tensor
-        asked = _in_form(form, src, dst, edge_ids)
-        return tuple(map(tensor, asked)) if isinstance(asked, tuple) else tensor(asked)
+        result = _in_form(form, src, dst, edge_ids)
+        return tuple(map(tensor, result)) if isinstance(result, tuple) else tensor(result)
 
     @property
     def is_multigraph(self) -> bool:

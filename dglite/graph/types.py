@@ -144,8 +144,8 @@ class TypeMixin(GraphBase):
             if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
         ]
         if not relations:
-            asked = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
-            raise DGLError(f"g[{asked!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
+            pattern = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
+            raise DGLError(f"g[{pattern!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
         return relations
 
     # -- batches ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from .traced import is_traced
 
 __all__ = ["degrees", "edge_softmax", "lacks_kernels", "sddmm", "spmm"]
 
-_told: list[bool] = []
+_WARNED: list[bool] = []
 
 
 def lacks_kernels(x: Tensor) -> bool:
@@ -35,8 +35,8 @@ def lacks_kernels(x: Tensor) -> bool:
     require_gpu(active.device(x))
     if can_launch():
         return False
-    if not _told:
-        _told.append(True)
+    if not _WARNED:
+        _WARNED.append(True)
         warnings.warn(
             "CuPy is not installed, so tensors on a GPU go through the tensor library's own sparse operations, which "
             "write down a message for every edge. For dglite's fused kernels: pip install cupy-cuda12x (or "

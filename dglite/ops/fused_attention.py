@@ -126,7 +126,7 @@ class FusedAttention:
                 lambda *tensors: self.composed(self.adj, self.options, tensors), operands, grad, needs
             )
         adj, options, named = self.adj, self.options, self.options.named(operands)
-        wanted = {name for name, needed in zip(named, needs, strict=True) if needed}
+        operands_with_grad = {name for name, needed in zip(named, needs, strict=True) if needed}
         x, heads = operands[0], active.shape(operands[0])[1]
         state = active.empty((adj.num_dst, 3, heads), compute_dtype(active.dtype(x)), active.device(x))
         shared = {**self.buffers, "state": state}
@@ -137,16 +137,18 @@ class FusedAttention:
         if options.score is Score.GATV2:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
         # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
-        at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & wanted
+        at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & operands_with_grad
         of_edges = {
             f"{name}_grad": active.empty(active.shape(named[name]), active.dtype(state), active.device(x))
             for name in at_edges
         }
-        flags = {"weight_gradient": "weight" in wanted}
-        first, second = ({**flags, "edge_gradient": "edge_feat" in wanted}, {}) if options.edges else ({}, flags)
+        flags = {"weight_gradient": "weight" in operands_with_grad}
+        first, second = (
+            ({**flags, "edge_gradient": "edge_feat" in operands_with_grad}, {}) if options.edges else ({}, flags)
+        )
         results |= of_edges if options.edges else {}
         self._run(Phase.DESTINATION, adj, operands, {**shared, **results}, **first)
-        if wanted - {"right", "attn"} - (at_edges if options.edges else set()) or options.projected:
+        if operands_with_grad - {"right", "attn"} - (at_edges if options.edges else set()) or options.projected:
             behind, results = adj.reverse(), {**results, **of_edges}
             for name in ("x", "left"):
                 if name in sides and f"{name}_grad" not in results:
@@ -154,9 +156,12 @@ class FusedAttention:
             self._run(Phase.SOURCE, behind, operands, {**shared, **results}, projected=options.projected, **second)
         if options.projected:
             self._through_projections(named, results)
-        elif "attn" in wanted:
+        elif "attn" in operands_with_grad:
             results["attn_grad"] = active.sum(results["attn_grad"], 0)
-        return [active.astype(results[f"{name}_grad"], active.dtype(x)) if name in wanted else None for name in named]
+        return [
+            active.astype(results[f"{name}_grad"], active.dtype(x)) if name in operands_with_grad else None
+            for name in named
+        ]
 
     def _parts(self, names: tuple[str, str], whole: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return by ``names`` what a result, or its gradient, has of nodes and of edges."""

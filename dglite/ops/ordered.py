@@ -29,7 +29,7 @@ class _Ordered:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.seen: Any = None
+        self.latest: Any = None
         self.times, self.needed = 0, 1
         self.copies: tuple[str, Tensor, Tensor] | None = None
         """Their dtype, a copy of them, and the copy in the order of entries."""
@@ -43,8 +43,8 @@ class _Ordered:
                 return ordered
             self.copies, self.needed = None, 2 * self.needed
         sample = dtype, address, *_sample(address, count)
-        self.times = self.times + 1 if sample == self.seen else 0
-        self.seen = sample
+        self.times = self.times + 1 if sample == self.latest else 0
+        self.latest = sample
         if self.times < self.needed:
             return None
         copy, ordered = (active.empty((count,), dtype, active.device(weights)) for _ in range(2))

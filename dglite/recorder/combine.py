@@ -59,7 +59,7 @@ class OperationTable:
 
 
 def is_boolean(column: EdgeColumn) -> bool:
-    """Whether the column holds truths rather than numbers."""
+    """Whether the column is boolean."""
     return column._dtype is None
 
 

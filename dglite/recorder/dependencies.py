@@ -130,8 +130,8 @@ class Dependencies:
                 hidden.append((name, plain.__builtins__.get(name, MISSING)))  # type: ignore[attr-defined]
                 self.complete = self.complete and hidden[-1][1] is not MISSING
         ref = None if outermost else self._ref(plain)
-        seen = tuple([(name, *self._mark(value)) for name, value in names])
-        self._functions.append((ref, plain.__code__, tuple(marks), seen, tuple(hidden)))
+        current = tuple([(name, *self._mark(value)) for name, value in names])
+        self._functions.append((ref, plain.__code__, tuple(marks), current, tuple(hidden)))
         return captured + names + hidden
 
     def of_class(self, kind: type, name: str) -> Any:
@@ -143,11 +143,11 @@ class Dependencies:
                 return value
         return MISSING
 
-    def of_namespace(self, namespace: Mapping[str, Any], name: str, whose: Any) -> Any:
+    def of_namespace(self, namespace: Mapping[str, Any], name: str, owner: Any) -> Any:
         """Return what a class or a module has under a name."""
-        key = id(whose), name
+        key = id(owner), name
         if name not in namespace:
-            if whose is not object:  # nothing can be added to it
+            if owner is not object:  # nothing can be added to it
                 self._absent[key] = namespace, name
             return MISSING
         value = namespace[name]

@@ -58,15 +58,15 @@ class Mailbox(Tape):
             self.waiting.clear()
             return self.reduce(first.reducer, column)
         waiting = [reference() for reference in self.waiting]
-        held = [reduced for reduced in waiting if reduced is not None and reduced._value is None]
+        unread = [reduced for reduced in waiting if reduced is not None and reduced._value is None]
         together = [
             first,
-            *(reduced for reduced in held if reduced is not first and self.joins(column, reduced.column)),
+            *(reduced for reduced in unread if reduced is not first and self.joins(column, reduced.column)),
         ]
         values = self.reduce_several([(reduced.reducer, settled(self, reduced.column)) for reduced in together])
         for reduced, value in zip(together, values, strict=True):
             reduced._value = value
-        self.waiting = [ref(reduced) for reduced in held if reduced._value is None]
+        self.waiting = [ref(reduced) for reduced in unread if reduced._value is None]
         return values[0]
 
     @abstractmethod

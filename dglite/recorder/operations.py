@@ -54,7 +54,7 @@ _OF_NUMBERS = ("neg", "sub", "rsub")
 
 
 def _are_numbers(*args: Any) -> bool:
-    """Whether no argument holds truths, which can be neither subtracted nor negated."""
+    """Whether no argument is boolean, which can be neither subtracted nor negated."""
     return not any(type(arg) is EdgeColumn and is_boolean(arg) for arg in args)
 
 
@@ -103,8 +103,8 @@ def _type_as(tape: Tape, input: Any, other: Any) -> Any:
     return _to(tape, input, getattr(other, "dtype", None))
 
 
-def _cast(wanted: str) -> Callable[..., Any]:
-    return lambda tape, input: input if type(input) is EdgeColumn and input._dtype == wanted else NotImplemented
+def _cast(dtype: str) -> Callable[..., Any]:
+    return lambda tape, input: input if type(input) is EdgeColumn and input._dtype == dtype else NotImplemented
 
 
 for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16")):

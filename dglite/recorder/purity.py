@@ -226,8 +226,8 @@ class _PurityCheck:
         function = attribute.fget if isinstance(attribute, property) else getattr(attribute, "__func__", attribute)
         if not isinstance(function, types.FunctionType):
             return attribute
-        whose = kind if isinstance(attribute, classmethod) else owner
-        return MISSING if is_known(function.__module__) else types.MethodType(function, whose)
+        receiver = kind if isinstance(attribute, classmethod) else owner
+        return MISSING if is_known(function.__module__) else types.MethodType(function, receiver)
 
 
 def _of_library(method: Any) -> bool:

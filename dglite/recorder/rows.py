@@ -250,8 +250,8 @@ def _getitem(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         return False
     if any(part is not None and part is not Ellipsis and type(part) not in (int, slice) for part in key):
         return False
-    taken = sum(type(part) in (int, slice) for part in key)
-    return taken < _axes(x) if key[0] is Ellipsis else key[0] == slice(None)
+    num_axes = sum(type(part) in (int, slice) for part in key)
+    return num_axes < _axes(x) if key[0] is Ellipsis else key[0] == slice(None)
 
 
 @_rule("stack")

@@ -132,10 +132,10 @@ def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Exp
     functions = (message, reduce, apply)
     messages = messages_of(message, 0, relation)
     semantic, executable, lines, why = _planned(functions, messages, relation)
-    seen = (not isinstance(messages, UserFunction), why is None and why_bucketed(reduce) is None, True)
+    recorded = (not isinstance(messages, UserFunction), why is None and why_bucketed(reduce) is None, True)
     reasons = (refusal(message), why or why_bucketed(reduce), None)
     legend = tuple(
-        f"f{slot} is {_name(function)}{_recording(seen[slot], reasons[slot]) if slot < 2 else ''}"
+        f"f{slot} is {_name(function)}{_recording(recorded[slot], reasons[slot]) if slot < 2 else ''}"
         for slot, function in enumerate(functions)
         if callable(function) and not isinstance(function, MessageFunction | ReduceFunction)
     )
@@ -164,10 +164,10 @@ def _planned(
         executable = rewrite(semantic)
         try:
             return semantic, executable, _Accountant(relation, functions).lines(executable), why
-        except Unrecordable as found:
+        except Unrecordable as error:
             refused.add(id(reduce))
-            why = found.reason
-            if found.lasting:
+            why = error.reason
+            if error.lasting:
                 bucket(reduce, why)
 
 
@@ -224,8 +224,8 @@ class _Accountant:
         operands = [self.relation.column(x.side, x.name) for x in step.reduce.operands if isinstance(x, ColumnRead)]
         if len(operands) == len(step.reduce.operands):
             apply_after(self.functions[step.function.slot], self.relation, step.reduce, operands, log)
-        told = f"then, in the kernel: {log[0]}" if log else "its function runs on the result: not element by element"
-        return replace(line, instruction=step, reason=f"{reason}; {told}")
+        note = f"then, in the kernel: {log[0]}" if log else "its function runs on the result: not element by element"
+        return replace(line, instruction=step, reason=f"{reason}; {note}")
 
     def _is_attention(self, step: FusedReduce) -> bool:
         """Whether an operand is the weights of an attention that have not been computed yet."""
@@ -333,10 +333,10 @@ def _structure_bytes(adjacency: Adjacency) -> int:
     return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
 
 
-def _recording(seen: bool, reason: str | None) -> str:
+def _recording(recorded: bool, reason: str | None) -> str:
     """Say whether a user's function is recorded, and why not."""
     why = reason or "it fails on columns without values"
-    return ", recorded" if seen else f", executed as written, without fusion: {why}"
+    return ", recorded" if recorded else f", executed as written, without fusion: {why}"
 
 
 def _name(function: Any) -> str:

@@ -95,10 +95,10 @@ class Sent:
         return {name: core.take_rows(column, rows) for name, column in table.items()}
 
 
-def _last_positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where each of ``wanted`` stands in ``ids``; the last place where it stands more than once."""
+def _last_positions(ids: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    """Return where each of ``sought`` stands in ``ids``; the last place where it stands more than once."""
     order = np.argsort(ids, kind="stable")
-    return order[np.searchsorted(ids[order], wanted, side="right") - 1]
+    return order[np.searchsorted(ids[order], sought, side="right") - 1]
 
 
 class Inbox:

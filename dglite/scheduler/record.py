@@ -131,9 +131,9 @@ def run(make_plan: Callable[[Refused], Plan], relations: Sequence[Relation], fun
     while True:
         try:
             return execute(make_plan(refused), relations, functions, tables)
-        except Unrecordable as found:
-            if id(found.function) in refused:
+        except Unrecordable as error:
+            if id(error.function) in refused:
                 raise
-            refused.add(id(found.function))
-            if found.lasting:
-                bucket(found.function, found.reason)
+            refused.add(id(error.function))
+            if error.lasting:
+                bucket(error.function, error.reason)

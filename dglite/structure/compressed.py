@@ -222,10 +222,10 @@ def check_permutation(edge_ids: np.ndarray, num_edges: int) -> None:
     if len(edge_ids) != num_edges:
         raise DGLError(f"{len(edge_ids)} edge ids for {num_edges} entries; expected one for each")
     check_range(edge_ids, num_edges, "edge")
-    seen = np.zeros(num_edges, np.bool_)
+    is_present = np.zeros(num_edges, np.bool_)
     for first in range(0, num_edges, _LARGE):
-        seen[edge_ids[first : first + _LARGE]] = True
-    if not seen.all():
+        is_present[edge_ids[first : first + _LARGE]] = True
+    if not is_present.all():
         counts = count_ids(edge_ids, num_edges)
         raise DGLError(
             f"edge id {counts.argmax()} is given {counts.max()} times; expected each of 0 .. {num_edges - 1} once"

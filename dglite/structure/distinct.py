@@ -20,7 +20,7 @@ from .ids import largest_unsigned
 __all__ = ["Positions", "contains", "distinct", "in_order_of_appearance", "numbered", "renumbered", "renumbered_ends"]
 
 KEY_BITS = 63
-"""What is sorted as one number has at most so many bits."""
+"""The most bits of values that are sorted as one number."""
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
 """Sources and destinations of each relation's edges."""
@@ -38,7 +38,7 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def _first_of_runs(ascending: np.ndarray) -> np.ndarray:
-    """Return whether each value is another one than the one before it."""
+    """Return whether each value differs from the value before it."""
     first = np.empty(len(ascending), np.bool_)
     first[:1] = True
     np.not_equal(ascending[1:], ascending[:-1], out=first[1:])
@@ -65,16 +65,16 @@ def numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(values, return_inverse=True)
 
 
-def contains(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return whether each of ``ids`` is among ``wanted``; both are integers, in any order, repeated or not."""
-    if not len(wanted) or not len(ids):
+def contains(sought: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return whether each of ``ids`` is among ``sought``; both are integers, in any order, repeated or not."""
+    if not len(sought) or not len(ids):
         return np.zeros(len(ids), np.bool_)
-    count = largest_unsigned(wanted) + 1
-    if not few_among(len(ids) + len(wanted), count):
-        marks, inside = _marks(wanted, count), (ids >= 0) & (ids < count)
+    count = largest_unsigned(sought) + 1
+    if not few_among(len(ids) + len(sought), count):
+        marks, inside = _marks(sought, count), (ids >= 0) & (ids < count)
         is_member: np.ndarray = inside & marks[np.where(inside, ids, 0)]
         return is_member
-    ascending = np.sort(wanted)
+    ascending = np.sort(sought)
     return ascending[np.minimum(np.searchsorted(ascending, ids), len(ascending) - 1)] == ids
 
 

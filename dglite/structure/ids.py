@@ -191,9 +191,9 @@ def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return u, v
 
 
-def positions_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return where each of ``wanted`` is in ``ids``, which are distinct; -1 where it is not."""
+def positions_of(sought: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return where each of ``sought`` is in ``ids``, which are distinct; -1 where it is not."""
     order = np.argsort(ids, kind="stable")
-    at = np.append(order, -1)[np.searchsorted(ids, wanted, sorter=order)]
-    positions: np.ndarray = np.where(np.append(ids, -1)[at] == wanted, at, -1)
+    at = np.append(order, -1)[np.searchsorted(ids, sought, sorter=order)]
+    positions: np.ndarray = np.where(np.append(ids, -1)[at] == sought, at, -1)
     return positions

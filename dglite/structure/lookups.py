@@ -181,7 +181,7 @@ class Lookups(ABC):
         return edges  # type: ignore[return-value]
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
+        """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``, or -1."""
         edge_ids_of, first, last = self._pair_entries(u, v)
         edge_ids = np.full(len(first), -1, self.idtype)
         hits = last > first
@@ -189,7 +189,7 @@ class Lookups(ABC):
         return edge_ids
 
     def edge_ids_in_turn(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Return the id of an edge ``u[i] -> v[i]`` for each i, in ``idtype``; -1 where there is none.
+        """Return the id of an edge ``u[i] -> v[i]`` for each i, in ``idtype``, or -1.
 
         The first time that a pair occurs it gives its edge of lowest id, the second time the next one, and so on round.
         """
@@ -263,7 +263,7 @@ class Lookups(ABC):
         return by_src.rows(), by_src.indices, by_src.entry_edge_ids()
 
     def _sorted_pairs(self) -> SortedPairs | None:
-        """Return the edges sorted by keys; None where there are so many that compressed rows are made faster."""
+        """Return the edges sorted by keys; or None if compressed rows are faster."""
         if self.num_edges > SMALL and not self.few_edges:
             return None
         pairs = self.cache.get(_SORTED_PAIRS)

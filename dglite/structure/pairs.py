@@ -57,8 +57,8 @@ class SortedPairs:
             u, no_src = _places(u, self._src_ids)
             v, no_dst = _places(v, self._dst_ids)
             missing = no_src | no_dst
-        wanted = u.astype(np.int64) * self._width + v
-        first, last = self._keys.searchsorted(wanted, "left"), self._keys.searchsorted(wanted, "right")
+        codes = u.astype(np.int64) * self._width + v
+        first, last = self._keys.searchsorted(codes, "left"), self._keys.searchsorted(codes, "right")
         if missing is not None:
             last[missing] = first[missing]
         return first, last

@@ -18,7 +18,7 @@ _STARRED = re.compile(r"(?<![\\*\w])(\*{1,2})(?=\w)")
 
 
 class Public(SphinxDirective):
-    """``.. public:: module`` with names as its content, all public ones of the module where there are none."""
+    """``.. public:: module`` with names as its content, by default all public names of the module."""
 
     required_arguments = 1
     has_content = True
@@ -61,13 +61,13 @@ def kind_of(value: Any) -> str:
     return "function" if callable(value) else "data"
 
 
-def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+def readable(app: Sphinx, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Let ``*feat`` in a shape be no emphasis, and a paragraph after a section's entries be no entry.
 
     Examples that have no heading get one. The first line of a property is no type and a text, where it has a colon:
     napoleon takes it for that unless an empty comment is before it.
     """
-    if what in ("property", "attribute") and lines:
+    if kind in ("property", "attribute") and lines:
         lines[:0] = ["..", ""]
     if "Examples" not in lines:
         first = next((i for i, line in enumerate(lines) if line.startswith(">>> ")), None)

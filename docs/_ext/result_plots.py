@@ -40,13 +40,14 @@ def _ratios(seconds: dict[str, float]) -> dict[str, float]:
 
 def operations() -> Ratios:
     """g-SpMM and its kin: geometric means over graphs and widths."""
-    found: dict[str, dict[str, list[float]]] = {}
+    by_row: dict[str, dict[str, list[float]]] = {}
     for record in _records("spmm"):
-        row = found.setdefault(f"{record['operation']}, {record['direction']}", {})
+        row = by_row.setdefault(f"{record['operation']}, {record['direction']}", {})
         for peer, ratio in _ratios(record["seconds"]).items():
             row.setdefault(peer, []).append(ratio)
     return {
-        row: {peer: statistics.geometric_mean(all_of) for peer, all_of in own.items()} for row, own in found.items()
+        row: {peer: statistics.geometric_mean(all_of) for peer, all_of in by_peer.items()}
+        for row, by_peer in by_row.items()
     }
 
 
@@ -57,8 +58,8 @@ def models() -> Ratios:
 
 def layers() -> Ratios:
     """Training steps of layers, those first that lead least."""
-    found = {record["layer"]: _ratios(record["seconds"]) for record in _records("layers")}
-    return dict(sorted(found.items(), key=lambda item: min(item[1].values(), default=math.inf)))
+    ratios = {record["layer"]: _ratios(record["seconds"]) for record in _records("layers")}
+    return dict(sorted(ratios.items(), key=lambda item: min(item[1].values(), default=math.inf)))
 
 
 def loaders() -> Ratios:

@@ -357,7 +357,7 @@ def test_the_archive_is_unpacked(tmp_path: Path) -> None:
 def test_unknown_names_list_those_that_are_known() -> None:
     with pytest.raises(DGLError, match=r"'ogbl-ppa' is not a known set of OGB; expected one of ogbn-proteins"):
         DglNodePropPredDataset("ogbl-ppa")
-    with pytest.raises(DGLError, match="'arxiv' is no set"):
+    with pytest.raises(DGLError, match="'arxiv' is not a known set"):
         Evaluator("arxiv")
 
 

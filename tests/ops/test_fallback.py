@@ -72,7 +72,7 @@ def test_operations_take_it_where_kernels_are_lacking(monkeypatch):
 
 def test_the_warning_comes_once(monkeypatch):
     monkeypatch.setattr(fallback, "can_launch", lambda: False)
-    monkeypatch.setattr(fallback, "_told", [])
+    monkeypatch.setattr(fallback, "_WARNED", [])
     monkeypatch.setattr(fallback, "require_gpu", lambda device: None)  # "meta" stands for a GPU
     there = torch.zeros(2, device="meta")
     with pytest.warns(RuntimeWarning, match="pip install cupy"):
