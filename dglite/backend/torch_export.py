@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -106,10 +107,30 @@ def export(
                 "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
                 f"before it runs: choose values by torch.where instead ({str(error).splitlines()[0]})"
             ) from error
+        _merge_equal_calls(program.graph_module)
         if portable:
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
     return program
+
+
+def _merge_equal_calls(module: torch.fx.GraphModule) -> None:
+    """Call each of dglite's operators once with the same arguments: layers ask for degrees again in every step."""
+    nodes, merged = list(module.graph.nodes), dict[Any, torch.fx.Node]()
+    calls = [node for node in nodes if isinstance(node.target, torch._ops.OpOverload)]
+    if any(node.target._schema.is_mutable for node in calls):  # results that are written to are no one else's
+        return
+    for node in nodes:
+        ours = node in calls and node.target.namespace == "dglite"
+        if not ours and node.target is not operator.getitem:
+            continue
+        inputs = node.args[0] if ours else None
+        key = node.target, *([tuple(inputs), *node.args[1:]] if ours else node.args)
+        first = merged.setdefault(key, node)
+        if first is not node and not any(user.op == "output" for user in node.users):
+            node.replace_all_uses_with(first)
+            module.graph.erase_node(node)
+    module.recompile()
 
 
 class _ExportedFunction(torch.nn.Module):

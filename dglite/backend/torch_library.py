@@ -32,7 +32,12 @@ _DECOMPOSITIONS: dict[Any, Any] = {}
 
 def decompositions() -> dict[Any, Any]:
     """Return, for each registered operation, a function that computes its result by torch's own operations."""
-    return {torch.ops.aten.repeat_interleave.Tensor: _repeat_interleave, **_DECOMPOSITIONS}
+    aten = torch.ops.aten
+    return {
+        aten.repeat_interleave.Tensor: _repeat_interleave,
+        aten.argsort.stable: _stable_argsort,
+        **_DECOMPOSITIONS,
+    }
 
 
 def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
@@ -43,6 +48,17 @@ def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None)
     # An item's segment is how many segments end before it or at it.
     marks = ends.new_zeros(output_size + 1).index_add(0, ends, torch.ones_like(ends))
     return marks.cumsum(0)[:output_size].to(repeats.dtype)
+
+
+def _stable_argsort(x: torch.Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> torch.Tensor:
+    """Return the order of a vector by sorts that need not be stable, since ONNX has these alone."""
+    if x.dim() != 1:
+        return NotImplemented
+    values, order = x.sort(descending=descending)
+    positions = torch.arange(x.shape[0], device=x.device)
+    groups = values.ne(values.roll(1)).logical_and(positions > 0).to(torch.int64).cumsum(0)
+    keys = torch.zeros_like(positions).scatter(0, order, groups) * x.shape[0] + positions
+    return keys.sort().indices
 
 
 def call(

@@ -69,7 +69,7 @@ from .given import (
 from .initial import xavier_normal_, xavier_uniform_
 from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, top_rows
 from .recurrent import gated_step, recurrent
-from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
+from .setattention import SetPairs, SetSizes, equal_sizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
@@ -103,6 +103,7 @@ __all__ = [
     "edge_pairs",
     "edge_softmax",
     "edge_type_counts",
+    "equal_sizes",
     "filtered_sum",
     "first_rows",
     "gated_mean",

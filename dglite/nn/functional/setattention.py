@@ -15,7 +15,7 @@ from ...structure.adjacency import Adjacency
 from ...structure.distinct import distinct
 from ..base import nn
 
-__all__ = ["SetPairs", "SetSizes", "seed_attention", "set_attention", "set_pairs"]
+__all__ = ["SetPairs", "SetSizes", "equal_sizes", "seed_attention", "set_attention", "set_pairs"]
 
 
 class _DenseRows(NamedTuple):
@@ -62,6 +62,11 @@ def set_pairs(query_sizes: Any, key_sizes: Any) -> SetPairs | SetSizes:
     if active.compiling():
         return SetSizes(framework.as_tensor(query_sizes), framework.as_tensor(key_sizes))
     return _planned(query_sizes, key_sizes)
+
+
+def equal_sizes(sizes: Any, count: int) -> Any:
+    """Return ``count`` rows for each graph, as an array or, in a program, a tensor, whichever ``sizes`` is."""
+    return sizes * 0 + count
 
 
 def _planned(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:

@@ -54,8 +54,8 @@ class Set2Set(nn.Module):
         sizes = functional.batch_sizes(self, graph, feat)
         functional.require_width(self, "feat", feat, self.input_dim)
         members = functional.graph_members(sizes, feat)
-        state = feat.new_zeros((self.n_layers, len(sizes), self.input_dim))
-        states, read = (state, state), feat.new_zeros((len(sizes), self.output_dim))
+        state = feat.new_zeros((self.n_layers, sizes.shape[0], self.input_dim))
+        states, read = (state, state), feat.new_zeros((sizes.shape[0], self.output_dim))
         for _ in range(self.n_iters):
             queries, states = functional.recurrent(self.lstm, read.unsqueeze(0), states)
             query = queries.squeeze(0).to(feat.dtype)

@@ -72,10 +72,10 @@ class MultiHeadAttention(nn.Module):
         ``sizes`` (batch_size,) are the graphs' numbers of memory rows. Few seeds meet the memory in the product that
         would make its keys.
         """
-        x = seeds.repeat(len(sizes), 1)
+        x = seeds.repeat(sizes.shape[0], 1)
         many = len(seeds) > min(MOST_SEEDS, self.d_head)
         if many or active.compiling() or not functional.is_plain(self.proj_k):
-            return self(x, mem, functional.set_pairs(np.full(len(sizes), len(seeds)), sizes))
+            return self(x, mem, functional.set_pairs(functional.equal_sizes(sizes, seeds.shape[0]), sizes))
         queries = functional.by_head(self.proj_q(seeds), self.num_heads) / math.sqrt(self.d_head)
         matrices = self.proj_k.weight.reshape(self.num_heads, self.d_head, self.d_model)
         readers = framework.einsum("shd,hdi->shi", queries, matrices)
@@ -138,7 +138,7 @@ class InducedSetAttentionBlock(nn.Module):
 
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return the new rows; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
-        points = np.full(len(sizes), self.m)
+        points = functional.equal_sizes(sizes, self.m)
         read, write = self.mha
         memory = read.of_seeds(self.inducing_points, feat, sizes)  # type: ignore[operator]
         return write(feat, memory, functional.set_pairs(sizes, points))

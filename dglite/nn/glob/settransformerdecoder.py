@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-import numpy as np
-
 from ...backend import Tensor
 from .. import functional
 from ..base import nn
@@ -68,8 +66,8 @@ class SetTransformerDecoder(nn.Module):
         sizes = functional.batch_sizes(self, graph, feat)
         functional.require_width(self, "feat", feat, self.d_model)
         feat = self.pma(feat, sizes)
-        seeds = np.full(len(sizes), self.k)
+        seeds = functional.equal_sizes(sizes, self.k)
         pairs = functional.set_pairs(seeds, seeds)
         for layer in self.layers:
             feat = layer(feat, pairs)
-        return feat.reshape(len(sizes), self.k * self.d_model)
+        return feat.reshape(sizes.shape[0], self.k * self.d_model)
