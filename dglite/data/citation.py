@@ -119,6 +119,22 @@ class CitationGraphDataset(OneGraph):
         """The folder that has all of this network's files, else the folder for downloads."""
         return str(self._folder)
 
+    @property
+    def _name_in_dgl(self) -> str:
+        return "cora_v2" if self.name == "cora" else self.name
+
+    def _folders(self) -> list[Path]:
+        folders = super()._folders()
+        return [*folders, Path(self.raw_dir) / self._name_in_dgl]
+
+    def _missing(self, folder: Path) -> list[str]:
+        stem = self._stem(folder)
+        return [file for part in _PARTS if not (folder / (file := f"ind.{stem}.{part}")).is_file()]
+
+    def _stem(self, folder: Path) -> str:
+        """Return the middle of the file names in a folder."""
+        return self._name_in_dgl if folder.name.startswith(self._name_in_dgl) else self.name
+
     def _fetch(self) -> None:
         if self.name not in _PUBLISHED:
             raise DGLError(f"only {', '.join(_PUBLISHED)} can be downloaded")
@@ -128,7 +144,8 @@ class CitationGraphDataset(OneGraph):
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        papers = read_planetoid(self._folder, self.name, self.reverse_edge)
+        folder = self._folder
+        papers = read_planetoid(folder, self._stem(folder), self.reverse_edge)
         num_nodes = len(papers.labels)
         self._check_counts(papers)
         self.num_classes = self.num_labels = papers.num_classes

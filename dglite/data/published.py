@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import inspect
 import re
 from pathlib import Path
@@ -76,9 +77,20 @@ class PublishedDataset(DGLDataset):
         """Return the names of the files without which nothing can be read."""
         return tuple(name.format(self=self) for name in self._files)
 
+    @property
+    def _name_in_dgl(self) -> str:
+        """What DGL calls the data set, and the folder that it unpacks the files into."""
+        return self.name
+
     def _folders(self) -> list[Path]:
-        """Return the folders that may have the files."""
-        return [Path(self.raw_dir) / place.format(self=self) for place in self._subfolders]
+        """Return the folders that may have the files; DGL's have eight digits of a hash behind their names."""
+        raw_dir = Path(self.raw_dir)
+        places = [place.format(self=self) for place in self._subfolders]
+        folders = [raw_dir / place for place in places]
+        for place in (*places, self._name_in_dgl):
+            head, _, rest = place.partition("/")
+            folders += [folder / rest for folder in sorted(raw_dir.glob(glob.escape(head) + "_" + "[0-9a-f]" * 8))]
+        return list(dict.fromkeys(folders))
 
     @property
     def _folder(self) -> Path:
