@@ -14,7 +14,6 @@ import numpy as np
 from ..compile.cached import njit
 from ..lanes.simd import storer
 from ..run.rows import array_at
-from .levels import child_table
 from .schedule import STAGE_COLUMNS, arrange
 
 __all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "ORDER", "SCRIPT", "TEAM_WORDS", "ZERO", "fill", "needed_bytes", "record"]
@@ -67,6 +66,16 @@ def _record(arrays: tuple[np.ndarray, ...]) -> np.ndarray:
 @_jit
 def _field(fields: np.ndarray, number: int) -> np.ndarray:
     return array_at(fields[number, 0], fields[number, 1], np.int64)
+
+
+@_jit
+def _child_table(bounds: np.ndarray, children: np.ndarray, slots: int, absent: int) -> np.ndarray:
+    """Return, for each row and each of ``slots``, the row of that child, or ``absent``."""
+    table = np.full((len(bounds) - 1, slots), absent)
+    for row in range(len(bounds) - 1):
+        for entry in range(bounds[row], min(bounds[row + 1], bounds[row] + slots)):
+            table[row, entry - bounds[row]] = children[entry]
+    return table
 
 
 @_jit
@@ -246,7 +255,7 @@ def fill(
     bases = np.zeros(first_own + script[OWN, 1] // 3, np.int64)
     for i in range(TABLES_OF_ORDER):
         bases[_ORDER + i] = order[i, 0]
-    by_slot = child_table(_field(order, BOUNDS), _field(order, CHILDREN), slots, len(nodes))
+    by_slot = _child_table(_field(order, BOUNDS), _field(order, CHILDREN), slots, len(nodes))
     bases[_ORDER + TABLES_OF_ORDER] = by_slot.ctypes.data
     picked, inverse = _pick(nodes, rows_of, lengths, bases[_PICKED:])
     for i in range(len(given)):
