@@ -17,6 +17,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import ProgramEvaluator
 from .program.ir import Domain, Node, NodeKind
+from .program.lower import stop_gradient
 from .program.trace import Recorder, active_recorder
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
@@ -169,7 +170,9 @@ class VertexFunction(nn.Module):
 
 
 class Children:
-    """The states of a vertex's children, any number of them. Tensors are (children of all vertices, features).
+    """The states of a vertex's children, any number of them, with reductions over them.
+
+    Tensors are (children of all vertices, features).
 
     ``states`` has them all; by number, or by name where they have names, single ones.
     """
@@ -183,13 +186,40 @@ class Children:
 
     def sum(self, x: torch.Tensor | None = None) -> Any:
         """Return, for each vertex, the sum of ``x`` over its children, 0 without; of each state when ``x`` is None."""
-        return self._made(*map(self._sum, self._every)) if x is None else self._sum(x)
+        return self._reduced(x, "sum")
 
-    def _sum(self, x: torch.Tensor) -> torch.Tensor:
+    def max(self, x: torch.Tensor | None = None) -> Any:
+        """Return the maximum in the same way, 0 without children. Children that have it share its gradient."""
+        return self._reduced(x, "max")
+
+    def mean(self, x: torch.Tensor | None = None) -> Any:
+        """Return the mean in the same way, 0 without children."""
+        if x is None:
+            return self._made(*map(self.mean, self._every))
+        builder, node = self._recorder.builder, self._edge(x, "mean")
+        number = builder.pointwise("maximum", builder.reduce(builder.full(1.0, node)), 1.0)
+        return self._recorder.value(builder.pointwise("div", builder.reduce(node), number))
+
+    def softmax(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the softmax of ``x``, a value of each child, over the children of each vertex, column by column.
+
+        Attention is ``children.sum(children.softmax(scores) * children["h"])`` with scores (children, 1).
+        """
+        builder, node = self._recorder.builder, self._edge(x, "softmax")
+        highest = stop_gradient(builder, builder.each(builder.reduce(node, "max")))
+        power = builder.pointwise("exp", builder.pointwise("sub", node, highest))
+        return self._recorder.value(builder.pointwise("div", power, builder.each(builder.reduce(power))))
+
+    def _reduced(self, x: torch.Tensor | None, reducer: str) -> Any:
+        if x is None:
+            return self._made(*[self._reduced(state, reducer) for state in self._every])
+        return self._recorder.value(self._recorder.builder.reduce(self._edge(x, reducer), reducer))
+
+    def _edge(self, x: torch.Tensor, verb: str) -> Node:
         node = self._recorder.node(x)
         if node.domain is not Domain.EDGE:
-            raise DGLError(f"children.sum got {_described(node)}; expected a value of each child")
-        return self._recorder.value(self._recorder.builder.sum(node))
+            raise DGLError(f"children.{verb} got {_described(node)}; expected a value of each child")
+        return node
 
     def each(self, x: torch.Tensor) -> torch.Tensor:
         """Return a value of the vertex once for each of its children, to be combined with their states."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -161,3 +162,71 @@ def test_indexing_by_a_boolean_is_refused() -> None:
 
     with pytest.raises(DGLError, match="looks at the values"):
         Program(state=4)(CHAIN, X)
+
+
+# -- reductions over children ------------------------------------------------------------------------------------------
+DAG = dglite.graph(([0, 1, 2, 0, 3, 3, 3, 1], [3, 3, 3, 4, 4, 5, 5, 5]))  # several parents, several equal edges
+Y = torch.tensor([[0.5, -1.0], [1.5, -1.0], [-0.1, 0.2], [0.3, 0.4], [0.0, 2.0], [1.0, -0.3]])
+REDUCTIONS: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "sum": (lambda c, x: c.sum(), lambda h, x: h.sum(0)),
+    "max": (lambda c, x: c.max(), lambda h, x: h.amax(0)),
+    "max of a function": (lambda c, x: c.max(torch.tanh(-2 * c[0])), lambda h, x: torch.tanh(-2 * h).amax(0)),
+    "max with the vertex": (lambda c, x: c.max(c.each(x) * c[0]), lambda h, x: (x * h).amax(0)),
+    "mean": (lambda c, x: c.mean(), lambda h, x: h.mean(0)),
+    "mean of a function": (lambda c, x: c.mean(c[0] * c[0]), lambda h, x: (h * h).mean(0)),
+    "softmax": (lambda c, x: c.sum(c.softmax(c[0] * 3) * c[0]), lambda h, x: (torch.softmax(h * 3, 0) * h).sum(0)),
+    "attention": (
+        lambda c, x: c.sum(c.softmax((c.each(x) * c[0]).sum(-1, keepdim=True)) * c[0]),
+        lambda h, x: (torch.softmax((x * h).sum(-1, keepdim=True), 0) * h).sum(0),
+    ),
+    "extreme scores": (
+        lambda c, x: c.sum(c.softmax(c[0] * 1e4) * c[0]),
+        lambda h, x: (torch.softmax(h * 1e4, 0) * h).sum(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_over_children(name: str) -> None:
+    ours, theirs = REDUCTIONS[name]
+
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            x = self.pull()
+            h = torch.tanh(x + 0.5 * ours(self.gather_all(), x))
+            self.scatter(h)
+            self.push(h)
+
+    x, z = (Y.double().requires_grad_() for _ in range(2))
+    states, (src, dst) = list[Tensor](), DAG.edges()
+    for v in range(6):
+        children = src[dst == v].tolist()
+        below = theirs(torch.stack([states[u] for u in children]), z[v]) if children else torch.zeros(2).double()
+        states.append(torch.tanh(z[v] + 0.5 * below))
+    result = Program(state=2)(DAG, x)
+    torch.testing.assert_close(result, torch.stack(states))
+    weight = torch.linspace(0.5, 2, 12, dtype=torch.float64).view(6, 2)
+    (result * weight).sum().backward()
+    (torch.stack(states) * weight).sum().backward()
+    torch.testing.assert_close(x.grad, z.grad)
+
+
+def test_reductions_of_states_of_several_sizes() -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            highest = self.gather_all().max()
+            self.scatter(a=self.pull() + highest.a, b=highest.b + 1)
+            self.push(highest.a, highest.b)
+
+    a, b = Program(state={"a": 2, "b": 3})(DAG, Y)
+    assert a.shape == (6, 2) and b.shape == (6, 3)
+    torch.testing.assert_close(b[:, 0], torch.tensor([0.0, 0, 0, 1, 2, 2]))
+
+
+def test_reductions_take_values_of_children() -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            self.push(self.gather_all().softmax(self.pull()))
+
+    with pytest.raises(DGLError, match=r"children.softmax got .* for each vertex; expected a value of each child"):
+        Program(state=2)(DAG, Y)

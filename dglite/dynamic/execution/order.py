@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -45,11 +46,10 @@ class Order:
         self.filled = tuple([c for c in range(len(rows) - 1) if rows[c] < rows[c + 1]])
 
     @cached_property
-    def record(self) -> np.ndarray:
-        """Where the arrays are, for :mod:`dglite.kernels.cpu.dynamic.fill`."""
-        kernels = compiled("dynamic.fill")
-        made: np.ndarray = kernels.record(*[getattr(self, name) for name in kernels.ORDER])
-        return made
+    def tables(self) -> Any:
+        """The arrays as :mod:`dglite.kernels.cpu.dynamic.fill` takes them."""
+        kind = compiled("dynamic.fill").OrderTables
+        return kind(*[getattr(self, name).reshape(-1) for name in kind._fields])
 
 
 _ORDER: CacheKey[Order] = cache_key("vertex order", "the order in which a vertex program visits the nodes")

@@ -95,9 +95,8 @@ class Script:
         rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
         lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
         lists |= self._lists() | {"constants": table.constants}
-        self._arrays = {name: np.array(values, np.int64) for name, values in lists.items()}
-        fill = compiled("dynamic.fill")
-        self._record = fill.record(*[self._arrays[name] for name in fill.SCRIPT])
+        kind = compiled("dynamic.fill").ScriptTables
+        self._tables = kind(*[np.array(lists[name], np.int64).reshape(-1) for name in kind._fields])
 
     # -- once ---------------------------------------------------------------------------------------------------
     def _forward(self) -> list[tuple[int, Stages]]:
@@ -163,7 +162,7 @@ class Script:
         tables = [s for s in sources if isinstance(s, tuple) and s[0] == "left"]
         self._given = [s for s in sources if isinstance(s, Buffer) and s.role in _GIVEN]
         self._shared = [s for s in sources if isinstance(s, tuple) and s[0] == "shared"]
-        order = (*kernels.ORDER[: kernels.TABLES_OF_ORDER], "child_table")
+        order = (*kernels.TABLES_OF_ORDER, "child_table")
         picks = [(what, i) for i in range(len(self._traced.inputs)) for what in ("picked", "inverse")]
         bases = (NOTHING, WORDS, *order, *picks, *self._given, *self._shared, *tables, *memory)
         self._bases: dict[Any, int] = {base: number for number, base in enumerate(bases)}
@@ -217,14 +216,14 @@ class Script:
         """
         kernels = compiled("dynamic.fill")
         if lease is None:
-            lease = Arena(kernels.needed_bytes(order.record, self._record))
+            lease = Arena(kernels.needed_bytes(order.tables, self._tables))
         given = [addresses[_GIVEN.index(s.role)][s.key] for s in self._given]
         given += [shared[i].data_ptr() for _, i in self._shared]
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
         parts, bases, lines, own, picked, kept = kernels.fill(
-            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.address,
+            order.tables, self._tables, rows_of, lengths, np.array(given, np.int64), lease.address,
             processors, shared_from, functions, teams,
         )  # fmt: skip
         return Filled(teams, self.has_backward, parts, lease, (order, shared, kept), bases, picked, lines, own)

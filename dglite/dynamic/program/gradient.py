@@ -130,6 +130,17 @@ def _cat(terms: _Terms, node: Node, gradient: Node) -> None:
         at += part.width
 
 
+def _reduce(terms: _Terms, node: Node, gradient: Node) -> None:
+    """Hand a gradient on to all children, or in equal parts to those that have the maximum."""
+    builder, (x,) = terms.builder, node.inputs
+    if node.attr == "max":
+        is_maximum = builder.boolean(builder.pointwise("eq", x, builder.each(node)))
+        part = builder.pointwise("div", gradient, builder.reduce(is_maximum))
+        terms.add(x, builder.pointwise("mul", builder.each(part), is_maximum))
+    else:
+        terms.add(x, builder.each(gradient))
+
+
 def _opaque(terms: _Terms, node: Node, gradient: Node) -> None:
     assert isinstance(node.attr, OpaqueCall)
     for i, x in enumerate(() if node.attr.is_boolean else node.inputs):
@@ -151,8 +162,8 @@ _RULES: dict[NodeKind, Callable[[_Terms, Node, Node], None]] = {
     NodeKind.POINTWISE: _pointwise,
     NodeKind.COPY: _copy,
     NodeKind.MATMUL: _matmul,
-    NodeKind.SUM: lambda terms, node, gradient: terms.add(node.inputs[0], terms.builder.each(gradient)),
-    NodeKind.EACH: lambda terms, node, gradient: terms.add(node.inputs[0], terms.builder.sum(gradient)),
+    NodeKind.REDUCE: _reduce,
+    NodeKind.EACH: lambda terms, node, gradient: terms.add(node.inputs[0], terms.builder.reduce(gradient)),
     NodeKind.SLICE: lambda terms, node, gradient: terms.add(node.inputs[0], gradient, node.attr),
     NodeKind.CAT: _cat,
     NodeKind.RANDOM: lambda terms, node, gradient: None,

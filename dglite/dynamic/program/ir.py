@@ -47,7 +47,7 @@ class NodeKind(Enum):
     POINTWISE = "pointwise"
     COPY = "copy"
     MATMUL = "matmul"
-    SUM = "sum"
+    REDUCE = "reduce"
     EACH = "each"
     SLICE = "slice"
     CAT = "cat"
@@ -120,6 +120,8 @@ class Builder:
     def __init__(self) -> None:
         self._known: dict[Any, Node] = {}
         self._count = 0
+        self.ones: Callable[[int, int], Node] = _no_constants
+        """Returns a shared matrix of ones; set by the recorder, which has the shared tensors."""
         self.transposes: dict[Node, Node] = {}
         """Shared matrices that are the transpose of another one."""
 
@@ -276,11 +278,11 @@ class Builder:
             return self.full(x.attr, x, domain=Domain.EDGE)
         return self.make(NodeKind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
 
-    def sum(self, x: Node) -> Node:
-        """Return the sum over a vertex's children."""
+    def reduce(self, x: Node, reducer: str = "sum") -> Node:
+        """Return the ``"sum"`` or ``"max"`` over a vertex's children, 0 without children."""
         if x.kind is NodeKind.FULL and x.attr == 0:
             return self.full(0.0, x, domain=Domain.VERTEX)
-        return self.make(NodeKind.SUM, (x,), None, Domain.VERTEX, x.shape, x.dtype)
+        return self.make(NodeKind.REDUCE, (x,), reducer, Domain.VERTEX, x.shape, x.dtype)
 
     # -- products -----------------------------------------------------------------------------------------------
     def matmul(self, x: Node, weight: Node, turned: bool = False) -> Node:
@@ -291,6 +293,10 @@ class Builder:
         if x.kind is NodeKind.FULL and x.attr == 0:
             return self.full(0.0, x, (columns,))
         return self.make(NodeKind.MATMUL, (x, weight), turned, x.domain, (columns,), x.dtype)
+
+
+def _no_constants(height: int, width: int) -> Node:
+    raise AssertionError("constants are made while a function is traced")
 
 
 def _constant(name: str, values: list[float]) -> float:

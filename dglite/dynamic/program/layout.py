@@ -22,7 +22,7 @@ __all__ = ["DTYPES", "MOST_ROWS", "NOTHING", "WORDS", "StageTable", "Unsupported
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""
-_SUMS = (NodeKind.SUM, NodeKind.COLLECT)
+_REDUCTIONS = (NodeKind.REDUCE, NodeKind.COLLECT)
 _ANY_NUMBER = 1 << 62
 MOST_ROWS = 512
 """Products of more rows are the tensor library's, to which a script returns where it may."""
@@ -113,7 +113,7 @@ class StageTable:
     def _kernel(self, stage: Cell | Heavy) -> tuple[int, int, int]:
         """Lay down the words of a kernel after the run of rows; return its address, the work of a row, work besides."""
         if isinstance(stage, Heavy):
-            return self._product(stage) if stage.node.kind is NodeKind.MATMUL else self._sum(stage)
+            return self._product(stage) if stage.node.kind is NodeKind.MATMUL else self._reduction(stage)
         self._word(stage.width)
         for reading in stage.readings:
             self._operand(reading)
@@ -147,8 +147,8 @@ class StageTable:
         by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
         return by_columns, strides[1 if by_columns else 0]
 
-    def _sum(self, stage: Heavy) -> tuple[int, int, int]:
-        """Lay down the words of a sum over children, or over what parents have handed on."""
+    def _reduction(self, stage: Heavy) -> tuple[int, int, int]:
+        """Lay down the words of a reduction over children, or over what parents have handed on."""
         node, rows = stage.node, RowAccess.SAME
         collects = node.kind is NodeKind.COLLECT
         self._word(node.width)
@@ -164,7 +164,9 @@ class StageTable:
             self._place(stage.places[0])
         self._word(0, ("left", *node.attr) if collects else "children")
         self._place(stage.place)
-        return compiled("dynamic.kernels").sum_kernel(rows, DTYPES[node.dtype], node.width), 4 * node.width, 0
+        reducer = "sum" if collects else node.attr
+        kernel = compiled("dynamic.kernels").reduce_kernel(rows, DTYPES[node.dtype], node.width, reducer)
+        return kernel, 4 * node.width, 0
 
     def _place(self, place: Place | None) -> None:
         assert place is not None
@@ -203,4 +205,4 @@ def _chains(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy]]:
 
 def _is_row_kernel(stage: Cell | Heavy) -> bool:
     """Return whether a stage is a formula or a sum for which there is a kernel."""
-    return stage.node.kind in _SUMS if isinstance(stage, Heavy) else stage.dtype.itemsize in _OF_SIZE
+    return stage.node.kind in _REDUCTIONS if isinstance(stage, Heavy) else stage.dtype.itemsize in _OF_SIZE

@@ -109,8 +109,11 @@ def _cat(builder: Builder, parts: Any, dim: int = 0) -> Any:
 
 
 def _sum(builder: Builder, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """Add up a few features side by side: those of a mailbox's messages."""
+    """Add up all features of a row, or a few that lie side by side: those of a mailbox's messages."""
     dims = [d + len(x.shape) + 1 if d < 0 else d for d in ([dim] if isinstance(dim, int) else dim or [])]
+    if dims == [1] and len(x.shape) == 1 and x.width and dtype is None:
+        every = builder.matmul(x, builder.ones(x.width, 1))
+        return every if keepdim else builder.reshaped(every, ())
     if dims != [1] or len(x.shape) < 2 or not 0 < x.shape[0] <= _MOST_TERMS or dtype is not None:
         return NotImplemented
     width = x.width // x.shape[0]

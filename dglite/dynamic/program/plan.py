@@ -26,7 +26,7 @@ __all__ = ["make_plan"]
 _STATES = (NodeKind.GATHER, NodeKind.CHILD)
 _MADE_ALONE = (
     NodeKind.MATMUL,
-    NodeKind.SUM,
+    NodeKind.REDUCE,
     NodeKind.OPAQUE,
     NodeKind.VJP,
     NodeKind.RANDOM,
@@ -115,7 +115,7 @@ class _Planner:
     def _read_by(self, node: Node) -> list[Node]:
         """Return the values whose places an executed node reads, arranging that they are put there."""
         if node.kind in _HEAVY:
-            summed = node.kind is NodeKind.SUM and node.inputs[0].kind is NodeKind.CHILD
+            summed = node.kind is NodeKind.REDUCE and node.inputs[0].kind is NodeKind.CHILD
             placed = [x for x in node.inputs if x.domain is not Domain.SHARED and not summed]
             for x in placed:
                 self._place(x)

@@ -75,7 +75,8 @@ class Recorder(TorchDispatchMode):
         self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
         self._numbers: dict[Node, float] = {}
-        self._ones: dict[int, Node] = {}
+        self._ones: dict[tuple[int, int], Node] = {}
+        builder.ones = self._ones_of
 
     # -- values -------------------------------------------------------------------------------------------------
     def value(self, node: Node, boolean: bool = False) -> torch.Tensor:
@@ -298,12 +299,16 @@ class Recorder(TorchDispatchMode):
         width = math.prod(shape)
         if node.width != 1 or not width:
             return None
-        if width not in self._ones:
-            with torch.utils._python_dispatch._disable_current_modes():
-                ones = torch.ones(1, width, dtype=self.dtype)
-            self._ones[width] = self._shared(Shared(ones, is_constant=True), ones.shape, ones.dtype)
-        row = self.builder.matmul(self.builder.reshaped(node, (1,)), self._ones[width])
+        row = self.builder.matmul(self.builder.reshaped(node, (1,)), self._ones_of(1, width))
         return self.builder.reshaped(row, shape)
+
+    def _ones_of(self, height: int, width: int) -> Node:
+        """Return a matrix of ones."""
+        if (height, width) not in self._ones:
+            with torch.utils._python_dispatch._disable_current_modes():
+                ones = torch.ones(height, width, dtype=self.dtype)
+            self._ones[height, width] = self._shared(Shared(ones, is_constant=True), ones.shape, ones.dtype)
+        return self._ones[height, width]
 
     def _opaque(self, func: Any, name: str, call: Any, values: list, nodes: list[Node], result: Any) -> Any:
         """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.

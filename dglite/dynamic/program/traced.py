@@ -155,7 +155,7 @@ _SAVED = (
     NodeKind.CHILD,
     NodeKind.SHARED,
     NodeKind.MATMUL,
-    NodeKind.SUM,
+    NodeKind.REDUCE,
     NodeKind.OPAQUE,
     NodeKind.RANDOM,
 )
@@ -248,8 +248,8 @@ def _rebuilt(builder: Builder, node: Node, inputs: list[Node], has_children: boo
         return builder.pointwise(node.attr, *inputs, like=node)
     if node.kind is NodeKind.MATMUL:
         return builder.matmul(inputs[0], inputs[1], node.attr)
-    if node.kind is NodeKind.SUM:
-        return builder.sum(inputs[0])
+    if node.kind is NodeKind.REDUCE:
+        return builder.reduce(inputs[0], node.attr)
     if node.kind is NodeKind.EACH:
         return builder.each(inputs[0])
     if node.kind is NodeKind.CAT:

@@ -1,4 +1,4 @@
-"""Source of row kernels: element-wise formulas over rows, and sums of rows.
+"""Source of row kernels: element-wise formulas over rows, and reductions of rows.
 
 What occurs in several formulas is computed once. There are three kinds.
 
@@ -8,9 +8,9 @@ anything is stored, so that a result may take the place of an operand. Words of 
 width; then for each operand (address, row stride in bytes, address of the index, step of the index); then for each
 result (address, row stride in bytes). Addresses are those of row 0, wherever the run of rows starts.
 
-A *sum* kernel sums, for each row, the rows of its entries; without entries it gives 0. Words of its ``args``: first
-row, last row, width, address of the bounds of each row's entries, address and row stride of what is summed, address of
-the index (of the rows' numbers, or of their addresses), address and row stride of the result.
+A *reduction* takes, for each row, the sum or the maximum of the rows of its entries; without entries it gives 0. Words
+of its ``args``: first row, last row, width, address of the bounds of each row's entries, address and row stride of what
+is reduced, address of the index (of the rows' numbers, or of their addresses), address and row stride of the result.
 
 A *step* kernel computes formulas over the rows of a batch that was grouped at run time. Rows lie anywhere: each operand
 has its rows at equal distances, or has a list of their addresses. A task computes some of the columns of every row: so
@@ -26,12 +26,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from ...expr import Call, Constant, Expr, Operand, write_out_powers
+from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
+from ...opspec import OPERATORS
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from .common import called_functions, indent, is_fused, number_text
 
 __all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "RowAccess", "StepSpec", "cell_source", "formula_lines", "functions_of"]
-__all__ += ["step_source", "sum_source"]
+__all__ += ["reduce_source", "step_source"]
 
 FIRST_PLACE, WORDS_PER_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT = 3, 3, 4, 2
 
@@ -164,25 +165,33 @@ def cell_source(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtype: 
     return _source(title, dtype, widths, functions_of(formulas), _RUN, body)
 
 
-def sum_source(rows: RowAccess, dtype: str, width: int, lanes: int) -> str:
-    """Return the kernel that sums rows of ``width`` values."""
+def reduce_source(rows: RowAccess, dtype: str, width: int, lanes: int, reducer: str = "sum") -> str:
+    """Return the kernel that takes the sum or the maximum of rows of ``width`` values; 0 of no rows."""
     place = {
         RowAccess.SAME: "x + entry * x_stride",
         RowAccess.INDEXED: "x + word(index, entry) * x_stride",
         RowAccess.ADDRESSED: "word(index, entry)",
     }[rows]
+    formula = Call(OPERATORS["add" if reducer == "sum" else "maximum"], (Operand(Side.E, 0), Operand(Side.E, 1)))
 
     def chunk(lanes: int) -> list[str]:
         lines = [f"total = splat{lanes}(0.0)", "for entry in range(begin, end):", f"    source = {place}"]
-        add = f"total = total + load{lanes}(source + at)"
-        lines += ["    if source != 0:", f"        {add}"] if rows is RowAccess.ADDRESSED else [f"    {add}"]
+        computed, (value,) = formula_lines((formula,), lanes, lambda operand: ("total", "value")[operand.slot])
+        update = [f"value = load{lanes}(source + at)", *computed, f"total = {value}"]
+        if rows is RowAccess.ADDRESSED:
+            lines += ["    if source != 0:", *(f"        {line}" for line in update)]
+        elif reducer == "sum":
+            lines += [f"    {line}" for line in update]
+        else:  # the first row is compared with nothing
+            lines += [f"    {update[0]}", "    if entry == begin:", "        total = value", "    else:"]
+            lines += [f"        {line}" for line in update[1:]]
         return [*lines, f"store{lanes}(y + row * y_stride + at, total)"]
 
     widths, columns = _columns(width, lanes, chunk)
     body = ["bounds, x, x_stride, index = word(args, 3), word(args, 4), word(args, 5), word(args, 6)"]
     body += ["y, y_stride = word(args, 7), word(args, 8)", "for row in range(start, stop):"]
     body += [f"    {line}" for line in ("begin, end = word(bounds, row), word(bounds, row + 1)", *columns)]
-    return _source(f"Sums of {rows.value} rows", dtype, widths, (), _RUN, body)
+    return _source(f"The {reducer} of {rows.value} rows", dtype, widths, functions_of((formula,)), _RUN, body)
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

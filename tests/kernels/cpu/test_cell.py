@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dglite.expr import Call, Constant, Operand, Side
-from dglite.kernels.cpu.dynamic.kernels import formula_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, reduce_kernel
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import RowAccess
 from dglite.opspec import OPERATORS
@@ -77,5 +77,5 @@ def test_sums(rows: RowAccess, width: int) -> None:
         index[4] = 0  # handed on nothing
     out = np.full((3, width), np.nan)
     source = [bounds.ctypes.data, x.ctypes.data, x.strides[0], index.ctypes.data]
-    run(sum_kernel(rows, "float64", width), [width, *source, out.ctypes.data, out.strides[0]], 0, 3)
+    run(reduce_kernel(rows, "float64", width), [width, *source, out.ctypes.data, out.strides[0]], 0, 3)
     np.testing.assert_allclose(out, expected)

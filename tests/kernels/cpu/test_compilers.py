@@ -12,7 +12,7 @@ import torch
 
 import dglite
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.dynamic.kernels import formula_kernel, rowwise_kernel, run_kernel, step_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, reduce_kernel, rowwise_kernel, run_kernel, step_kernel
 from dglite.kernels.cpu.graph.attention import dropout_multipliers
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import RowAccess, StepSpec
@@ -62,7 +62,7 @@ def on_rows() -> dict[str, np.ndarray]:
     bounds = np.arange(0, 42, 2)
     index = np.arange(40)[::-1] % 20
     words = [37, bounds.ctypes.data, *place[:2], index.ctypes.data, out.ctypes.data, out.strides[0]]
-    launch(sum_kernel(RowAccess.INDEXED, "float32", 37), [0, 20, *words])
+    launch(reduce_kernel(RowAccess.INDEXED, "float32", 37), [0, 20, *words])
     found["sums"] = out.copy()
     test_steps.run(step_kernel(StepSpec((FORMULA,), (False, False), True, False, "float32")), 37, out, [x, y], False)
     found["step"] = out.copy()

@@ -7,7 +7,7 @@ import pytest
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.dynamic import schedule
-from dglite.kernels.cpu.dynamic.kernels import formula_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, reduce_kernel
 from dglite.kernels.cpu.run import launch
 from dglite.kernels.render.rows import RowAccess
 
@@ -66,7 +66,7 @@ def test_lines_run_one_after_the_other(threads: int, pool: bool, monkeypatch: py
     words = np.zeros((threads, 6 + len(cell) + len(sums)), np.int64)
     for own in words:
         at = own.ctypes.data + 8 * 6
-        own[:6] = 1, add, at, 1, sum_kernel(RowAccess.SAME, "float64", width), at + 8 * len(cell)
+        own[:6] = 1, add, at, 1, reduce_kernel(RowAccess.SAME, "float64", width), at + 8 * len(cell)
         own[6:] = cell + sums
     made = np.array([*([0, row, row + 1, -1] for row in range(1, levels + 1)), [3, 0, 1, -1]])
     marks, functions = np.zeros((len(made), 2), np.int64), schedule.script_functions()

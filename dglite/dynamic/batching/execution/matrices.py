@@ -58,7 +58,7 @@ class Product:
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
         """Multiply."""
         x, y = self.rows_of(inputs[0]), self.columns_of(results[0])
-        few = self._few[0]
+        few = self._few_rows
         if x.shape[0] <= few.most:
             few.multiply(x, y, self._added)
         else:
@@ -68,7 +68,7 @@ class Product:
         """Multiply the gradient by the weight."""
         assert into[0] is not None
         grad, target, adds = self.columns_of(grads[0]), self.rows_of(into[0].place), into[0].adds
-        few = self._few[1]
+        few = self._few_gradients
         if grad.shape[0] <= few.most:
             few.multiply(grad, target, target if adds else None)
         else:
@@ -83,9 +83,14 @@ class Product:
             gradients.add(self.bias, grad.sum(0))
 
     @cached_property
-    def _few(self) -> tuple[FewRows, FewRows]:
-        """What multiplies few rows, and few rows of the gradient."""
-        return FewRows(self.matrix), FewRows(self.matrix.t())
+    def _few_rows(self) -> FewRows:
+        """Multiplies few rows."""
+        return FewRows(self.matrix)
+
+    @cached_property
+    def _few_gradients(self) -> FewRows:
+        """Multiplies few rows of the gradient; compiled when a gradient is first wanted."""
+        return FewRows(self.matrix.t())
 
     @cached_property
     def _added(self) -> Tensor | None:

@@ -289,14 +289,14 @@ MOVED_AS = {4: torch.float32, 8: torch.float64}
 
 
 def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the templates of several signatures below each other, and where each signature's begin."""
+    """Return the words of several signatures' templates, one after the other, and where each signature's begin."""
     key = tuple(tuple(map(id, several)) for several in templates)
     known = _tables.get(key)
     if known is None:
         if len(_tables) >= 1000:
             _tables.clear()
         rows = [template for several in templates for template in several]
-        table = np.array(rows, np.int64).reshape(len(rows), program.TEMPLATE_WORDS)
+        table = np.array(rows, np.int64).reshape(-1)
         known = _tables[key] = table, np.cumsum([0, *map(len, templates)]), rows
     return known[:2]
 

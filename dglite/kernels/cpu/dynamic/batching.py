@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 from .levels import by_head
 
 __all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
@@ -23,10 +23,8 @@ ABSOLUTE, INPUT, INNER = range(3)
 MOST_KINDS = 1024
 """Beyond so many kinds the graph of kinds, a matrix, is not made."""
 
-_jit = njit(nogil=True)
 
-
-@_jit
+@Kernel
 def _expand(
     macro: np.ndarray,
     inputs: np.ndarray,
@@ -54,7 +52,7 @@ def _expand(
     return node
 
 
-@_jit
+@Kernel
 def parse(
     stream: np.ndarray,
     shared_arity: np.ndarray,
@@ -78,7 +76,8 @@ def parse(
     while at < len(stream):
         sig = stream[at]
         if sig <= FIRST_MACRO:
-            macro = macros[macro_ptr[FIRST_MACRO - sig] : macro_ptr[FIRST_MACRO - sig + 1]]
+            number = FIRST_MACRO - sig
+            macro = macros[macro_ptr[number] : macro_ptr[number + 1]]
             node = _expand(macro, stream[at + 1 :], node, sigs, argptr, args, done)
             at += 1 + macro[0]
             continue
@@ -93,27 +92,27 @@ def parse(
     return node
 
 
-@_jit
 def needed_nodes(
     targets: np.ndarray, argptr: np.ndarray, args: np.ndarray, done: np.ndarray, num_nodes: int
 ) -> np.ndarray:
     """Return the nodes that ``targets`` depend on, themselves included, and that are not done, in ascending order."""
-    wanted, count = np.zeros(num_nodes, np.bool_), 0
-    for target in targets:
-        wanted[target] = True
-    for node in range(num_nodes - 1, -1, -1):
-        if not wanted[node]:
-            continue
-        if done[node]:
+    wanted = np.zeros(num_nodes, np.bool_)
+    wanted[targets] = True
+    _mark_needed(argptr, args, done, wanted)
+    return np.flatnonzero(wanted)
+
+
+@Kernel
+def _mark_needed(argptr: np.ndarray, args: np.ndarray, done: np.ndarray, wanted: np.ndarray) -> None:
+    for turn in range(len(wanted)):
+        node = len(wanted) - 1 - turn
+        if wanted[node] and done[node]:
             wanted[node] = False
-            continue
-        count += 1
-        for at in range(argptr[node], argptr[node + 1]):
-            wanted[args[at] >> PLACE_BITS] = True
-    return np.nonzero(wanted)[0] if count else np.empty(0, np.int64)
+        elif wanted[node]:
+            for at in range(argptr[node], argptr[node + 1]):
+                wanted[args[at] >> PLACE_BITS] = True
 
 
-@_jit
 def depths_of(
     nodes: np.ndarray, sigs: np.ndarray, argptr: np.ndarray, args: np.ndarray, num_nodes: int, num_shared: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -121,11 +120,29 @@ def depths_of(
 
     Depth is one more than that of the deepest needed argument, from 0. Kinds number the signatures that occur.
     """
-    place, depth = np.full(num_nodes, -1), np.zeros(len(nodes), np.int64)
-    kind, lowest = np.empty(len(nodes), np.int64), 0
-    for i in range(len(nodes)):
-        lowest = min(lowest, sigs[nodes[i]])
-    known, kinds, num_kinds = np.full(num_shared - lowest, -1), np.empty(num_shared - lowest, np.int64), 0
+    place, depth, kind = np.full(num_nodes, -1), np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int64)
+    lowest = min(int(sigs[nodes].min(initial=0)), 0)
+    numbers, kinds = np.full(num_shared - lowest, -1), np.empty(num_shared - lowest, np.int64)
+    num_kinds = _find_depths(nodes, sigs, argptr, args, lowest, place, depth, kind, numbers, kinds)
+    return place, depth, kind, kinds[:num_kinds].copy()
+
+
+@Kernel
+def _find_depths(
+    nodes: np.ndarray,
+    sigs: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    lowest: int,
+    place: np.ndarray,
+    depth: np.ndarray,
+    kind: np.ndarray,
+    numbers: np.ndarray,
+    kinds: np.ndarray,
+) -> int:
+    """Write what :func:`depths_of` returns; return the number of kinds. ``numbers`` has that of each signature, or -1,
+    from the ``lowest`` one on."""
+    num_kinds = 0
     for i in range(len(nodes)):
         node = nodes[i]
         place[node] = i
@@ -135,13 +152,13 @@ def depths_of(
             if arg >= 0:
                 below = max(below, depth[arg])
         depth[i] = below + 1
-        sig = sigs[node]
-        if known[sig - lowest] < 0:
-            known[sig - lowest] = num_kinds
-            kinds[num_kinds] = sig
+        sig = sigs[node] - lowest
+        if numbers[sig] < 0:
+            numbers[sig] = num_kinds
+            kinds[num_kinds] = sig + lowest
             num_kinds += 1
-        kind[i] = known[sig - lowest]
-    return place, depth, kind, kinds[:num_kinds].copy()
+        kind[i] = numbers[sig]
+    return num_kinds
 
 
 def by_depth(depth: np.ndarray, kind: np.ndarray, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -161,25 +178,38 @@ def one_by_one(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(count), np.arange(count + 1)
 
 
-@_jit
 def _users(
     nodes: np.ndarray, place: np.ndarray, argptr: np.ndarray, args: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (how many arguments each node waits for, bounds of each node's users, users)."""
-    waits, used, users = np.zeros(len(nodes), np.int64), np.empty(len(args), np.int64), np.empty(len(args), np.int64)
-    found = 0
-    for i in range(len(nodes)):
-        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
-            arg = place[args[at] >> PLACE_BITS]
-            if arg >= 0:
-                used[found], users[found] = arg, i
-                found += 1
-                waits[i] += 1
-    bounds, entries = by_head(used[:found], len(nodes))
+    waits, used, users = np.empty(len(nodes), np.int64), np.empty(len(args), np.int64), np.empty(len(args), np.int64)
+    num_uses = _list_uses(nodes, place, argptr, args, waits, used, users)
+    bounds, entries = by_head(used[:num_uses], len(nodes))
     return waits, bounds, users[entries]
 
 
-@_jit
+@Kernel
+def _list_uses(
+    nodes: np.ndarray,
+    place: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    waits: np.ndarray,
+    used: np.ndarray,
+    users: np.ndarray,
+) -> int:
+    num_uses = 0
+    for i in range(len(nodes)):
+        before = num_uses
+        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
+            arg = place[args[at] >> PLACE_BITS]
+            if arg >= 0:
+                used[num_uses], users[num_uses] = arg, i
+                num_uses += 1
+        waits[i] = num_uses - before
+    return num_uses
+
+
 def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
     """Return a stage for each kind: nothing of a stage uses anything of a later one.
 
@@ -187,21 +217,30 @@ def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, nu
     With very many kinds there is one stage only.
     """
     stage = np.zeros(num_kinds, np.int64)
-    if num_kinds > MOST_KINDS:
-        return stage
-    leads = np.zeros((num_kinds, num_kinds), np.bool_)
+    if num_kinds <= MOST_KINDS:
+        _find_stages(kind, bounds_of_users, users, np.zeros(num_kinds * num_kinds, np.bool_), stage)
+    return stage
+
+
+@Kernel
+def _find_stages(
+    kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, leads: np.ndarray, stage: np.ndarray
+) -> None:
+    """``leads`` tells of each pair of kinds, by rows, whether the first one leads to the second."""
+    num_kinds = len(stage)
     for i in range(len(kind)):
         for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
-            leads[kind[i], kind[users[j]]] = True
+            leads[kind[i] * num_kinds + kind[users[j]]] = True
     for between in range(num_kinds):
         for k in range(num_kinds):
-            if leads[k, between]:
+            if leads[k * num_kinds + between]:
                 for to in range(num_kinds):
-                    leads[k, to] |= leads[between, to]
+                    if leads[between * num_kinds + to]:
+                        leads[k * num_kinds + to] = True
     for k in range(num_kinds):
         for other in range(num_kinds):
-            stage[k] += leads[other, k] and not leads[k, other]
-    return stage
+            if leads[other * num_kinds + k] and not leads[k * num_kinds + other]:
+                stage[k] += 1
 
 
 def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:
@@ -234,34 +273,53 @@ def by_agenda(
     return _work_off(ranks[kind], len(ranks), waits, bounds_of_users, users)
 
 
-@_jit
 def _work_off(
     rank: np.ndarray, num_ranks: int, waits: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, bounds): always all ready nodes of the lowest rank that has any. A node waits for others."""
     start, _ = by_head(rank, num_ranks)
     queue, head, tail = np.empty(len(rank), np.int64), start[:-1].copy(), start[:-1].copy()
+    order, batches = np.empty(len(rank), np.int64), np.empty(len(rank) + 1, np.int64)
+    num_batches = _list_batches(rank, waits, bounds_of_users, users, queue, head, tail, order, batches)
+    return order, batches[: num_batches + 1].copy()
+
+
+@Kernel
+def _list_batches(
+    rank: np.ndarray,
+    waits: np.ndarray,
+    bounds_of_users: np.ndarray,
+    users: np.ndarray,
+    queue: np.ndarray,
+    head: np.ndarray,
+    tail: np.ndarray,
+    order: np.ndarray,
+    batches: np.ndarray,
+) -> int:
+    """Write order and bounds; return the number of batches. Ready nodes of rank r are ``queue[head[r]:tail[r]]``."""
     for i in range(len(rank)):
         if waits[i] == 0:
             queue[tail[rank[i]]] = i
             tail[rank[i]] += 1
-    order, batches, at, num_batches, chosen = np.empty(len(rank), np.int64), np.empty(len(rank) + 1, np.int64), 0, 0, 0
+    at, num_batches, current = 0, 0, 0
     while at < len(rank):
-        while head[chosen] == tail[chosen]:
-            chosen += 1
-        ready, following = queue[head[chosen] : tail[chosen]], chosen
-        head[chosen] = tail[chosen]
+        while head[current] == tail[current]:
+            current += 1
+        first, last, following = head[current], tail[current], current
+        head[current] = last
         batches[num_batches] = at
         num_batches += 1
-        for i in ready:
+        for place in range(first, last):
+            i = queue[place]
             order[at] = i
             at += 1
-            for user in users[bounds_of_users[i] : bounds_of_users[i + 1]]:
+            for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+                user = users[j]
                 waits[user] -= 1
                 if waits[user] == 0:
                     queue[tail[rank[user]]] = user
                     tail[rank[user]] += 1
                     following = min(following, rank[user])
-        chosen = following
+        current = following
     batches[num_batches] = at
-    return order, batches[: num_batches + 1].copy()
+    return num_batches

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....expr import Expr
 from ...render.matrix import matrix_source, run_source
-from ...render.rows import RowAccess, StepSpec, cell_source, step_source, sum_source
+from ...render.rows import RowAccess, StepSpec, cell_source, reduce_source, step_source
 from ...render.rowwise import rowwise_source
 from ..compile.jit import block_lanes, compile_kernel
 from ..compile.written import Kernel
@@ -20,7 +20,7 @@ from ..lanes.simd import loader, storer, word
 from ..run.launch import call_kernel, launch, num_threads
 
 __all__ = ["ADD", "CLEAR", "MOST_ROWS", "SET", "TOTALS", "formula_kernel", "matrix_kernel", "rowwise_kernel"]
-__all__ += ["run_kernel", "run_steps", "step_kernel", "step_of", "sum_kernel"]
+__all__ += ["reduce_kernel", "run_kernel", "run_steps", "step_kernel", "step_of"]
 
 
 # -- formulas and sums -------------------------------------------------------------------------------------------------
@@ -33,9 +33,9 @@ def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtyp
 
 
 @lru_cache(maxsize=4096)
-def sum_kernel(rows: RowAccess, dtype: str, width: int) -> int:
-    """Return the address of the kernel that sums rows of ``width`` values."""
-    return compile_kernel("sums", sum_source(rows, dtype, width, block_lanes(dtype)))
+def reduce_kernel(rows: RowAccess, dtype: str, width: int, reducer: str = "sum") -> int:
+    """Return the address of the kernel that takes the ``"sum"`` or ``"max"`` of rows of ``width`` values."""
+    return compile_kernel("reductions", reduce_source(rows, dtype, width, block_lanes(dtype), reducer))
 
 
 _steps: dict[int, StepSpec] = {}

@@ -4,41 +4,51 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
+from ..compile.written import Kernel
 
-__all__ = ["by_head", "child_table", "level_order", "places_of"]
-
-_jit = njit(nogil=True)
+__all__ = ["by_head", "level_order", "places_of"]
 
 _UNSEEN, _OPEN = -1, -2
 
 
-@_jit
 def by_head(heads: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of each row's entries, and the entries by row, in their order."""
-    bounds = np.zeros(num_rows + 1, np.int64)
-    for head in heads:
-        bounds[head + 1] += 1
-    for row in range(num_rows):
-        bounds[row + 1] += bounds[row]
-    entries, free = np.empty(len(heads), np.int64), bounds[:-1].copy()
-    for entry in range(len(heads)):
-        entries[free[heads[entry]]] = entry
-        free[heads[entry]] += 1
+    bounds, entries = np.zeros(num_rows + 1, np.int64), np.empty(len(heads), np.int64)
+    _sort_by_head(heads, bounds, entries, np.empty(num_rows, np.int64))
     return bounds, entries
 
 
-@_jit
-def _levels(src: np.ndarray, bounds: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each node's level, one above the highest of its children, and the nodes of a cycle (empty without one)."""
-    num_nodes = len(bounds) - 1
-    levels, path = np.full(num_nodes, _UNSEEN), np.empty(num_nodes, np.int64)
-    following = bounds[:-1].copy()
-    for root in range(num_nodes):
+@Kernel
+def _sort_by_head(heads: np.ndarray, bounds: np.ndarray, entries: np.ndarray, free: np.ndarray) -> None:
+    """``bounds`` is 0; ``free`` is where the next entry of each row goes."""
+    for entry in range(len(heads)):
+        bounds[heads[entry] + 1] += 1
+    for row in range(len(free)):
+        free[row] = bounds[row]
+        bounds[row + 1] += bounds[row]
+    for entry in range(len(heads)):
+        row = heads[entry]
+        entries[free[row]] = entry
+        free[row] += 1
+
+
+@Kernel
+def _find_levels(
+    src: np.ndarray,
+    bounds: np.ndarray,
+    entries: np.ndarray,
+    levels: np.ndarray,
+    path: np.ndarray,
+    following: np.ndarray,
+    cycle: np.ndarray,
+) -> None:
+    """Write each node's level, one above the highest of its children, ``_UNSEEN`` before; of a cycle its first and last
+    place in ``path``. ``following`` is the next entry of each node that is to be looked at."""
+    for root in range(len(levels)):
         if levels[root] != _UNSEEN:
             continue
         path[0], levels[root], depth = root, _OPEN, 1
-        while depth:
+        while depth > 0:
             node = path[depth - 1]
             entry = following[node]
             if entry < bounds[node + 1]:
@@ -51,57 +61,61 @@ def _levels(src: np.ndarray, bounds: np.ndarray, entries: np.ndarray) -> tuple[n
                     start = depth - 1
                     while path[start] != child:
                         start -= 1
-                    return levels, path[start:depth].copy()
+                    cycle[0], cycle[1] = start, depth
+                    return
                 following[node] = entry + 1
                 continue
             level = 0
-            for entry in range(bounds[node], bounds[node + 1]):
-                level = max(level, levels[src[entries[entry]]] + 1)
+            for below in range(bounds[node], bounds[node + 1]):
+                level = max(level, levels[src[entries[below]]] + 1)
             levels[node] = level
             depth -= 1
-    return levels, path[:0].copy()
 
 
-@_jit
-def _arranged(
-    levels: np.ndarray, kinds: np.ndarray, num_classes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return, of nodes by class and then by level, their order and places, where classes start, and the segments."""
-    num_nodes, num_levels = len(levels), 0
-    for level in levels:
-        num_levels = max(num_levels, level + 1)
-    keys, place = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
-    for node in range(num_nodes):
-        group = 2 * (kinds[node] if len(kinds) else 0) + (levels[node] > 0)
+@Kernel
+def _find_keys(levels: np.ndarray, kinds: np.ndarray, num_levels: int, keys: np.ndarray) -> None:
+    """Write the number of each node's class and level."""
+    for node in range(len(levels)):
+        group = 1 if levels[node] > 0 else 0
+        if len(kinds) > 0:
+            group += 2 * kinds[node]
         keys[node] = group * num_levels + levels[node]
-    starts, order = by_head(keys, num_classes * num_levels)
-    for row in range(num_nodes):
-        place[order[row]] = row
-    classes, segments, found = np.empty(num_classes + 1, np.int64), np.empty((num_classes * num_levels, 3), np.int64), 0
-    for group in range(num_classes + 1):
-        classes[group] = starts[group * num_levels]
+
+
+@Kernel
+def _find_segments(starts: np.ndarray, num_classes: int, num_levels: int, segments: np.ndarray) -> int:
+    """Write (class, first row, last row), level by level; return how many there are."""
+    count = 0
     for level in range(num_levels):
         for group in range(num_classes):
             first, last = starts[group * num_levels + level], starts[group * num_levels + level + 1]
             if first < last:
-                segments[found, 0], segments[found, 1], segments[found, 2] = group, first, last
-                found += 1
-    return order, place, classes, segments[:found]
+                segments[3 * count], segments[3 * count + 1], segments[3 * count + 2] = group, first, last
+                count += 1
+    return count
 
 
-@_jit
-def _ends(
-    src: np.ndarray, bounds: np.ndarray, entries: np.ndarray, order: np.ndarray, place: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the bounds of each row's entries, and the rows of children and parents."""
-    child_bounds = np.zeros(len(order) + 1, np.int64)
-    children, parents, at = np.empty(len(src), np.int64), np.empty(len(src), np.int64), 0
+@Kernel
+def _find_ends(
+    src: np.ndarray,
+    bounds: np.ndarray,
+    entries: np.ndarray,
+    order: np.ndarray,
+    place: np.ndarray,
+    child_bounds: np.ndarray,
+    children: np.ndarray,
+    parents: np.ndarray,
+) -> None:
+    """Write the place of each row's node, the bounds of each row's entries, and the rows of children and parents."""
+    for row in range(len(order)):
+        place[order[row]] = row
+    at = 0
+    child_bounds[0] = 0
     for row in range(len(order)):
         for entry in range(bounds[order[row]], bounds[order[row] + 1]):
             children[at], parents[at] = place[src[entries[entry]]], row
             at += 1
         child_bounds[row + 1] = at
-    return child_bounds, children, parents
 
 
 def level_order(
@@ -116,31 +130,36 @@ def level_order(
     Where ``cycle`` has nodes the rest means nothing.
     """
     bounds, entries = by_head(dst, num_nodes)
-    levels, cycle = _levels(src, bounds, entries)
+    levels, path, loop = np.full(num_nodes, _UNSEEN), np.empty(num_nodes, np.int64), np.zeros(2, np.int64)
+    _find_levels(src, bounds, entries, levels, path, bounds[:-1].copy(), loop)
+    cycle, num_classes = path[loop[0] : loop[1]], 2 * num_kinds
     if len(cycle):
         levels[:] = 0
-    order, place, classes, segments = _arranged(levels, kinds, 2 * num_kinds)
-    child_bounds, children, parents = _ends(src, bounds, entries, order, place)
+    num_levels, keys = int(levels.max(initial=-1)) + 1, np.empty(num_nodes, np.int64)
+    _find_keys(levels, kinds, num_levels, keys)
+    starts, order = by_head(keys, num_classes * num_levels)
+    classes = starts[::num_levels].copy() if num_levels else np.zeros(num_classes + 1, np.int64)
+    segments = np.empty(3 * num_classes * num_levels, np.int64)
+    count = _find_segments(starts, num_classes, num_levels, segments)
+    place, child_bounds = np.empty(num_nodes, np.int64), np.empty(num_nodes + 1, np.int64)
+    children, parents = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
+    _find_ends(src, bounds, entries, order, place, child_bounds, children, parents)
     parent_bounds, parent_entries = by_head(children, num_nodes)
-    return cycle, order, place, classes, child_bounds, children, parents, parent_bounds, parent_entries, segments
+    rows = segments[: 3 * count].reshape(-1, 3)
+    return cycle, order, place, classes, child_bounds, children, parents, parent_bounds, parent_entries, rows
 
 
-@_jit
-def child_table(bounds: np.ndarray, children: np.ndarray, slots: int, absent: int) -> np.ndarray:
-    """Return, for each row and each of ``slots``, the row of that child, or ``absent``."""
-    table = np.full((len(bounds) - 1, slots), absent)
-    for row in range(len(bounds) - 1):
-        for entry in range(bounds[row], min(bounds[row + 1], bounds[row] + slots)):
-            table[row, entry - bounds[row]] = children[entry]
-    return table
-
-
-@_jit
 def places_of(nodes: np.ndarray, num_nodes: int) -> tuple[np.ndarray, bool]:
     """Return where each of ``num_nodes`` nodes is in ``nodes``, -1 where it is not; and whether each is there once."""
     places = np.full(num_nodes, -1)
+    return places, _find_places(nodes, places) == len(nodes)
+
+
+@Kernel
+def _find_places(nodes: np.ndarray, places: np.ndarray) -> int:
+    """Write the place of each node; return how many there are before one that is there already, or does not exist."""
     for i in range(len(nodes)):
-        if nodes[i] < 0 or nodes[i] >= num_nodes or places[nodes[i]] >= 0:
-            return places, False
+        if nodes[i] < 0 or nodes[i] >= len(places) or places[nodes[i]] >= 0:
+            return i
         places[nodes[i]] = i
-    return places, True
+    return len(nodes)

@@ -15,13 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE
-from ..compile.cached import njit
+from ..compile.written import Kernel
+from ..lanes.arrays import address_of
 from .batching import PLACE_BITS
 
 __all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "BatchPlan"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
-ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
+ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)  # in the same order: ``role % ARG_GRAD`` tells whose
 KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
 WORDS_PER_ROWS, MOST_ROWS = 4, 24
 TEMPLATE_WORDS = FIRST_ROWS + WORDS_PER_ROWS * MOST_ROWS
@@ -31,10 +32,7 @@ _EVERY_TASK = -1
 _SEVERAL = -2
 ALIGNMENT = 64
 
-_jit = njit(nogil=True)
 
-
-@_jit
 def place_results(
     order: np.ndarray, kind: np.ndarray, nodes: np.ndarray, sizes: np.ndarray, places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -43,24 +41,36 @@ def place_results(
     Writes each node's place, in bytes from the beginning; returns (the rank of each position among its kind, the number
     of nodes of each kind, where each kind begins, bytes in all).
     """
-    num_kinds = len(sizes)
-    count, start = np.zeros(num_kinds, np.int64), np.zeros(num_kinds, np.int64)
-    for i in order:
-        count[kind[i]] += 1
-    total = 0
-    for k in range(num_kinds):
-        start[k] = total
-        total += (count[k] * sizes[k] + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-    rank, seen = np.empty(len(order), np.int64), np.zeros(num_kinds, np.int64)
-    for at in range(len(order)):
-        i = order[at]
-        rank[at] = seen[kind[i]]
-        seen[kind[i]] += 1
-        places[nodes[i]] = start[kind[i]] + rank[at] * sizes[kind[i]]
+    count, start, rank = np.zeros(len(sizes), np.int64), np.empty(len(sizes), np.int64), np.empty(len(order), np.int64)
+    total = _place_results(order, kind, nodes, sizes, places, rank, count, start)
     return rank, count, start, total
 
 
-@_jit
+@Kernel
+def _place_results(
+    order: np.ndarray,
+    kind: np.ndarray,
+    nodes: np.ndarray,
+    sizes: np.ndarray,
+    places: np.ndarray,
+    rank: np.ndarray,
+    count: np.ndarray,
+    start: np.ndarray,
+) -> int:
+    for at in range(len(order)):
+        own = kind[order[at]]
+        rank[at] = count[own]
+        count[own] += 1
+    total = 0
+    for k in range(len(sizes)):
+        start[k] = total
+        total += (count[k] * sizes[k] + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+    for at in range(len(order)):
+        i = order[at]
+        places[nodes[i]] = start[kind[i]] + rank[at] * sizes[kind[i]]
+    return total
+
+
 def in_place(
     members: np.ndarray,
     slot: int,
@@ -75,21 +85,37 @@ def in_place(
 
     Otherwise (0, 0), also where rows overlap.
     """
-    first, distance, last = 0, size, 0
+    distance = _common_distance(members, slot, size, argptr, args, where, low, high)
+    if not distance or not len(members):
+        return 0, distance
+    ref = int(args[argptr[members[0]] + slot])
+    return int(where[ref >> PLACE_BITS]) + (ref & _MASK), distance
+
+
+@Kernel
+def _common_distance(
+    members: np.ndarray,
+    slot: int,
+    size: int,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    where: np.ndarray,
+    low: int,
+    high: int,
+) -> int:
+    """Return the distance of :func:`in_place`, or 0."""
+    distance, last = size, 0
     for i in range(len(members)):
         ref = args[argptr[members[i]] + slot]
         address = where[ref >> PLACE_BITS] + (ref & _MASK)
-        if i == 0:
-            first = address
-        elif i == 1:
-            distance = address - first
+        if i == 1:
+            distance = address - last
         if address < low or address + size > high or (i > 0 and address - last != distance) or distance < size:
-            return 0, 0
+            return 0
         last = address
-    return first, distance
+    return distance
 
 
-@_jit
 def active_nodes(
     targets: np.ndarray,
     sigs: np.ndarray,
@@ -104,28 +130,43 @@ def active_nodes(
     ``given`` tells it of nodes that were given; ``own_wants`` of signatures -1, -2, ..., which may have parameters.
     """
     wants, reached = given[:num_nodes].copy(), np.zeros(num_nodes, np.bool_)
-    for node in range(num_nodes):
-        sig = sigs[node]
-        wants[node] |= sig < 0 and own_wants[-1 - sig]
+    reached[targets] = True
+    _mark_active(sigs, argptr, args, own_wants, wants, reached)
+    return reached
+
+
+@Kernel
+def _mark_active(
+    sigs: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    own_wants: np.ndarray,
+    wants: np.ndarray,
+    reached: np.ndarray,
+) -> None:
+    for node in range(len(wants)):
+        sig, wanted = sigs[node], wants[node]
+        if sig < 0 and own_wants[-1 - sig]:
+            wanted = True
         for at in range(argptr[node], argptr[node + 1]):
-            wants[node] |= wants[args[at] >> PLACE_BITS]
-    for target in targets:
-        reached[target] = True
-    for node in range(num_nodes - 1, -1, -1):
-        reached[node] &= wants[node]
+            wanted = wanted or wants[args[at] >> PLACE_BITS]
+        wants[node] = wanted
+    for turn in range(len(wants)):
+        node = len(wants) - 1 - turn
+        reached[node] = reached[node] and wants[node]
         if reached[node]:
             for at in range(argptr[node], argptr[node + 1]):
                 reached[args[at] >> PLACE_BITS] = True
-    return reached
 
 
 class BatchPlan(NamedTuple):
     """Batches of a session's graph and what they do.
 
     Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind.
-    ``templates`` are those of all kinds, from ``template_ptr[kind]`` on. ``heavy`` kinds work on whole matrices: their
-    inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they are. ``shift`` leads from an
-    input to its gradient. ``where`` has the address of each node's result, ``grads`` that of its gradient, or 0.
+    ``templates`` are those of all kinds, ``TEMPLATE_WORDS`` each, from ``template_ptr[kind]`` on. ``heavy`` kinds work
+    on whole matrices: their inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they
+    are. ``shift`` leads from an input to its gradient. ``where`` has the address of each node's result, ``grads`` that
+    of its gradient, or 0.
     """
 
     backward: bool
@@ -147,7 +188,8 @@ class BatchPlan(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """What is written so far, see :func:`build`; who wrote and read whose memory last; and counters."""
+    """What is written so far, see :func:`build`: rows of ``program`` have ``NUM_COLUMNS`` words, and ``marks``, who
+    wrote and read whose memory last, ``NUM_MARKS`` for each node."""
 
     words: np.ndarray
     starts: np.ndarray
@@ -157,63 +199,70 @@ class _Steps(NamedTuple):
     counters: np.ndarray
 
 
-STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, SHARED, NUM_COUNTERS = range(10)
+STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, SHARED, EVEN, DISTANCE, NUM_COUNTERS = range(12)
 WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
+NUM_COLUMNS = 5
 
 
-@_jit
-def _list_rows(
-    plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, granule: int, made: _Steps
-) -> tuple[bool, int, int]:
+@Kernel
+def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, granule: int, made: _Steps) -> int:
     """List the addresses of the rows of an operand or a result, and note who reads and writes what.
 
-    Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
+    Returns what is in the way (see :func:`_note`); counters tell whether they are at equal distances, and the distance.
     """
-    role, slot, place, spread = row
-    watched = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
+    role, slot, place, spread = row[0], row[1], row[2], row[3]
+    of_grads, whose = role >= ARG_GRAD, role % ARG_GRAD
+    watched = whose != INPUT and of_grads == (plan.backward != 0)
     lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
     listed = counters[LISTED]
-    table = plan.grads if role in (ARG_GRAD, OWN_GRAD) else plan.where
-    by_arg, of_input = role in (ARG, ARG_GRAD), role in (INPUT, INPUT_GRAD)
     start, size = 0, 0
-    if of_input:
+    if whose == INPUT:
         number = plan.first_input[kind] + slot
-        start, size = plan.inputs[number] + (plan.shift if role == INPUT_GRAD else 0) + place, plan.input_sizes[number]
+        start, size = plan.inputs[number] + place, plan.input_sizes[number]
+        if of_grads:
+            start += plan.shift
     begin, end = plan.bounds[batch], plan.bounds[batch + 1]
     even, distance, known, clash = True, 0, False, 0
     for at in range(begin, end):
-        owner = node = plan.order[at]
-        offset = place
-        if of_input:
+        node = plan.order[at]
+        owner, offset = node, place
+        if whose == INPUT:
             address = start + plan.ranks[at] * size
         else:
-            if by_arg:
+            if whose == ARG:
                 ref = plan.args[plan.argptr[node] + slot]
                 owner = ref >> PLACE_BITS
                 offset += ref & _MASK
-            address = table[owner] + offset if table[owner] != 0 else 0
+            address = plan.grads[owner] if of_grads else plan.where[owner]
+            if address != 0:
+                address += offset
         if is_result and plan.backward and plan.grads[node] == 0:
             address = 0
         lists[listed + at - begin] = address
-        known |= address != 0
+        known = known or address != 0
         if at == begin + 1:
             distance = address - lists[listed]
         elif at > begin + 1:
-            even &= address - lists[listed + at - begin - 1] == distance
+            even = even and address - lists[listed + at - begin - 1] == distance
         if watched and address != 0:
             # Equal numbers share a row out to tasks alike.
-            share = _EVERY_TASK if spread else (granule << 20) + (offset if offset < granule else offset % granule)
-            clash |= _note(made.marks[owner], at, is_result, plan.backward, share, counters)
+            share = _EVERY_TASK
+            if spread == 0:
+                share = (granule << 20) + (offset if offset < granule else offset % granule)
+            mark = made.marks[owner * NUM_MARKS : (owner + 1) * NUM_MARKS]
+            clash |= _note(mark, at, is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
-    even &= not is_result or lists[listed] != 0 or not known
-    return even, distance, clash
+    if is_result and lists[listed] == 0 and known:
+        even = False
+    counters[EVEN], counters[DISTANCE] = even, distance
+    return clash
 
 
 CONFLICT, SEVERAL, SHARED_ROWS = 1, 2, 4
 
 
-@_jit
-def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, counters: np.ndarray) -> int:
+@Kernel
+def _note(mark: np.ndarray, at: int, writes: bool, backward: int, share: int, counters: np.ndarray) -> int:
     """Note that the current step reads or writes someone's memory for position ``at``; tasks have a ``share`` of it.
 
     Returns ``CONFLICT`` where a task would read what another task of this segment writes, or write what another one
@@ -226,10 +275,10 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, c
             shared = SHARED_ROWS
         if mark[WRITTEN_AS] != share and backward:
             clash, share = SEVERAL, _SEVERAL
-    elif first <= mark[WRITTEN] < step and mark[WRITTEN_AS] != share and (backward or not writes):
+    elif first <= mark[WRITTEN] and mark[WRITTEN] < step and mark[WRITTEN_AS] != share and (backward or not writes):
         clash = CONFLICT
     if writes:
-        if backward and first <= mark[READ] < step and mark[READ_AS] != share:
+        if backward and first <= mark[READ] and mark[READ] < step and mark[READ_AS] != share:
             clash |= CONFLICT
         mark[WRITTEN], mark[WRITTEN_AS], mark[WRITTEN_FOR] = step, share, at
     else:
@@ -239,78 +288,83 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, c
     return clash | shared
 
 
-@_jit
+@Kernel
+def _add_row(made: _Steps, is_matrices: int, first: int, last: int, work: int, apart: int) -> None:
+    """Write a row of the program."""
+    row = made.program[made.counters[ROW] * NUM_COLUMNS : (made.counters[ROW] + 1) * NUM_COLUMNS]
+    row[0], row[1], row[2], row[3], row[4] = is_matrices, first, last, work, apart
+    made.counters[ROW] += 1
+
+
+@Kernel
 def _close(made: _Steps) -> None:
     """End a segment: what follows waits for all tasks."""
-    counters, program = made.counters, made.program
+    counters = made.counters
     if counters[STEP] > counters[SEGMENT_START]:
-        columns = (0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
-        for column, value in enumerate(columns):
-            program[counters[ROW], column] = value
-        counters[ROW] += 1
+        _add_row(made, 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
     counters[SEGMENT_START], counters[WORK], counters[ALONE], counters[SHARED] = counters[STEP], 0, 0, 0
 
 
-@_jit
+@Kernel
 def _add_step(plan: BatchPlan, batch: int, template: np.ndarray, made: _Steps) -> None:
     """Write the words of one step, unless no row has a result."""
     words, lists, counters = made.words, made.lists, made.counters
     granule, results = template[WIDTH] * template[ITEM], template[RESULTS]
-    rows = template[FIRST_ROWS:].reshape(-1, WORDS_PER_ROWS)[: results + template[OPERANDS]]
+    num_rows = results + template[OPERANDS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
-    for i in range(len(rows)):
-        even, distance, met = _list_rows(plan, batch, rows[i], i < results, granule, made)
-        clash |= met
-        first = lists[counters[LISTED]]
-        absent &= even and first == 0
+    for i in range(num_rows):
+        row = template[FIRST_ROWS + WORDS_PER_ROWS * i : FIRST_ROWS + WORDS_PER_ROWS * (i + 1)]
+        clash |= _list_rows(plan, batch, row, i < results, granule, made)
+        first, even = lists[counters[LISTED]], counters[EVEN] != 0
+        absent = absent and even and first == 0
         if i == results - 1 and absent:
             counters[LISTED] = listed
             return
         at = word + FIRST_PLACE + WORDS_PER_PLACE * i
-        words[at], words[at + 1], words[at + 2] = first, distance, 0
+        words[at], words[at + 1], words[at + 2] = first, counters[DISTANCE], 0
         if not even:
-            words[at + 2] = lists.ctypes.data + 8 * counters[LISTED]
+            words[at + 2] = address_of(lists, counters[LISTED])
             counters[LISTED] += count
     # What sums columns runs as one task, and so does what would get in its own way: in a segment of its own.
     alone = template[TOTAL] != 0 or clash & SEVERAL != 0
-    if alone or counters[ALONE] or clash & CONFLICT:
+    if alone or counters[ALONE] != 0 or clash & CONFLICT != 0:
         _close(made)
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
     made.starts[counters[STEP]] = word
     counters[STEP] += 1
-    counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows)
-    counters[GATHERED] += granule * count if template[GATHER] else 0
+    counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * num_rows
+    if template[GATHER]:
+        counters[GATHERED] += granule * count
     counters[ALONE] = alone
-    if alone or clash & SHARED_ROWS:
+    if alone or clash & SHARED_ROWS != 0:
         counters[SHARED] = 1
-    counters[WORK] += 0 if alone else template[WIDTH] * count * results
+    if not alone:
+        counters[WORK] += template[WIDTH] * count * results
 
 
-@_jit
-def _room(plan: BatchPlan) -> tuple[int, int, int]:
-    """Return room enough for all (steps, words, addresses in lists)."""
-    steps, words, lists = 0, 0, 0
+@Kernel
+def _room(plan: BatchPlan, needed: np.ndarray) -> None:
+    """Write how many (steps, words, addresses in lists) there are at most."""
     for batch in range(len(plan.kinds)):
         kind = plan.kinds[batch]
         for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
-            places = plan.templates[t, RESULTS] + plan.templates[t, OPERANDS]
-            steps += 1
-            words += FIRST_PLACE + WORDS_PER_PLACE * places
-            lists += places * (plan.bounds[batch + 1] - plan.bounds[batch])
-    return steps, words, lists
+            first = t * TEMPLATE_WORDS
+            places = plan.templates[first + RESULTS] + plan.templates[first + OPERANDS]
+            needed[0] += 1
+            needed[1] += FIRST_PLACE + WORDS_PER_PLACE * places
+            needed[2] += places * (plan.bounds[batch + 1] - plan.bounds[batch])
 
 
-@_jit
+@Kernel
 def _is_reached(plan: BatchPlan, batch: int) -> bool:
     """Whether some node of a batch has a gradient."""
-    reached = False
-    for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-        reached |= plan.grads[plan.order[at]] != 0
-    return reached
+    at, end = plan.bounds[batch], plan.bounds[batch + 1]
+    while at < end and plan.grads[plan.order[at]] == 0:
+        at += 1
+    return at < end
 
 
-@_jit
 def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
@@ -318,17 +372,27 @@ def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     rows) for steps that need no barrier, (1, batch, 0, 0, 0) for an operation on whole matrices. Backward, batches go
     in reverse, and those that no gradient reaches are left out.
     """
-    num_steps, num_words, num_listed = _room(plan)
-    counters, program = np.zeros(NUM_COUNTERS, np.int64), np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
+    needed = np.zeros(3, np.int64)
+    _room(plan, needed)
+    num_steps, num_words, num_listed = needed.tolist()
     made = _Steps(
         np.empty(num_words, np.int64),
         np.empty(num_steps + 1, np.int64),
         # One step more than is kept may be listed before it turns out to lie at equal distances.
         np.empty(num_listed + len(plan.order), np.int64),
-        program,
-        np.full((len(plan.where), NUM_MARKS), -1),
-        counters,
+        np.empty((num_steps + len(plan.kinds) + 1) * NUM_COLUMNS, np.int64),
+        np.full(len(plan.where) * NUM_MARKS, -1),
+        np.zeros(NUM_COUNTERS, np.int64),
     )
+    _build(plan, made)
+    counters = made.counters.tolist()
+    words, starts = made.words[: counters[WORD]].copy(), made.starts[: counters[STEP]].copy()
+    rows = made.program.reshape(-1, NUM_COLUMNS)[: counters[ROW]].copy()
+    return words, starts, made.lists, rows, counters[GATHERED]
+
+
+@Kernel
+def _build(plan: BatchPlan, made: _Steps) -> None:
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
         kind = plan.kinds[batch]
@@ -337,14 +401,11 @@ def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
         for late in range(2):
             if late == plan.backward:
                 for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
-                    template = plan.templates[t]
-                    if template[GATHER] == 0 or plan.inputs[plan.first_input[kind] + template[GATHER] - 1] != 0:
+                    template = plan.templates[t * TEMPLATE_WORDS : (t + 1) * TEMPLATE_WORDS]
+                    gather = template[GATHER]
+                    if gather == 0 or plan.inputs[plan.first_input[kind] + gather - 1] != 0:
                         _add_step(plan, batch, template, made)
             elif plan.heavy[kind]:
                 _close(made)
-                program[counters[ROW], :] = 0
-                program[counters[ROW], 0], program[counters[ROW], 1] = 1, batch
-                counters[ROW] += 1
+                _add_row(made, 1, batch, 0, 0, 0)
     _close(made)
-    words, starts = made.words[: counters[WORD]].copy(), made.starts[: counters[STEP]].copy()
-    return words, starts, made.lists, program[: counters[ROW]].copy(), counters[GATHERED]

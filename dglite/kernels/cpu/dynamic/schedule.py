@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from ..compile.cached import njit
 from ..compile.written import Kernel
 from ..lanes.atomic import add_to_word, call_int, pause, put_word, read_word, take_bit
 from ..lanes.simd import word
@@ -37,19 +37,6 @@ LINE_START, LINE_FIRST, LINE_LAST, LINE_OWN, LINE_COLUMNS = range(5)
 kernels do)."""
 
 
-@njit(nogil=True)
-def _add_line(stage: np.ndarray, rows: np.ndarray, edges: np.ndarray, limited: bool, lines: np.ndarray, at: int) -> int:
-    """Write the line of a stage for a run of rows; return the work in it, -1 where nothing is to be done."""
-    first, last = (edges[0], edges[1]) if stage[EDGES] else (rows[0], rows[1])
-    if first >= last:
-        return -1
-    own = stage[START] < 0 or (limited and last - first > stage[MOST])
-    lines[at, LINE_START], lines[at, LINE_FIRST], lines[at, LINE_LAST] = stage[START], first, last
-    lines[at, LINE_OWN] = stage[OWN] if own else -1
-    return 0 if own else (last - first) * stage[WORK] + stage[FIXED_WORK]
-
-
-@njit(nogil=True)
 def arrange(
     stages: np.ndarray,
     bounds: np.ndarray,
@@ -67,33 +54,88 @@ def arrange(
     (class, first row, last row) level by level. With ``limited`` the owner runs stages of too many rows for their
     kernels. ``work`` is an average over the lines of kernels.
     """
-    count, index = len(stages), np.full(ends.shape[1], -1)
-    for i in range(len(classes)):
-        index[classes[i]] = i
-    for step in range(len(steps)):
-        i = index[steps[step, 0]]
-        count += bounds[3 * i + 2] - bounds[3 * i + 1] if i >= 0 else 0
-    lines, own = np.empty((count, LINE_COLUMNS), np.int64), np.empty(count, np.int64)
-    at, num_own, work = 0, 0, 0
+    index = np.full(ends.shape[1], -1)
+    index[classes] = np.arange(len(classes))
+    flat = [x.reshape(-1) for x in (stages, bounds, classes, ends, steps, step_edges, index)]
+    tables, counts = _Tables(*flat), np.zeros(_NUM_COUNTS, np.int64)
+    most = len(stages) + _count_swept(tables)
+    lines, own = np.empty((most, LINE_COLUMNS), np.int64), np.empty(most, np.int64)
+    _arrange(tables, backward, limited, lines.reshape(-1), own, counts)
+    num_lines, num_own, work = counts.tolist()
+    return lines[:num_lines], own[:num_own], work // max(num_lines - num_own, 1)
+
+
+class _Tables(NamedTuple):
+    """What :func:`arrange` is given, matrices by rows, and the position of each class among ``classes``, or -1."""
+
+    stages: np.ndarray
+    bounds: np.ndarray
+    classes: np.ndarray
+    ends: np.ndarray
+    steps: np.ndarray
+    step_edges: np.ndarray
+    positions: np.ndarray
+
+
+_LINES, _OWN_LINES, _WORK, _NUM_COUNTS = range(4)
+
+
+@Kernel
+def _count_swept(tables: _Tables) -> int:
+    """Return how many lines the levels have at most."""
+    count = 0
+    for step in range(len(tables.steps) // 3):
+        i = tables.positions[tables.steps[3 * step]]
+        if i >= 0:
+            count += tables.bounds[3 * i + 2] - tables.bounds[3 * i + 1]
+    return count
+
+
+@Kernel
+def _arrange(
+    tables: _Tables, backward: int, limited: int, lines: np.ndarray, own: np.ndarray, counts: np.ndarray
+) -> None:
+    num_steps, num_ends = len(tables.steps) // 3, len(tables.ends) // 2
     for phase in range(3):
-        for turn in range(len(steps) if phase == 1 else len(classes)):
+        for turn in range(num_steps if phase == 1 else len(tables.classes)):
             if phase == 1:
-                step = len(steps) - 1 - turn if backward else turn
-                i, rows, edges = index[steps[step, 0]], steps[step, 1:], step_edges[step]
+                step = num_steps - 1 - turn if backward else turn
+                i = tables.positions[tables.steps[3 * step]]
+                first, last = tables.steps[3 * step + 1], tables.steps[3 * step + 2]
+                first_edge, last_edge = tables.step_edges[2 * step], tables.step_edges[2 * step + 1]
             else:
-                i, c = turn, classes[turn]
-                rows, edges = ends[0, c : c + 2], ends[1, c : c + 2]
+                i, c = turn, tables.classes[turn]
+                first, last = tables.ends[c], tables.ends[c + 1]
+                first_edge, last_edge = tables.ends[num_ends + c], tables.ends[num_ends + c + 1]
             if i < 0:
                 continue
-            for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
-                found = _add_line(stages[s], rows, edges, limited, lines, at)
-                if found < 0:
-                    continue
-                if lines[at, LINE_OWN] >= 0:
-                    own[num_own] = at
-                    num_own += 1
-                at, work = at + 1, work + found
-    return lines[:at].copy(), own[:num_own].copy(), work // max(at - num_own, 1)
+            for s in range(tables.bounds[3 * i + phase], tables.bounds[3 * i + phase + 1]):
+                stage = tables.stages[s * STAGE_COLUMNS : (s + 1) * STAGE_COLUMNS]
+                if stage[EDGES]:
+                    _add_line(stage, first_edge, last_edge, limited, lines, own, counts)
+                else:
+                    _add_line(stage, first, last, limited, lines, own, counts)
+
+
+@Kernel
+def _add_line(
+    stage: np.ndarray, first: int, last: int, limited: int, lines: np.ndarray, own: np.ndarray, counts: np.ndarray
+) -> None:
+    """Write the line of a stage for a run of rows, if there are any."""
+    if first >= last:
+        return
+    at = counts[_LINES]
+    by_owner = stage[START] < 0 or (limited and last - first > stage[MOST])
+    line = lines[at * LINE_COLUMNS : (at + 1) * LINE_COLUMNS]
+    line[LINE_START], line[LINE_FIRST], line[LINE_LAST], line[LINE_OWN] = stage[START], first, last, -1
+    if by_owner:
+        line[LINE_OWN] = stage[OWN]
+    else:
+        counts[_WORK] += (last - first) * stage[WORK] + stage[FIXED_WORK]
+    if line[LINE_OWN] >= 0:
+        own[counts[_OWN_LINES]] = at
+        counts[_OWN_LINES] += 1
+    counts[_LINES] += 1
 
 
 # -- going through the lines -------------------------------------------------------------------------------------------

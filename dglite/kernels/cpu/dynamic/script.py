@@ -214,7 +214,7 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
     seen = np.zeros(num_rows, np.bool_)
     for batch in range(len(plan.kinds)):
         for t in range(plan.template_ptr[plan.kinds[batch]], plan.template_ptr[plan.kinds[batch] + 1]):
-            template = plan.templates[t]
+            template = plan.templates[t * program.TEMPLATE_WORDS : (t + 1) * program.TEMPLATE_WORDS]
             reach = template[program.ITEM] * (1 if template[program.TOTAL] else template[program.WIDTH])
             for i in range(template[program.RESULTS]):
                 at = program.FIRST_ROWS + program.WORDS_PER_ROWS * i
