@@ -124,7 +124,7 @@ def _merge_equal_calls(module: torch.fx.GraphModule) -> None:
         ours = node in calls and node.target.namespace == "dglite"
         if not ours and node.target is not operator.getitem:
             continue
-        inputs = node.args[0] if ours else None
+        inputs: Any = node.args[0] if ours else None
         key = node.target, *([tuple(inputs), *node.args[1:]] if ours else node.args)
         first = merged.setdefault(key, node)
         if first is not node and not any(user.op == "output" for user in node.users):
