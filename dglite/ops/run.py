@@ -9,6 +9,7 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..expr import Expr, Side, operands_of
+from ..kernels.words import EDGE_IDS, NUM_ENTRIES
 from ..structure.adjacency import Adjacency, EdgeSubset
 from ..structure.derived import CacheKey, cache_key
 from . import ordered
@@ -51,17 +52,17 @@ def run_spmm(
         kernel, slot, factor = kernel.of_scaled_sources
         scaling = Scaling(slot, factor, (adj.num_src, kernel.width))
         dense.append(scaling(dense, addresses))
-    comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
+    comes_again = kernel.weights >= 0 and structure[NUM_ENTRIES] >= ordered.LEAST
     if comes_again:
         weights = ordered.in_order(adj, structure, index, dense[kernel.weights], device)
         if weights is not None:
             structure = structure[:]
-            structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
+            structure[EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
     panels, room = kernel.panels, 0
     if panels is not None:
         if adj.num_src > panels.most_sources:
             room = panels.scratch(adj.num_src, structure, device.queue)
-        elif not (panels.of_edges and structure[ordered.EDGE_IDS]):
+        elif not (panels.of_edges and structure[EDGE_IDS]):
             kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))

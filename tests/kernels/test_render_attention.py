@@ -9,9 +9,9 @@ import pytest
 
 from dglite.kernels.render.attention import attention_source
 from dglite.kernels.render.columns import sweeps_of
-from dglite.kernels.render.common import WORDS_BEFORE_OPERANDS
 from dglite.kernels.render.dropout import dropout_source
 from dglite.kernels.render.tiles import WORDS, AttentionSpec, Phase, Score, runs_of
+from dglite.kernels.words import FIRST_OPERAND
 
 SHAPES = [(1, 1), (8, 8), (8, 32), (3, 5), (2, 100), (1, 256), (12, 2), (64, 1)]
 
@@ -101,7 +101,7 @@ def test_dropout_and_weights_cost_nothing_where_there_are_none():
 
 
 def test_arguments_have_places_of_their_own():
-    assert sorted(WORDS.values()) == list(range(WORDS_BEFORE_OPERANDS, WORDS_BEFORE_OPERANDS + len(WORDS)))
+    assert sorted(WORDS.values()) == list(range(FIRST_OPERAND, FIRST_OPERAND + len(WORDS)))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

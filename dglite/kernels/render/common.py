@@ -9,7 +9,7 @@ from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ..layout import Pattern
 from ..spec import ITEM_BYTES, REDUCED, KernelSpec, Prefetch, SpmmSpec
 
-__all__ = ["LEAST_AHEAD", "MOST_AHEAD", "OF_ROW", "PITCH", "WORDS_BEFORE_OPERANDS", "called_functions", "distance_line"]
+__all__ = ["LEAST_AHEAD", "MOST_AHEAD", "OF_ROW", "called_functions", "distance_line"]
 __all__ += ["entries_ahead", "entry_lines", "indent", "is_fused", "lines_of_row", "number_text", "offset", "reads"]
 __all__ += ["values_of"]
 
@@ -21,8 +21,6 @@ to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second
 INDICES_AHEAD = 512
 """Prefetch distance of indices in bytes, where rows come from a cache. CPUs prefetch sequential reads themselves, but
 not among so many other lines: then 16 entries wait for each line of indices."""
-PITCH, WORDS_BEFORE_OPERANDS = 12, 13
-"""Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 

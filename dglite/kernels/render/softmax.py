@@ -6,6 +6,7 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 from __future__ import annotations
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
+from ..words import EDGE_IDS, NUM_ENTRIES, operand_word
 from .common import MOST_AHEAD, distance_line
 
 __all__ = ["softmax_source"]
@@ -39,16 +40,20 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
 _HEAD = f"""
 
 def {{name}}(args, row, first, last, out, unused):
-    edge_ids, num_entries = word(args, 2), word(args, 4)
+    edge_ids, num_entries = word(args, {EDGE_IDS}), word(args, {NUM_ENTRIES})
     {distance_line(MOST_AHEAD)}
     {{operands}}
 """
 
 
+_LOGITS = f"logits = word(args, {operand_word(0)})"
+_SOFTMAX = f"softmax, grad = word(args, {operand_word(0)}), word(args, {operand_word(1)})"
+
+
 def _by_entries(lanes: int) -> str:
     """Return the kernels for one head: vectors of ``lanes`` entries, then single ones."""
     return (
-        _HEAD.format(name="forward", operands="logits = word(args, 13)")
+        _HEAD.format(name="forward", operands=_LOGITS)
         + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(float("-inf"))
     for j in range(first, rest, {lanes}):
@@ -77,7 +82,7 @@ def _by_entries(lanes: int) -> str:
         at = edge_index(edge_ids, j) * ITEM
         store1(out + at, load1(out + at) * scale)
 """
-        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 13), word(args, 16)")
+        + _HEAD.format(name="backward", operands=_SOFTMAX)
         + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(0.0)
     for j in range(first, rest, {lanes}):
@@ -131,8 +136,8 @@ def _by_heads(heads: int, lanes: int) -> str:
         store{width}(out + at, load{width}(softmax + at) * (load{width}(grad + at) - total{i}))
 """
     return (
-        _HEAD.format(name="forward", operands="logits = word(args, 13)")
+        _HEAD.format(name="forward", operands=_LOGITS)
         + text["forward"]
-        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 13), word(args, 16)")
+        + _HEAD.format(name="backward", operands=_SOFTMAX)
         + text["backward"]
     )

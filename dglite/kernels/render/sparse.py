@@ -13,10 +13,9 @@ from __future__ import annotations
 from ...expr import Call, Constant, Expr, Side, operands_of
 from ...opspec import OPERATORS, Reducer
 from ..spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, compute_dtype
+from ..words import EDGE_IDS, GROUPS, INDICES, INDPTR, INNER, NUM_ENTRIES, NUM_ROWS, PITCH, operand_word
 from .common import (
     OF_ROW,
-    PITCH,
-    WORDS_BEFORE_OPERANDS,
     called_functions,
     distance_line,
     entries_ahead,
@@ -50,7 +49,7 @@ def spmm_source(spec: SpmmSpec) -> str:
     return f'''"""g-SpMM: {title} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, stop, begin, end, out, argmax):
-{_read_operands(spec)}    indptr, pitch = word(args, 0), word(args, {PITCH})
+{_read_operands(spec)}    indptr, pitch = word(args, {INDPTR}), word(args, {PITCH})
     for row in range(row, stop):
 {indent(row, 4)}'''
 
@@ -89,9 +88,9 @@ def _apart(spec: SpmmSpec) -> str:
     """
     if not spec.more:
         return ""
-    return """    apart = pitch
+    return f"""    apart = pitch
     if index(indptr, row) == first:
-        apart = pitch * word(args, 3)
+        apart = pitch * word(args, {NUM_ROWS})
 """
 
 
@@ -122,12 +121,13 @@ def _header(spec: KernelSpec) -> str:
 
 
 def _read_operands(spec: KernelSpec) -> str:
-    lines = [
-        "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
-        "inner = word(args, 5)" if not spec.grouped else "inner, groups = word(args, 5), word(args, 6)",
-    ]
+    places = f"word(args, {INDICES}), word(args, {EDGE_IDS}), word(args, {NUM_ENTRIES})"
+    sizes = (
+        f"inner, groups = word(args, {INNER}), word(args, {GROUPS})" if spec.grouped else f"inner = word(args, {INNER})"
+    )
+    lines = [f"indices, edge_ids, num_entries = {places}", sizes]
     for i, operand in enumerate(spec.operands):
-        at = WORDS_BEFORE_OPERANDS + 3 * i
+        at = operand_word(i)
         lines.append(f"{operand!r}, {operand!r}_stride = word(args, {at}), word(args, {at + 1})")
         if spec.grouped:
             lines.append(f"{operand!r}_table = word(args, {at + 2})")

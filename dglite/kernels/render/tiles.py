@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .common import WORDS_BEFORE_OPERANDS, distance_line
+from ..words import EDGE_IDS, FIRST_OPERAND, INDICES, NUM_ENTRIES
+from .common import distance_line
 
 __all__ = ["STATE", "WORDS", "AttentionSpec", "Phase", "Score", "block", "draw_multipliers", "exponentials", "header"]
 __all__ += ["in_tiles", "multiplier", "operand_words", "per_head", "runs_of"]
@@ -104,7 +105,7 @@ class AttentionSpec:
 
 NUMBERS = ("slope", "keep_scale", "score_scale")
 WORDS = {
-    name: WORDS_BEFORE_OPERANDS + i
+    name: FIRST_OPERAND + i
     for i, name in enumerate(
         (
             *("x", "x_stride", "left", "left_stride", "right", "right_stride", "attn", "weight"),
@@ -186,12 +187,13 @@ def header(spec: AttentionSpec, most_ahead: int) -> list[str]:
             lines.append(f'repeat{width} = simd.repeat_loader("{spec.compute}", {width}, {spec.features})')
             if spec.features > 1:
                 lines.append(f'sums{width} = tiles.run_sums("{spec.compute}", {width}, {spec.features})')
+    places = f"word(args, {INDICES}), word(args, {EDGE_IDS}), word(args, {NUM_ENTRIES})"
     return [
         *lines,
         "",
         "",
         "def kernel(args, row, first, last, unused_out, unused):",
-        "    indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
+        f"    indices, edge_ids, num_entries = {places}",
         f"    {distance_line(most_ahead)}",
     ]
 

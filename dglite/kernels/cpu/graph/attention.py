@@ -10,6 +10,7 @@ from ...render.attention import attention_source
 from ...render.dropout import dropout_source, dropout_words
 from ...render.tiles import WORDS, AttentionSpec, Phase, Score
 from ...spec import compute_dtype
+from ...words import NUM_ENTRIES, NUM_ROWS
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
@@ -43,7 +44,7 @@ def run_attention(
     mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
     words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
     words += [as_word(arguments.get(name, 0)) for name in WORDS]
-    work = (structure[4] + structure[3]) * spec.width
+    work = (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * spec.width
     launch(whole_row_driver.address, words, *tasks_for(work, threads))
 
 

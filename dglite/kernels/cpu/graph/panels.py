@@ -16,6 +16,18 @@ from ....config import num_cores
 from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, Prefetch, SpmmSpec, compute_dtype, pieces_of
+from ...words import (
+    ARGMAX,
+    EDGE_IDS,
+    FIRST_OPERAND,
+    INDPTR,
+    INNER,
+    NUM_ENTRIES,
+    NUM_ROWS,
+    OUT,
+    WORDS_PER_OPERAND,
+    operand_word,
+)
 from ..compile.jit import compile_kernels
 from ..compile.machine import cache_level
 from ..lanes.target import cpu
@@ -36,8 +48,6 @@ COLUMNS_PER_ENTRY = 2
 """Columns that are multiplied and copied in the time that a factor costs an entry."""
 SHARES = 8
 """Shares of rows that a panel is split into, for threads that have finished their own panels."""
-_EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _ARGMAX, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
-"""Places of words; see ``driver.py``."""
 _WORDS = 64
 """Words that a kernel's arguments take at most."""
 
@@ -61,7 +71,7 @@ def panels(args, task, num_tasks):
     factors, factor_stride = word(args, 15), word(args, 16) * ITEM
     if task < 0:
         return
-    indptr, num_rows, num_entries = word(common, 0), word(common, 3), word(common, 4)
+    indptr, num_rows, num_entries = word(common, {indptr}), word(common, {num_rows}), word(common, {num_entries})
     source, buffer = word(common, place), mine + ROOM
     for i in range(num_words):
         put_word(mine, i, word(common, i))
@@ -144,7 +154,8 @@ def near_cache() -> Cache:
 
 @cache
 def _address(dtype: str, index: str) -> int:
-    places = {"inner": _INNER, "out": _OUT, "argmax": _ARGMAX, "line": LINE, "room": 8 * _WORDS}
+    structure = {"indptr": INDPTR, "num_rows": NUM_ROWS, "num_entries": NUM_ENTRIES}
+    places = {**structure, "inner": INNER, "out": OUT, "argmax": ARGMAX, "line": LINE, "room": 8 * _WORDS}
     id_item = 4 if index == "int32" else 8
     dtypes = {"dtype": dtype, "compute": compute_dtype(dtype), "index": index}
     text = _SOURCE.format(item=ITEM_BYTES[dtype], id_item=id_item, **dtypes, **places)
@@ -156,7 +167,7 @@ def panelled_operand(spec: SpmmSpec) -> Operand | None:
     full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
     of_entries = [x for x in full if x.side in (Side.U, Side.E)]
     plain = not spec.grouped and not spec.more and Pattern.REPEAT not in spec.patterns
-    plain = plain and _FIRST_OPERAND + 3 * len(spec.operands) <= _WORDS
+    plain = plain and operand_word(len(spec.operands)) <= _WORDS
     return of_entries[0] if plain and len(of_entries) == 1 and of_entries[0].side is Side.U else None
 
 
@@ -191,12 +202,12 @@ class Panels:
     def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
         self.width, self.address = width, address
         self.item = ITEM_BYTES[spec.dtype]
-        slots = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        slots = {x: operand_word(i) for i, x in enumerate(spec.operands)}
         factor, self.spec = factor_of_sources(spec, operand)
         spec = self.spec
         self.factor = None if factor is None else slots[factor]
         self.operand_places = [slots[x] for x in spec.operands]
-        places = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        places = {x: operand_word(i) for i, x in enumerate(spec.operands)}
         self.place = places[operand]
         self.of_edges = [place for x, place in places.items() if x.side is Side.E]
         full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
@@ -239,10 +250,10 @@ class Panels:
 
     def scratch(self, num_sources: int, structure: array[int], threads: int) -> int:
         """Return how many bytes of scratch memory panels need, 0 where panels are not used."""
-        num_rows, num_entries = structure[_NUM_ROWS], structure[_NUM_ENTRIES]
+        num_rows, num_entries = structure[NUM_ROWS], structure[NUM_ENTRIES]
         if not self.pay(num_sources, num_rows, num_entries):
             return 0
-        ordered = len(self.of_edges) if structure[_EDGE_IDS] else 0
+        ordered = len(self.of_edges) if structure[EDGE_IDS] else 0
         return threads * self.bytes_of_thread(num_sources) + ordered * num_entries * self.item
 
     def bytes_of_thread(self, num_sources: int) -> int:
@@ -254,8 +265,8 @@ class Panels:
     def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
         """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
         factors = [0, 0] if self.factor is None else words[self.factor : self.factor + 2].tolist()
-        words = sum((words[place : place + 3] for place in self.operand_places), words[:_FIRST_OPERAND])
-        work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
+        words = sum((words[place : place + WORDS_PER_OPERAND] for place in self.operand_places), words[:FIRST_OPERAND])
+        work = (words[NUM_ENTRIES] + words[NUM_ROWS]) * self.width
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
@@ -273,14 +284,14 @@ class Panels:
 
     def _order_edges(self, words: array[int], target: int, threads: int) -> None:
         """Copy edge weights to the order of entries: every panel reads them."""
-        edge_ids, num_entries = words[_EDGE_IDS], words[_NUM_ENTRIES]
+        edge_ids, num_entries = words[EDGE_IDS], words[NUM_ENTRIES]
         if not edge_ids:
             return
         for place in self.of_edges:
             order(self.spec.dtype, self.spec.index, edge_ids, num_entries, words[place], target, threads)
             words[place] = target
             target += num_entries * self.item
-        words[_EDGE_IDS] = 0
+        words[EDGE_IDS] = 0
 
     def _kernel(self, columns: int, prefetch: Prefetch) -> int:
         """Return the address of the kernel for a panel of ``columns`` columns."""

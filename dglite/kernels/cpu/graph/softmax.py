@@ -7,6 +7,7 @@ from functools import cache
 
 from ....opspec import Reducer
 from ...render.softmax import softmax_source
+from ...words import NUM_ENTRIES
 from ..compile.jit import block_lanes, compile_kernels
 from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import launch, tasks_for
@@ -49,4 +50,4 @@ def _run(
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM), heads]
     for address in operands:
         words += (address, heads, 0)
-    launch(whole_row_driver.address, words, *tasks_for(4 * structure[4] * heads, threads))
+    launch(whole_row_driver.address, words, *tasks_for(4 * structure[NUM_ENTRIES] * heads, threads))

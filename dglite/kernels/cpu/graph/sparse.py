@@ -17,6 +17,7 @@ from ....opspec import Reducer
 from ...layout import BroadcastLayout, broadcast_layout
 from ...render.sparse import sddmm_source, spmm_source
 from ...spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, spec_of
+from ...words import ARGMAX, CARRY, FIRST_OPERAND, NUM_ENTRIES, NUM_ROWS, OUT, WORDS_PER_OPERAND, operand_word
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
 from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
@@ -29,8 +30,6 @@ Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
-_OUT, _ARGMAX, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
-"""Places of words; see ``driver.py``."""
 
 
 class _Bound:
@@ -44,7 +43,7 @@ class _Bound:
 
     @cached_property
     def fixed(self) -> array[int]:
-        """The words from the fifth on; the kernel is compiled when they are first read."""
+        """The words behind the structure, from ``INNER`` on; the kernel is compiled when they are first read."""
         layout = self.layout
         fixed = array("q", (layout.inner, layout.groups, self.compiled(), 0, 0, 0, self.mode, layout.width))
         for slot in self.slots:
@@ -54,11 +53,11 @@ class _Bound:
     def words(self, structure: Structure, operands: Sequence[int], out: int) -> array[int]:
         """Return the arguments: of each operand address, row stride and group table."""
         words = structure + self.fixed
-        words[_OUT] = out
-        place = _FIRST_OPERAND
+        words[OUT] = out
+        place = FIRST_OPERAND
         for slot in self.slots:
             words[place] = operands[slot]
-            place += 3
+            place += WORDS_PER_OPERAND
         return words
 
 
@@ -106,15 +105,15 @@ class SpmmKernel(_Bound):
 
         ``longest`` is the number of entries of its longest row. A small call copies words that are prepared here, once.
         """
-        if (structure[4] + structure[3]) * self.width >= PARALLEL_FROM:
+        if (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * self.width >= PARALLEL_FROM:
             cuts = part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
             return lambda operands, out: self(structure, operands, out, threads(), cuts=cuts)
         words, driver = self.words(structure, [0] * (max(self.slots, default=0) + 1), 0), self.driver
-        places = [(_FIRST_OPERAND + 3 * i, slot) for i, slot in enumerate(self.slots)]
+        places = [(operand_word(i), slot) for i, slot in enumerate(self.slots)]
 
         def run(operands: Sequence[int], out: int) -> None:
             call_words = words[:]
-            call_words[_OUT] = out
+            call_words[OUT] = out
             for place, slot in places:
                 call_words[place] = operands[slot]
             run_here(driver, call_words.buffer_info()[0])
@@ -134,7 +133,7 @@ class SpmmKernel(_Bound):
         """Run by ``panels``, in memory at the address ``scratch``."""
         assert self.panels is not None
         words = self.words(structure, operands, out)
-        words[_ARGMAX] = argmax
+        words[ARGMAX] = argmax
         self.panels.run(words, num_sources, scratch, threads)
 
     def __call__(
@@ -152,16 +151,16 @@ class SpmmKernel(_Bound):
         so long that it is cut.
         """
         words = self.words(structure, operands, out)
-        words[_ARGMAX] = argmax
-        work = (structure[4] + structure[3]) * self.width
+        words[ARGMAX] = argmax
+        work = (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * self.width
         if work < PARALLEL_FROM:
             launch_at(self.driver, words.buffer_info()[0])
             return
         tasks, threads = tasks_for(work, threads)
-        memory = part_memory(tasks, structure[4], self.width, self.part_bytes, self.half) if cuts else None
+        memory = part_memory(tasks, structure[NUM_ENTRIES], self.width, self.part_bytes, self.half) if cuts else None
         if memory is not None:
             carry = memory[0] * memory[1]
-            words[_CARRY] = carry.buffer_info()[0]
+            words[CARRY] = carry.buffer_info()[0]
         launch_at(self.driver, words.buffer_info()[0], tasks, threads)
 
 
@@ -175,7 +174,7 @@ class SddmmKernel(_Bound):
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
         words = self.words(structure, operands, out)
-        launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[4] * self.width, threads))
+        launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[NUM_ENTRIES] * self.width, threads))
 
 
 @cache

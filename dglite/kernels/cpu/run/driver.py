@@ -6,16 +6,13 @@ row is cut depends on its length alone (see :mod:`.parts`), and the results of i
 sum has the same bits for any number of tasks. A task merges the parts of rows that it began; the parts of a row that an
 earlier task began lie in its slots of the carry until all tasks are done.
 
-Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
-7 the kernel, 8 out, 9 argmax, 10 carry (0: no row is cut), 11 mode, 12 elements from a row of ``out`` to the next. A
-kernel of several reductions writes (reductions, num_rows, width) to ``out`` and to ``argmax``, for max and min
-reductions only. A kernel with an epilogue is called once more for each row that was cut, when its parts are merged.
-Then (address, row stride, group table) for every operand.
+Words of ``args``: see :mod:`...words`. ``KERNEL`` is the kernel's address, ``CARRY`` the carry's (0: no row is cut),
+``MODE`` as :func:`mode_word` returns it, ``PITCH`` the elements from a row of ``out`` to the next. A kernel of several
+reductions writes (reductions, num_rows, width) to ``OUT`` and to ``ARGMAX``, for max and min reductions only. A kernel
+with an epilogue is called once more for each row that was cut, when its parts are merged.
 
-Words of the carry: 0 entries of a row that is not cut, and of a part, at least; 1 parts of a row at most, unless 2, the
-entries of a part at most, needs more; 3 slots of a task, of which the last is for parts that are merged at once; then
-for each task the row that it carries and how many parts of it. Then each slot's results, those of all reductions side
-by side, then each slot's argmax.
+Words of the carry: see ``LEAST_ENTRIES`` and the following. Then each slot's results, those of all reductions side by
+side, then each slot's argmax.
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ from numba.extending import intrinsic
 
 from ....opspec import Reducer
 from ...spec import ITEM_BYTES
+from ...words import ARGMAX, CARRY, GROUPS, INDPTR, INNER, KERNEL, MODE, NUM_ENTRIES, NUM_ROWS, OUT
 from ..compile.written import Kernel
 from ..lanes import simd
 from ..lanes.atomic import call_rows, put_word
@@ -39,10 +37,14 @@ __all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]
 DTYPES = tuple(ITEM_BYTES)
 ADD, MAXIMUM, MINIMUM = 0, 1, 2
 MOST_PARTS = 16
+LEAST_ENTRIES, MAX_PARTS, MAX_ENTRIES, NUM_SLOTS, TASK_ROWS, TASK_PARTS = range(6)
+"""Words of the carry: the fewest entries of a part, and of a row that is cut; the most parts of a row, unless the most
+entries of a part need more; the slots of a task, the last of which is for parts that are merged at once. Then two words
+for each task: the row that it carries, and the number of its parts."""
 
 
 def mode_word(dtype: str, index: str, *reducers: Reducer, epilogue: bool = False) -> int:
-    """Return word 11: the value dtype, whether ids are 64 bits wide, how many reductions there are (at most
+    """Return the word ``MODE``: the value dtype, whether ids are 64 bits wide, how many reductions there are (at most
     ``MOST_PARTS``), for each how carried rows are merged, and whether the kernel has an epilogue."""
     assert len(reducers) <= MOST_PARTS
     word = DTYPES.index(dtype) + 4 * (index == "int64") + 8 * len(reducers) + (epilogue << 8 + 2 * MOST_PARTS)
@@ -148,7 +150,7 @@ def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: in
 @Kernel
 def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids: int) -> None:
     """Combine the results of a later part of a row with the results of the parts before it."""
-    num_rows, out, argmax, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 11)
+    num_rows, out, argmax, mode = word(args, NUM_ROWS), word(args, OUT), word(args, ARGMAX), word(args, MODE)
     row_bytes, id_bytes = width * item, width * (8 if mode // 4 % 2 else 4)
     selecting = 0
     for part in range(mode // 8 % 32):
@@ -162,32 +164,32 @@ def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids:
 @Kernel
 def _finish(args: int, width: int, item: int, row: int) -> None:
     """Apply the kernel's epilogue to a row that was cut: it is called without entries, ``first`` being -1."""
-    if word(args, 11) >> (8 + 2 * MOST_PARTS) & 1:
-        call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
+    if word(args, MODE) >> (8 + 2 * MOST_PARTS) & 1:
+        call_rows(word(args, KERNEL), args, row, row + 1, -1, -1, word(args, OUT) + row * width * item, 0)
 
 
 @Kernel
 def _slot(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> int:
     """Return the address of the results in a task's slot ``i``."""
-    carry, row_bytes = word(args, 10), word(args, 11) // 8 % 32 * width * item
-    return carry + 8 * (4 + 2 * num_tasks) + (task * word(carry, 3) + i) * row_bytes
+    carry, row_bytes = word(args, CARRY), word(args, MODE) // 8 % 32 * width * item
+    return carry + 8 * (TASK_ROWS + 2 * num_tasks) + (task * word(carry, NUM_SLOTS) + i) * row_bytes
 
 
 @Kernel
 def _slot_ids(args: int, num_tasks: int, width: int, item: int, task: int, i: int) -> int:
     """Return the address of the argmax in a task's slot ``i``, which lie behind the results of all slots."""
-    carry, mode = word(args, 10), word(args, 11)
+    carry, mode = word(args, CARRY), word(args, MODE)
     id_bytes = _num_selecting(mode) * width * (8 if mode // 4 % 2 else 4)
     behind = _slot(args, num_tasks, width, item, num_tasks, 0)
-    return behind + (task * word(carry, 3) + i) * id_bytes
+    return behind + (task * word(carry, NUM_SLOTS) + i) * id_bytes
 
 
 @Kernel
 def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
     """Combine the parts of rows that later tasks have with those that earlier tasks have, in the order of the parts."""
-    carry, last_row = word(args, 10), -1
+    carry, last_row = word(args, CARRY), -1
     for task in range(1, num_tasks):
-        row, count = word(carry, 4 + 2 * task), word(carry, 5 + 2 * task)
+        row, count = word(carry, TASK_ROWS + 2 * task), word(carry, TASK_PARTS + 2 * task)
         if last_row >= 0 and count > 0 and row != last_row:
             _finish(args, width, item, last_row)
         for i in range(count):
@@ -202,8 +204,8 @@ def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
 @Kernel
 def _part_of(carry: int, count: int) -> int:
     """Return how many entries a part of a row of ``count`` entries has; the last one may have fewer."""
-    most = word(carry, 1)
-    return min(max((count + most - 1) // most, word(carry, 0)), word(carry, 2))
+    most = word(carry, MAX_PARTS)
+    return min(max((count + most - 1) // most, word(carry, LEAST_ENTRIES)), word(carry, MAX_ENTRIES))
 
 
 @Kernel
@@ -228,31 +230,31 @@ def _next_long(wide: int, indptr: int, row: int, stop: int, least: int) -> int:
 @Kernel
 def _carried(args: int, task: int, num_tasks: int, width: int, item: int, row: int, begin: int, end: int) -> None:
     """Compute the parts from ``begin`` to ``end`` of a row that an earlier task began, each into a slot."""
-    indptr, carry, wide = word(args, 0), word(args, 10), word(args, 11) // 4 % 2
+    indptr, carry, wide = word(args, INDPTR), word(args, CARRY), word(args, MODE) // 4 % 2
     start, last, count = _index(wide, indptr, row), _index(wide, indptr, row + 1), 0
-    if last - start > word(carry, 0):
+    if last - start > word(carry, LEAST_ENTRIES):
         part = _part_of(carry, last - start)
         first = start + (begin - start + part - 1) // part * part
         while first < min(end, last):
             late = _slot(args, num_tasks, width, item, task, count)
             late_ids = _slot_ids(args, num_tasks, width, item, task, count)
-            call_rows(word(args, 7), args, row, row + 1, first, min(first + part, last), late, late_ids)
+            call_rows(word(args, KERNEL), args, row, row + 1, first, min(first + part, last), late, late_ids)
             first, count = first + part, count + 1
-    put_word(carry, 4 + 2 * task, row)
-    put_word(carry, 5 + 2 * task, count)
+    put_word(carry, TASK_ROWS + 2 * task, row)
+    put_word(carry, TASK_PARTS + 2 * task, count)
 
 
 @Kernel
 def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: int, end: int) -> None:
     """Compute the parts before ``end`` of a long row; the sum of each is added to those before it."""
-    indptr, out, argmax, kernel = word(args, 0), word(args, 8), word(args, 9), word(args, 7)
-    carry, wide = word(args, 10), word(args, 11) // 4 % 2
+    indptr, out, argmax, kernel = word(args, INDPTR), word(args, OUT), word(args, ARGMAX), word(args, KERNEL)
+    carry, wide = word(args, CARRY), word(args, MODE) // 4 % 2
     first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
     part = _part_of(carry, last - first)
     ids = argmax + row * width * (8 if wide else 4)
     call_rows(kernel, args, row, row + 1, first, first + part, out + row * width * item, ids)
-    late = _slot(args, num_tasks, width, item, task, word(carry, 3) - 1)
-    late_ids = _slot_ids(args, num_tasks, width, item, task, word(carry, 3) - 1)
+    late = _slot(args, num_tasks, width, item, task, word(carry, NUM_SLOTS) - 1)
+    late_ids = _slot_ids(args, num_tasks, width, item, task, word(carry, NUM_SLOTS) - 1)
     first += part
     while first < min(end, last):
         call_rows(kernel, args, row, row + 1, first, min(first + part, last), late, late_ids)
@@ -265,9 +267,10 @@ def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: i
 @Kernel
 def reduce_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
-    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    out, argmax, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-    width, dtype, wide = word(args, 5) * word(args, 6), mode % 4, mode // 4 % 2
+    indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
+    kernel, out, argmax = word(args, KERNEL), word(args, OUT), word(args, ARGMAX)
+    carry, mode = word(args, CARRY), word(args, MODE)
+    width, dtype, wide = word(args, INNER) * word(args, GROUPS), mode % 4, mode // 4 % 2
     item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
     id_bytes = 8 if wide else 4
     if task < 0:
@@ -278,11 +281,11 @@ def reduce_driver(args: int, task: int, num_tasks: int) -> None:
     row = 0 if task == 0 else _first_row_from(wide, indptr, num_rows, begin)
     stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
     if carry != 0 and task > 0:
-        put_word(carry, 5 + 2 * task, 0)
+        put_word(carry, TASK_PARTS + 2 * task, 0)
         if begin < end and _index(wide, indptr, row) > begin:
             _carried(args, task, num_tasks, width, item, row - 1, begin, end)
     while row < stop:
-        long = stop if carry == 0 else _next_long(wide, indptr, row, stop, word(carry, 0))
+        long = stop if carry == 0 else _next_long(wide, indptr, row, stop, word(carry, LEAST_ENTRIES))
         if row < long:
             ids = argmax + row * width * id_bytes
             call_rows(kernel, args, row, long, 0, num_entries, out + row * width * item, ids)
@@ -294,8 +297,8 @@ def reduce_driver(args: int, task: int, num_tasks: int) -> None:
 @Kernel
 def map_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that writes one row of ``out`` per entry."""
-    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    wide = word(args, 11) // 4 % 2
+    indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
+    kernel, wide = word(args, KERNEL), word(args, MODE) // 4 % 2
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
     if task < 0 or begin == end:
         return
@@ -305,15 +308,15 @@ def map_driver(args: int, task: int, num_tasks: int) -> None:
     while row < num_rows and _index(wide, indptr, row) < end:
         first, last = max(_index(wide, indptr, row), begin), min(_index(wide, indptr, row + 1), end)
         if first < last:
-            _call_row(kernel, args, row, first, last, word(args, 8), 0)
+            _call_row(kernel, args, row, first, last, word(args, OUT), 0)
         row += 1
 
 
 @Kernel
 def whole_row_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
-    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    wide = word(args, 11) // 4 % 2
+    indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
+    kernel, wide = word(args, KERNEL), word(args, MODE) // 4 % 2
     if task < 0:
         return
     row = _first_row_from(wide, indptr, num_rows, num_entries * task // num_tasks)
@@ -321,5 +324,5 @@ def whole_row_driver(args: int, task: int, num_tasks: int) -> None:
     while row < stop:
         first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
         if first < last:
-            _call_row(kernel, args, row, first, last, word(args, 8), 0)
+            _call_row(kernel, args, row, first, last, word(args, OUT), 0)
         row += 1

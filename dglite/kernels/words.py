@@ -1,0 +1,48 @@
+"""The 64-bit words that a kernel reads its arguments from: each layout is declared once and used by name.
+
+A kernel is called with the address of an array of words, and reads word ``i`` by ``word(args, i)``. Hand-written
+kernels name the constants below; the text of a rendered kernel has their numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "ARGMAX",
+    "CARRY",
+    "EDGE_IDS",
+    "FIRST_OPERAND",
+    "GROUPS",
+    "INDICES",
+    "INDPTR",
+    "INNER",
+    "KERNEL",
+    "MODE",
+    "NUM_ENTRIES",
+    "NUM_ROWS",
+    "OUT",
+    "PITCH",
+    "WORDS_PER_OPERAND",
+    "operand_word",
+    "read_words",
+]
+
+INDPTR, INDICES, EDGE_IDS, NUM_ROWS, NUM_ENTRIES = range(5)
+"""A structure, the words of a compressed matrix: three addresses (edge ids: 0 if entry j is edge j) and two counts."""
+INNER, GROUPS, KERNEL, OUT, ARGMAX, CARRY, MODE, PITCH = range(5, 13)
+"""The words behind a structure, for kernels that a driver calls, see :mod:`.cpu.run.driver`."""
+FIRST_OPERAND, WORDS_PER_OPERAND = 13, 3
+"""Then each operand: address, row stride in elements, address of its group table."""
+
+
+def operand_word(place: int) -> int:
+    """Return the first word of an operand; the row stride and the group table follow."""
+    return FIRST_OPERAND + WORDS_PER_OPERAND * place
+
+
+def read_words(layout: type[NamedTuple], *names: str) -> str:  # type: ignore[valid-type]
+    """Return the line that reads some of the words of a layout, by default all, into variables of the same names."""
+    fields: tuple[str, ...] = layout._fields  # type: ignore[attr-defined]
+    names = names or fields
+    return f"{', '.join(names)} = {', '.join(f'word(args, {fields.index(name)})' for name in names)}"
