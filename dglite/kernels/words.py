@@ -1,12 +1,11 @@
 """The 64-bit words that a kernel reads its arguments from: each layout is declared once and used by name.
 
 A kernel is called with the address of an array of words, and reads word ``i`` by ``word(args, i)``. Hand-written
-kernels name the constants below; the text of a rendered kernel has their numbers.
+kernels name the constants below; the text of a rendered kernel has their numbers. A layout of one kernel alone is a
+named tuple beside it: its template reads the fields by :func:`read_words`, and its caller fills them by name.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 __all__ = [
     "ARGMAX",
@@ -26,6 +25,7 @@ __all__ = [
     "WORDS_PER_OPERAND",
     "operand_word",
     "read_words",
+    "word_of",
 ]
 
 INDPTR, INDICES, EDGE_IDS, NUM_ROWS, NUM_ENTRIES = range(5)
@@ -41,8 +41,11 @@ def operand_word(place: int) -> int:
     return FIRST_OPERAND + WORDS_PER_OPERAND * place
 
 
-def read_words(layout: type[NamedTuple], *names: str) -> str:  # type: ignore[valid-type]
-    """Return the line that reads some of the words of a layout, by default all, into variables of the same names."""
-    fields: tuple[str, ...] = layout._fields  # type: ignore[attr-defined]
-    names = names or fields
-    return f"{', '.join(names)} = {', '.join(f'word(args, {fields.index(name)})' for name in names)}"
+def read_words(fields: tuple[str, ...], *names: str) -> str:
+    """Return the line that reads words into variables of the same names; ``fields`` name a layout's words in order."""
+    return f"{', '.join(names)} = {', '.join(word_of(fields, name) for name in names)}"
+
+
+def word_of(fields: tuple[str, ...], name: str) -> str:
+    """Return the expression that reads one word of a layout."""
+    return f"word(args, {fields.index(name)})"

@@ -1,26 +1,48 @@
 """Source of the kernels of a layer's bias and activation: a formula over all rows, and sums of columns.
 
-Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
-all share, 5 where the rows y of the formula go, 6 the sums, 7 a factor for each row, 8 the number of parts, which tasks
-take whole. What the formula does not read is not looked at. The factors multiply what is written, not what is summed.
+See :class:`BiasedWords` for ``args``. Operands that the formula does not read are not looked at. The factors multiply
+the values that are written, not the sums.
 
 Sums are made in runs of rows, for accuracy; each part has room for its own and for those of a run.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...expr import Expr, Operand, operands_of
 from ..spec import ITEM_BYTES
+from ..words import read_words, word_of
 from .common import indent
 from .rows import formula_lines, functions_of
 
-__all__ = ["RUN", "SHARED", "biased_source"]
+__all__ = ["RUN", "SHARED", "BiasedWords", "biased_source"]
 
 SHARED = 2
 """The slot of the operand that all rows share."""
 
 RUN = 256
 """Rows of a run: they are summed before their sum is added to their part's; parts have whole runs if possible."""
+
+
+class BiasedWords(NamedTuple):
+    """The arguments of a kernel: addresses, counts, and bytes."""
+
+    rows: int
+    row_bytes: int
+    x0: int
+    x1: int
+    x2: int
+    """One row, which all rows share."""
+    y: int
+    """The rows of the formula."""
+    sums: int
+    factors: int
+    """A number for each row."""
+    parts: int
+    """Parts of the rows, which tasks take whole."""
+
+
 _HEAD = '''"""{title} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
@@ -33,8 +55,8 @@ splat{lanes} = simd.splat("{dtype}", {lanes})
 
 
 def kernel(args, task, num_tasks):
-    rows, row_bytes, x0, x1, x2 = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
-    y, sums, parts = word(args, 5), word(args, 6), word(args, 8)
+    {operands}
+    {results}
     whole = row_bytes // (LANES * ITEM) * LANES * ITEM
     unit = RUN if rows >= parts * RUN else 1
     for part in range(parts * max(task, 0) // num_tasks, parts * (task + 1) // num_tasks):
@@ -72,11 +94,15 @@ def biased_source(formula: Expr, summed: bool, scaled: bool, dtype: str, lanes: 
     """
     functions = [f"{name} = simd.{name}" for name in sorted(functions_of([formula]))]
     text = {name: indent(part, _DEPTHS[name]) if summed else "" for name, part in _SUMS.items()}
-    text["factor"] = indent("factor = load1(word(args, 7) + row * ITEM)", 16) if scaled else ""
+    text["factor"] = (
+        indent(f"factor = load1({word_of(BiasedWords._fields, 'factors')} + row * ITEM)", 16) if scaled else ""
+    )
     for name, n in (("vectors", lanes), ("numbers", 1)):
         text[name] = indent("\n".join(_chunk(formula, summed, scaled, n)), 20)
     title = f"{formula} over rows{', and its sums' if summed else ''}"
     fields = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes, "run": RUN}
+    fields["operands"] = read_words(BiasedWords._fields, "rows", "row_bytes", "x0", "x1", "x2")
+    fields["results"] = read_words(BiasedWords._fields, "y", "sums", "parts")
     return _HEAD.format(functions="\n".join(functions), **fields, **text)
 
 

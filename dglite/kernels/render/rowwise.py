@@ -1,25 +1,53 @@
 """Source of row-wise softmax, classification losses and their gradients, for one share of the rows.
 
-Each form reads rows x and, where it has labels, a class for each row, and writes rows or numbers y. Words of
-``args``: 0 the kernel, 1 number of rows, 2 width, then address and stride in bytes of x (3, 4), of the labels, int64
-(5, 6), and of y (7, 8); for a gradient those of the gradient of y (9, 10) and of x (11, 12), and 13 is not 0 where it
-is added to what is there. 14 is the address of a word in which a label out of range is reported, as 2 label + 1.
+Each form reads rows x and, where it has labels, a class for each row, and writes rows or numbers y; a gradient reads
+the gradient g of y and writes the gradient d of x. See :class:`RowwiseWords` for ``args``.
 
-:func:`loss_source` is cross entropy and its gradient in one pass, for a gradient of y that is known before.
+:func:`loss_source` is cross entropy and its gradient in one pass, for a gradient of y that is known beforehand.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..spec import ITEM_BYTES
+from ..words import read_words, word_of
 from .common import indent
 
-__all__ = ["FORMS", "IGNORED", "LABELLED", "loss_source", "rowwise_source"]
+__all__ = ["FORMS", "IGNORED", "LABELLED", "RowwiseWords", "loss_source", "rowwise_source"]
 
 LABELLED = ("cross_entropy", "nll_loss")
 FORMS = (*LABELLED, "softmax", "log_softmax")
 IGNORED = -100
 """The label that torch leaves out."""
 
+
+class RowwiseWords(NamedTuple):
+    """The arguments of a kernel: addresses, counts, and strides in bytes from row to row."""
+
+    kernel: int
+    rows: int
+    width: int
+    x: int
+    x_stride: int
+    labels: int
+    """Classes, int64."""
+    label_stride: int
+    y: int
+    y_stride: int
+    g: int
+    g_stride: int
+    d: int
+    d_stride: int
+    adds: int
+    """Whether the gradient is added to ``d``."""
+    fault: int
+    """Address of a word in which a label out of range is reported, as 2 label + 1."""
+    parts: int = 0
+    """Parts of the rows, which tasks take whole, for :func:`loss_source`."""
+
+
+_AT = {name: word_of(RowwiseWords._fields, name) for name in RowwiseWords._fields}
 _IMPORTS = '''"""{form}{variant} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
@@ -34,25 +62,25 @@ splat = simd.splat("{dtype}", LANES)
 load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
 store_word = simd.storer("int64", 1)
 '''
-_KERNEL = """
+_KERNEL = f"""
 
 def kernel(args, task, num_tasks):
-    rows, width = word(args, 1), word(args, 2)
+    {read_words(RowwiseWords._fields, "rows", "width")}
 """
 _BEGINNING = f"""{_KERNEL}    if task < 0:
         return
 """
-_ROW = """    for row in range(rows * task // num_tasks, rows * (task + 1) // num_tasks):
-        x, y = word(args, 3) + row * word(args, 4), word(args, 7) + row * word(args, 8)
+_ROW = f"""    for row in range(rows * task // num_tasks, rows * (task + 1) // num_tasks):
+        x, y = {_AT["x"]} + row * {_AT["x_stride"]}, {_AT["y"]} + row * {_AT["y_stride"]}
 """
-_GRADIENT = """
-        g, d = word(args, 9) + row * word(args, 10), word(args, 11) + row * word(args, 12)
+_GRADIENT = f"""
+        g, d = {_AT["g"]} + row * {_AT["g_stride"]}, {_AT["d"]} + row * {_AT["d_stride"]}
 """
-_LABEL = """
-        label = word(word(args, 5) + row * word(args, 6), 0)
+_LABEL = f"""
+        label = word({_AT["labels"]} + row * {_AT["label_stride"]}, 0)
         known = 0 <= label < width
-        if not known and label != {ignored}:
-            store_word(word(args, 14), 2 * label + 1)
+        if not known and label != {{ignored}}:
+            store_word({_AT["fault"]}, 2 * label + 1)
 """
 _COLUMNS = "for k in range(0, width, LANES):\n    left = width - k\n    at = k * ITEM\n"
 """Over the vectors of a row: ``left`` values from the byte ``at`` on."""
@@ -88,14 +116,14 @@ memory, RUN = tiles.scratch(4 * STEP), 64
 _GROUP = f"""store_all(totals, splat(1.0))
 store_all(losses, splat(0.0))
 for i in range(count):
-    x = word(args, 3) + (begin + i) * word(args, 4)
+    x = {_AT["x"]} + (begin + i) * {_AT["x_stride"]}
     highs = load_low(x + whole, rest)
     for at in range(0, whole, STEP):
         highs = maximum(load_all(x + at), highs)
     store1(tops + i * ITEM, reduce_max(highs))
 for i in range(count):
-    x, d = word(args, 3) + (begin + i) * word(args, 4), word(args, 11) + (begin + i) * word(args, 12)
-    label = word(word(args, 5) + (begin + i) * word(args, 6), 0)
+    x, d = {_AT["x"]} + (begin + i) * {_AT["x_stride"]}, {_AT["d"]} + (begin + i) * {_AT["d_stride"]}
+    label = word({_AT["labels"]} + (begin + i) * {_AT["label_stride"]}, 0)
     if 0 <= label < width:
         end = load_low(x + whole, rest)
         high = load1(tops + i * ITEM)
@@ -110,7 +138,7 @@ for i in range(count):
         total = reduce_add(sums)
         store1(totals + i * ITEM, total)
         store1(losses + i * ITEM, high - load1(x + label * ITEM))
-        g = load1(word(args, 9) + (begin + i) * word(args, 10))
+        g = load1({_AT["g"]} + (begin + i) * {_AT["g_stride"]})
         scale = splat(g / total)
         for at in range(0, whole, STEP):
             store_all(d + at, load_all(d + at) * scale)
@@ -124,12 +152,12 @@ for i in range(count):
         store1(d + label * ITEM, wanted)
     else:
         if label != {IGNORED}:
-            store_word(word(args, 14), 2 * label + 1)
+            store_word({_AT["fault"]}, 2 * label + 1)
 {indent(_COLUMNS, 8)}
             store(d + at, splat(0.0), left)
 """
 """Some rows at a time: their losses without the logarithms of ``totals``, and their gradients."""
-_WITH_GRADIENT = f"""    shares, parts = word(args, 7), word(args, 15)
+_WITH_GRADIENT = f"""    shares, parts = {_AT["y"]}, {_AT["parts"]}
     whole, rest = width // LANES * STEP, width % LANES
     tail = memory()
     totals, losses, tops = tail + STEP, tail + 2 * STEP, tail + 3 * STEP
@@ -153,8 +181,8 @@ _WITH_GRADIENT = f"""    shares, parts = word(args, 7), word(args, 15)
 def loss_source(dtype: str, lanes: int) -> str:
     """Return the kernel of the sum of all rows' cross entropy, with its gradient; rows whose label is left out have 0.
 
-    It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Word 15 is the number of parts
-    that tasks take whole; each has a place for its sum, made in runs of rows for accuracy. y is the sum of all.
+    It takes as many rows at a time as a vector has lanes: one logarithm for all of them. Each part has a
+    place in y for its sum, made in runs of rows for accuracy; the first becomes the sum of all.
     """
     fields = {"form": "cross_entropy", "variant": " with its gradient"}
     imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **fields)
@@ -176,7 +204,7 @@ _OF_LABEL = "if known:\n    store1(d + label * ITEM, load1(d + label * ITEM) - l
 def _gradient(form: str) -> str:
     """Return the lines that write d, the gradient of x, from g, the gradient of y."""
     if form == "nll_loss":
-        return f"if word(args, 13) == 0:\n{indent(_COLUMNS, 4)}\n        store(d + at, splat(0.0), left)\n{_OF_LABEL}"
+        return f"if {_AT['adds']} == 0:\n{indent(_COLUMNS, 4)}\n        store(d + at, splat(0.0), left)\n{_OF_LABEL}"
     if form == "cross_entropy":
         first = f"{_LOG_SUM}scale = load1(g) if known else splat1(0.0)\n"
         term, after = "exp(load_low(x + at, left) - splat(log_sum)) * splat(scale)", _OF_LABEL
@@ -187,7 +215,7 @@ def _gradient(form: str) -> str:
         if form == "log_softmax":
             term = "load(g + at, left) - exp(load(y + at, left)) * total"
     return f"""{first}{_COLUMNS}    change = {term}
-    if word(args, 13) != 0:
+    if {_AT["adds"]} != 0:
         change = change + load(d + at, left)
     store(d + at, change, left)
 {after}"""

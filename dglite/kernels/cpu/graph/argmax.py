@@ -10,8 +10,10 @@ to three times as fast; in the cache it would take a quarter longer.
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 from ...spec import ITEM_BYTES
+from ...words import read_words
 from ..compile.jit import compile_kernels
 from ..compile.machine import cache_level
 from ..run.launch import launch, num_threads
@@ -23,6 +25,20 @@ LINE = 64
 AHEAD = 128
 """Elements between a prefetch and its use by one thread; by several half as many, as two may share a core."""
 
+
+class _Words(NamedTuple):
+    argmax: int
+    num_rows: int
+    width: int
+    source: int
+    out: int
+    fill: int
+    """An element for rows without an entry, when gathering."""
+    lookup: int
+    ahead: int
+    """Rows from an element to the one that is prefetched, when scattering."""
+
+
 _SOURCE = '''"""Gather and scatter column k of the row of element (i, k) ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
 
@@ -33,8 +49,8 @@ load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
 def gather(args, task, num_tasks):
-    argmax, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
-    fill, lookup = word(args, 5), word(args, 6)
+    {operands}
+    {fill}
     if task < 0:
         return
     for i in range(num_rows):
@@ -49,8 +65,8 @@ def gather(args, task, num_tasks):
 
 
 def scatter(args, task, num_tasks):
-    argmax, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
-    lookup, ahead = word(args, 6), word(args, 7)
+    {operands}
+    {ahead}
     if task < 0:
         return
     first, last = width * task // num_tasks, width * (task + 1) // num_tasks
@@ -71,7 +87,12 @@ def scatter(args, task, num_tasks):
 
 @cache
 def _addresses(dtype: str, index: str) -> tuple[int, int]:
-    addresses = compile_kernels("argmax", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+    words = {
+        "operands": read_words(_Words._fields, "argmax", "num_rows", "width", "source", "out"),
+        "fill": read_words(_Words._fields, "fill", "lookup"),
+        "ahead": read_words(_Words._fields, "lookup", "ahead"),
+    }
+    addresses = compile_kernels("argmax", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype], **words))
     return addresses["gather"], addresses["scatter"]
 
 
@@ -83,7 +104,7 @@ def gather(
 ) -> None:
     """Set ``out[i, k]`` to ``x[row of argmax[i, k], k]``, to ``fill`` where that is -1."""
     tasks = _num_tasks(dtype, shape, threads)
-    launch(_addresses(dtype, index)[0], [argmax, *shape, x, out, fill, lookup], tasks, tasks)
+    launch(_addresses(dtype, index)[0], _Words(argmax, *shape, x, out, fill, lookup, ahead=0), tasks, tasks)
 
 
 def scatter(
@@ -96,7 +117,7 @@ def scatter(
     columns = max(shape[1] // tasks, 1)
     near = num_rows * columns * ITEM_BYTES[dtype] <= 2 * cache_level(2)[0]
     ahead = shape[0] if near else max(AHEAD // min(tasks, 2) // columns, 1)
-    launch(_addresses(dtype, index)[1], [argmax, *shape, x, out, 0, lookup, ahead], tasks, tasks)
+    launch(_addresses(dtype, index)[1], _Words(argmax, *shape, x, out, 0, lookup, ahead), tasks, tasks)
 
 
 def _num_tasks(dtype: str, shape: Shape, threads: int) -> int:

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from ....expr import Expr
-from ...render.biased import RUN, biased_source
+from ...render.biased import RUN, BiasedWords, biased_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
@@ -56,7 +56,7 @@ def _run(
     dtype: str,
     formula: Expr,
     shape: tuple[int, int],
-    addresses: tuple[int, ...],
+    addresses: tuple[int, int, int, int],
     summed: bool,
     factor: int,
     threads: int,
@@ -65,6 +65,6 @@ def _run(
     tasks, threads = tasks_for(rows * width, threads)
     parts = num_parts(rows * width, rows, RUN) if summed else tasks
     sums = np.empty((2 * parts if summed else 0, width), dtype)
-    words = [rows, width * item, *addresses, sums.ctypes.data, factor, parts]
+    words = BiasedWords(rows, width * item, *addresses, sums.ctypes.data, factor, parts)
     launch(_address(formula, summed, factor != 0, dtype), words, tasks, threads)
     return sums

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from ...render.rowwise import loss_source, rowwise_source
+from ...render.rowwise import RowwiseWords, loss_source, rowwise_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
@@ -40,8 +40,24 @@ def cross_entropy(
     scales, fault = np.array([scale], dtype), array("q", [0])
     parts = num_parts(_COST * rows * width, rows, _LEAST_ROWS)
     losses = np.empty(parts if grad else rows, dtype)
-    words = [0, rows, width, x, width * item, labels, 8, losses.ctypes.data, item]
-    words += [scales.ctypes.data, 0, grad, width * item, 0, fault.buffer_info()[0], parts]
+    words = RowwiseWords(
+        kernel=0,
+        rows=rows,
+        width=width,
+        x=x,
+        x_stride=width * item,
+        labels=labels,
+        label_stride=8,
+        y=losses.ctypes.data,
+        y_stride=item,
+        g=scales.ctypes.data,
+        g_stride=0,
+        d=grad,
+        d_stride=width * item,
+        adds=0,
+        fault=fault.buffer_info()[0],
+        parts=parts,
+    )
     lanes = min(block_lanes(dtype) // 8, max(1 << (width - 1).bit_length(), _LEAST_LANES))
     launch(_address(dtype, grad != 0, lanes), words, tasks, threads)
     return losses[0] if grad else losses.sum(), fault[0] // 2 if fault[0] else None

@@ -5,13 +5,32 @@ from __future__ import annotations
 import ctypes
 from array import array
 from functools import cache
+from typing import NamedTuple
 
 from ...spec import ITEM_BYTES
+from ...words import read_words
 from ..compile.jit import compile_kernels
 from ..run.launch import launch, launch_at, tasks_for
 
 __all__ = ["copy", "equal", "order"]
 
+
+class _Order(NamedTuple):
+    edge_ids: int
+    size: int
+    source: int
+    target: int
+
+
+class _Equal(NamedTuple):
+    ours: int
+    theirs: int
+    size: int
+    differs: int
+    """Set to 1 at the first difference."""
+
+
+_DIFFERS = _Equal._fields.index("differs")
 _SOURCE = '''"""Numbers of edges in the order of entries ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
 from dglite.kernels.cpu.lanes.atomic import put_word, read_word
@@ -23,40 +42,42 @@ load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
 def order(args, task, num_tasks):
-    edge_ids, count, source, target = word(args, 0), word(args, 1), word(args, 2), word(args, 3)
+    {order}
     if task < 0:
         return
-    for j in range(count * task // num_tasks, count * (task + 1) // num_tasks):
+    for j in range(size * task // num_tasks, size * (task + 1) // num_tasks):
         if edge_ids != 0:
-            prefetch(source + edge_index(edge_ids, min(j + 32, count - 1)) * ITEM)
+            prefetch(source + edge_index(edge_ids, min(j + 32, size - 1)) * ITEM)
         store(target + j * ITEM, load(source + edge_index(edge_ids, j) * ITEM))
 
 
 def equal(args, task, num_tasks):
-    ours, theirs, count = word(args, 0), word(args, 1), word(args, 2)
+    {equal}
     if task < 0:
         return
-    last = count * (task + 1) // num_tasks
-    for start in range(count * task // num_tasks, last, CHUNK):
-        if read_word(args + 24) != 0:
+    last = size * (task + 1) // num_tasks
+    for start in range(size * task // num_tasks, last, CHUNK):
+        if read_word(args + {differs_at}) != 0:
             return
         different = 0
         for i in range(start, min(start + CHUNK, last)):
             different = different | (word(ours, i) - word(theirs, i))
         if different != 0:
-            put_word(args, 3, 1)
+            put_word(args, {differs}, 1)
 '''
 
 
 @cache
 def _addresses(dtype: str, index: str) -> dict[str, int]:
-    return compile_kernels("order", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+    order, equal = read_words(_Order._fields, *_Order._fields), read_words(_Equal._fields, "ours", "theirs", "size")
+    words = {"order": order, "equal": equal, "differs": _DIFFERS, "differs_at": 8 * _DIFFERS}
+    return compile_kernels("order", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype], **words))
 
 
 def order(dtype: str, index: str, edge_ids: int, count: int, source: int, target: int, threads: int) -> None:
     """Let ``target[j]`` be ``source[edge_ids[j]]``; without ``edge_ids`` (address 0), ``source[j]``."""
     address = _addresses(dtype, index)["order"]
-    launch(address, [edge_ids, count, source, target], *tasks_for(count, threads))
+    launch(address, _Order(edge_ids, count, source, target), *tasks_for(count, threads))
 
 
 def copy(dtype: str, index: str, count: int, source: int, target: int, threads: int) -> None:
@@ -70,6 +91,6 @@ def equal(dtype: str, index: str, count: int, ours: int, theirs: int, threads: i
     ours_last, theirs_last = (ctypes.c_int64.from_address(address + size - 8).value for address in (ours, theirs))
     if ours_last != theirs_last:
         return False
-    words = array("q", (ours, theirs, size // 8, 0))
+    words = array("q", _Equal(ours, theirs, size // 8, differs=0))
     launch_at(_addresses(dtype, index)["equal"], words.buffer_info()[0], *tasks_for(count, threads))
-    return words[3] == 0
+    return words[_DIFFERS] == 0
