@@ -256,10 +256,10 @@ class ArrayBackend(Backend):
         return int(library.generator.integers(2**63 - 1))
 
     def num_threads(self) -> int:
-        return _asked.threads or _threads()
+        return _requested.threads or _threads()
 
     def set_num_threads(self, count: int) -> None:
-        _asked.threads = count
+        _requested.threads = count
 
 
 def _memory(shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -273,7 +273,7 @@ class _Asked(threading.local):
     threads = 0
 
 
-_asked = _Asked()
+_requested = _Asked()
 
 
 @cache
@@ -284,7 +284,7 @@ def _name(dtype: np.dtype) -> str:
 @cache
 def _threads() -> int:
     """Return ``OMP_NUM_THREADS``, else the number of cores that the process may use."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if asked.isdigit() and int(asked):
-        return int(asked)
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if setting.isdigit() and int(setting):
+        return int(setting)
     return num_cores()

@@ -321,11 +321,11 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     read = [x for x in operands if isinstance(x, Tensor)]
     if not _any_needs_gradient(read):
         return result
-    wanted = tuple([x if isinstance(x, Tensor) and x.requires_grad else None for x in operands])
+    targets = tuple([x if isinstance(x, Tensor) and x.requires_grad else None for x in operands])
 
     def gradients(g: Any) -> list[Any]:
         grads: list[Any] = []
-        for place, x in enumerate(wanted):
+        for place, x in enumerate(targets):
             part = None
             if x is not None and rule.each is not None:
                 part = rule.each(place, g, out, *arrays, **static)
@@ -337,7 +337,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
             )
         return grads
 
-    result.requires_grad, result._node = True, TapeNode(name, wanted, read, gradients)
+    result.requires_grad, result._node = True, TapeNode(name, targets, read, gradients)
     return result
 
 
@@ -366,9 +366,9 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         grads = op.backward(saved, grad, needs)
         return [None if part is None else part.data for part in grads]
 
-    wanted = tuple([x if x.requires_grad else None for x in inputs])
+    targets = tuple([x if x.requires_grad else None for x in inputs])
     result = Tensor(value.data, requires_grad=True)
-    result._node = TapeNode(type(op).__name__, wanted, [x for x in saved if x is not None], gradients)
+    result._node = TapeNode(type(op).__name__, targets, [x for x in saved if x is not None], gradients)
     return result
 
 

@@ -33,7 +33,7 @@ LARGE = 1 << 18
 """Minimum number of elements of results from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0
 """Seconds after which an idle block is freed. In longer steps its page faults do not matter."""
-KEPT = 1 << 24
+MIN_LIMIT = 1 << 24
 """Bytes that the pool may hold in any case, so that small calls of varying sizes find blocks."""
 _PAGE, _HUGE = 1 << 12, 1 << 21
 
@@ -44,11 +44,11 @@ Memory = Any
 class Block:
     """Memory of the pool."""
 
-    __slots__ = ("__weakref__", "asked", "memory", "since", "size", "start")
+    __slots__ = ("__weakref__", "memory", "requested", "since", "size", "start")
 
     def __init__(self, memory: Memory, start: int, size: int) -> None:
         self.memory, self.start, self.size = memory, start, size
-        self.asked, self.since = 0, 0.0
+        self.requested, self.since = 0, 0.0
 
     @property
     def bytes(self) -> np.ndarray:
@@ -111,12 +111,12 @@ class Pool:
         block = self._fit(size, 8 if loose else 1) or self._new_or_larger(rounded(size + 1) if loose else size)
         if block is None:
             return None
-        block.asked = nbytes
-        lent = _PooledArray(shape, dtype, block.memory, block.start)
-        lent.home = self._free[block.size]
-        lent.block = block
+        block.requested = nbytes
+        array = _PooledArray(shape, dtype, block.memory, block.start)
+        array.home = self._free[block.size]
+        array.block = block
         self.allocations += 1
-        return lent
+        return array
 
     def _fit(self, size: int, larger: int) -> Block | None:
         """Take the smallest free block of a size or of the next ``larger`` ones, 8 of which are a factor of 2."""
@@ -136,11 +136,11 @@ class Pool:
         So of sizes that are needed in turns, the smaller ones come to lie in the blocks of the larger ones, instead of
         each driving out the other's.
         """
-        in_use, held = self.bytes_in_use + size, self.bytes_held + size
+        in_use, after = self.bytes_in_use + size, self.bytes_held + size
         before, since = self._recent_peak
         self._recent_peak = before, max(since, in_use)
-        most = min(max(max(before, since, in_use) * 3 // 2, KEPT), self.limit)
-        if held > most:
+        most = min(max(max(before, since, in_use) * 3 // 2, MIN_LIMIT), self.limit)
+        if after > most:
             block = self._fit(size, 16)
             if block is not None:
                 return block
@@ -225,20 +225,20 @@ class Pool:
 
     def summary(self) -> str:
         """Return a table of what it holds, by size of blocks."""
-        free, held = self.free_bytes, self.blocks()
+        free, blocks = self.free_bytes, self.blocks()
         waiting = {size: len(self._free[size]) for size in list(self._free)}
         unused = {id(block) for size in waiting for block in tuple(self._free[size])}
-        lent = [block for block in held if id(block) not in unused]
-        taken, asked = sum(block.size for block in lent), sum(block.asked for block in lent)
+        in_use = [block for block in blocks if id(block) not in unused]
+        used, requested = sum(block.size for block in in_use), sum(block.requested for block in in_use)
         again = 100 * (1 - self.new_blocks / self.allocations) if self.allocations else 0.0
         lines = [
-            f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than requested",
+            f"in use      {_spelt(used):>12}, {_spelt(used - requested)} more than requested",
             f"free        {_spelt(free):>12}",
-            f"most in use {_spelt(max(self.peak, taken)):>12}",
+            f"most in use {_spelt(max(self.peak, used)):>12}",
             f"limit       {_spelt(self.limit):>12}{'' if self.limit else ': no pool'}",
             f"allocations {self.allocations:>12}, {again:.1f}% of them from reused memory",
         ]
-        counts = Counter(block.size for block in held)
+        counts = Counter(block.size for block in blocks)
         lines += [f"{'block':>12}{'blocks':>10}{'free':>8}"] if counts else []
         lines += [f"{_spelt(size):>12}{counts[size]:>10}{waiting.get(size, 0):>8}" for size in sorted(counts)]
         return "\n".join(lines)
@@ -274,8 +274,8 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < 4 * LARGE:
         return np.empty(shape, dtype)
-    lent = pool.lend(shape, dtype, nbytes)
-    return with_room(lambda: np.empty(shape, dtype), nbytes) if lent is None else lent.view(np.ndarray)
+    array = pool.lend(shape, dtype, nbytes)
+    return with_room(lambda: np.empty(shape, dtype), nbytes) if array is None else array.view(np.ndarray)
 
 
 def with_room(make: Callable[[], Any], nbytes: int) -> Any:

@@ -1,8 +1,8 @@
 """Two tensor libraries in one process: each backend call is dispatched on the type of its tensor.
 
 A process begins with one backend, whose methods are called as they are. When a tensor of another library is given,
-that library's backend becomes its guest: methods of the instance then look at the tensors, or where there is none at
-the device, before they ask one of the two. So a process that never meets a second library pays nothing for this.
+that library's backend becomes its guest: methods of the instance then look at the tensors, or without tensors at the
+device, before they ask one of the two. So a process that never meets a second library pays nothing for this.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _HOME = (
     "plain signature exporting register_container dynamic_shapes export"
 ).split()
 """Asked of the backend that the process began with: about no tensor, or None for a guest's."""
-_OWN = "is_tensor is_layer asarray apply defer call transformed gradients random_state restore_random_state".split()
+_BY_HAND = "is_tensor is_layer asarray apply defer call transformed gradients random_state restore_random_state".split()
 """Written out below."""
 
-DISPATCH = frozenset([*_BY_TENSOR, *_BY_TENSORS, *_BY_SEQUENCE, *_BY_DEVICE, *_BY_LAYER, *_HOME, *_OWN])
+DISPATCH = frozenset([*_BY_TENSOR, *_BY_TENSORS, *_BY_SEQUENCE, *_BY_DEVICE, *_BY_LAYER, *_HOME, *_BY_HAND])
 """All methods of the contract."""
 
 

@@ -46,18 +46,18 @@ class RegisteredOp(DifferentiableOp, Protocol):
     """
 
     kept: Tensor | None
-    """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
+    """A further result of ``forward`` that ``backward`` reads, such as an argmax: never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the inputs, which ``backward`` may read."""
     batch_axis: int
-    """The axis of results and of what is kept that a batch becomes, if it is the first feature axis of the inputs.
+    """The axis of results and of ``kept`` that a batch becomes, if it is the first feature axis of the inputs.
 
     0 without one."""
     alike: bool
     """Whether inputs have one shape of features, instead of shapes that broadcast."""
 
     def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
-        """Return shape and dtype of the result and of what is kept, from inputs that have no values.
+        """Return shape and dtype of the result and of ``kept``, from inputs that have no values.
 
         Wrong inputs are refused here as they are by ``forward``.
         """

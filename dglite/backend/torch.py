@@ -275,8 +275,8 @@ class TorchBackend(Backend):
 
     def dropout_mask(self, x: torch.Tensor, p: float) -> torch.Tensor:
         # torch's own dropout draws Bernoulli numbers, which on a CPU takes three times as long as all of this.
-        drawn = torch.rand(x.shape, device=x.device)  # float32: bfloat16 would round the probability
-        return drawn.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
+        uniform = torch.rand(x.shape, device=x.device)  # float32: bfloat16 would round the probability
+        return uniform.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
         if x.is_cpu and not is_recorded() and type(x.numel()) is int and x.numel() >= _SPLIT:
@@ -328,7 +328,7 @@ class TorchBackend(Backend):
     def pass_by(self, x: torch.Tensor) -> None:
         deferred = deferred_of(x)
         if deferred is not None:
-            deferred.taken = True
+            deferred.consumed = True
 
     def watched(self, x: torch.Tensor, watch: Watch) -> torch.Tensor:
         if x.requires_grad and not torch.compiler.is_compiling():
@@ -348,8 +348,8 @@ class TorchBackend(Backend):
         again = torch.is_grad_enabled()
         with torch.enable_grad():
             inputs = [x.view_as(x) for x in inputs]  # one tensor given twice has a gradient for each place
-            wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            grads = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=again))
+            targets = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+            grads = iter(torch.autograd.grad(function(*inputs), targets, grad, create_graph=again))
         return [next(grads) if needed else None for needed in needs]
 
     def draw_seed(self) -> int:

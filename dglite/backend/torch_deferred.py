@@ -28,14 +28,14 @@ _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_t
 class _Deferred:
     """The state of a tensor that has not been read.
 
-    ``hooks``: the saved-tensor hooks under which it was created. ``taken``: another recipe consumed this one, so no
+    ``hooks``: the saved-tensor hooks under which it was created. ``consumed``: another recipe consumed this one, so no
     gradient passes this tensor. ``computed``: the values of a tensor that could not become an ordinary one, because
-    autograd holds it or because it was taken before. ``watched``: the recipe's watch sees their gradient.
+    autograd holds it or because it was consumed before. ``watched``: the recipe's watch sees their gradient.
     """
 
     recipe: Recipe
     hooks: Any
-    taken: bool = False
+    consumed: bool = False
     computed: torch.Tensor | None = None
     watched: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,11 +87,11 @@ class DeferredTensor(torch.Tensor):
             if recipe is deferred.recipe:
                 return args[0]
             if recipe is not None:
-                deferred.taken = True
+                deferred.consumed = True
                 return DeferredTensor.make(recipe, args[0].dtype)
         if func in _WATCHES:
-            asked = args[1] if func is torch.autograd.grad else args[:1]
-            if any(map(_passed_by, asked)):
+            targets = args[1] if func is torch.autograd.grad else args[:1]
+            if any(map(_passed_by, targets)):
                 return _watch(func, args, kwargs)
         result = func(*values(args), **values(kwargs))
         return result if deferred is None else _settled(args[0], result)
@@ -162,7 +162,7 @@ def _read(x: DeferredTensor) -> torch.Tensor:
         elif _changed(x):
             with torch.enable_grad():
                 computed = _Through.apply(x, computed)
-        if not deferred.taken and _become(x, computed):
+        if not deferred.consumed and _become(x, computed):
             return x
         deferred.computed = computed
         return computed
@@ -267,11 +267,11 @@ class _Link(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         recipe, needs, again = ctx.recipe, ctx.needs_input_grad[2:], torch.is_grad_enabled()
         with torch.enable_grad():
-            wanted = [x for x, needed in zip(recipe.sources, needs, strict=True) if needed]
-            copies = iter([x.view_as(x) for x in wanted])
+            sources = [x for x, needed in zip(recipe.sources, needs, strict=True) if needed]
+            copies = iter([x.view_as(x) for x in sources])
             inputs = [next(copies) if needed else x for x, needed in zip(recipe.sources, needs, strict=True)]
-            asked = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            grads = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
+            targets = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+            grads = iter(torch.autograd.grad(recipe.compute(*inputs), targets, grad, create_graph=again))
         return (None, None, *[next(grads) if needed else None for needed in needs])
 
 
@@ -356,15 +356,15 @@ def _grad(
     outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **options: Any
 ) -> tuple[torch.Tensor | None, ...]:
     """Return what ``torch.autograd.grad`` does. Gradients of what was passed by are seen on the way to the sources."""
-    seen: dict[int, list[torch.Tensor]] = {}
+    parts_of: dict[int, list[torch.Tensor]] = {}
     handles, sources = [], []
     for place, x in enumerate(inputs):
         deferred = _passed_by(x)
         if deferred is not None and _watchable(x).requires_grad:
-            seen[place] = []
-            handles.append(_hooked(deferred.recipe.watch, seen[place].append))
+            parts_of[place] = []
+            handles.append(_hooked(deferred.recipe.watch, parts_of[place].append))
             sources += [source for source in deferred.recipe.sources if source.requires_grad]
-    others = [values(x) for place, x in enumerate(inputs) if place not in seen]
+    others = [values(x) for place, x in enumerate(inputs) if place not in parts_of]
     try:
         grads = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(options)))
     finally:
@@ -372,7 +372,7 @@ def _grad(
             handle.remove()
     results = []
     for place, x in enumerate(inputs):
-        parts = seen.get(place)
+        parts = parts_of.get(place)
         result = next(grads) if parts is None else sum(parts[1:], parts[0]) if parts else None
         results.append(torch.zeros_like(values(x)) if result is None and materialize_grads else result)
     if not allow_unused and any(result is None for result in results):
@@ -386,7 +386,7 @@ def _grad(
 def _passed_by(x: Any) -> _Deferred | None:
     """Return the state of a deferred tensor whose recipe another recipe already consumed, else None."""
     deferred = deferred_of(x)
-    return deferred if deferred is not None and deferred.taken else None
+    return deferred if deferred is not None and deferred.consumed else None
 
 
 def _watchable(x: DeferredTensor) -> torch.Tensor:

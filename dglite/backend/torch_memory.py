@@ -40,10 +40,10 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor
     if torch.device(device).type != "cpu" or torch.compiler.is_compiling() or is_watched():
         return fresh()
     nbytes = prod(shape) * dtype.itemsize
-    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
-    if lent is None:
+    array = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
+    if array is None:
         return with_room(fresh, nbytes)  # type: ignore[no-any-return]
-    tensor = torch.from_numpy(lent)
+    tensor = torch.from_numpy(array)
     if tensor.dtype is dtype:
         return tensor
     # Not by view(dtype): to autograd that would be a view of another tensor.

@@ -131,7 +131,7 @@ def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) 
         return tensors
     if get_innermost_proxy_mode() is not None and not mode.allow_non_fake_inputs:
         raise DGLError(
-            "a program is recorded from fake tensors, but its graph is none of its inputs, so it would have no edges: "
+            "a program is recorded from fake tensors, but its graph is not an input, so it would have no edges: "
             "pass the graph's edges in as tensors and construct it inside, as dglite.graph((src, dst), num_nodes=n)"
         )
     return tensors if mode.allow_non_fake_inputs else [mode.from_tensor(x) for x in tensors]

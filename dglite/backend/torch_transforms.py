@@ -19,7 +19,7 @@ __all__ = ["transformed"]
 
 
 def transformed(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Run ``op``, made as if all inputs needed a gradient, where a transform is active; None where there is none."""
+    """Run ``op``, made as if all inputs needed a gradient, under the active transform; None without one."""
     if not is_transformed():
         return None
     return _Transformed.apply(op, *inputs)[0]  # type: ignore[no-any-return]

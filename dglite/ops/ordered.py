@@ -12,15 +12,16 @@ import threading
 from typing import Any
 
 from ..backend import Tensor, active
-from ..kernels.words import EDGE_IDS, NUM_ENTRIES
 from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key
 
-__all__ = ["LEAST", "ORDERED_WEIGHTS", "in_order"]
+__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "ORDERED_WEIGHTS", "in_order"]
 
 LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
 SAMPLES = 8
+EDGE_IDS, NUM_ENTRIES = 2, 4
+"""Indices of words of a structure."""
 
 
 class _Ordered:

@@ -337,7 +337,7 @@ def test_small_blocks_of_all_sizes_stay():
     own, chance = Pool(lambda: 1 << 40), random.Random(0)
     for _ in range(300):
         lend(own, chance.randrange(MB // 16, MB), loose=True)
-    assert own.new_blocks < 15 and own.bytes_held <= memory.KEPT
+    assert own.new_blocks < 15 and own.bytes_held <= memory.MIN_LIMIT
 
 
 def test_the_limit_holds():

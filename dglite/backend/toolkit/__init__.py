@@ -155,8 +155,8 @@ def randn(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Any
 def randint(low: int, high: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Return integers from ``low`` up to, without, ``high``; with two arguments the first is ``high``."""
     low, high, size = (0, low, high) if size is None else (low, high, size)
-    drawn = library.generator.integers(low, high, tuple(size))
-    return _as_dtype(library.xp.asarray(drawn), dtype or int64, device)
+    numbers = library.generator.integers(low, high, tuple(size))
+    return _as_dtype(library.xp.asarray(numbers), dtype or int64, device)
 
 
 def randperm(count: int, device: Any = None) -> Tensor:

@@ -241,23 +241,23 @@ def edge_term_destination(spec: AttentionSpec) -> list[str]:
 def _edge_changes(spec: AttentionSpec) -> list[str]:
     """Return the lines that store the gradients of each entry's score and weight, and add the scores' up."""
     before, dropped, weight = multiplier(spec)
-    wanted = spec.weight_gradient
+    of_weight = spec.weight_gradient
     applied = spec.edge_gradient and (dropped or weight)
     change = "value{i} * get{w}(second + at + {o}) * (get{w}(found + at + {o})" + dropped + weight + " - product{i})"
     entry = [
         *before,
         "edge_id = edge_index(edge_ids, j)",
-        *(["total = zero1"] if wanted else []),
+        *(["total = zero1"] if of_weight else []),
         *per_head(
             spec,
             "value{i} = get{w}(scores + at + {o})",
             f"change{{i}} = {change}",
             "near{i} = near{i} + change{i}",
             "put{w}(edge_grad + edge_id * HEADS + {o}, change{i})",
-            *(["total = total + reduce_add(value{i} * get{w}(found + at + {o})" + dropped + ")"] if wanted else []),
+            *(["total = total + reduce_add(value{i} * get{w}(found + at + {o})" + dropped + ")"] if of_weight else []),
             *(["put{w}(scores + at + {o}, value{i}" + dropped + weight + ")"] if applied else []),
         ),
-        *(["put1(weight_grad + edge_id * COMPUTE, total)"] if wanted else []),
+        *(["put1(weight_grad + edge_id * COMPUTE, total)"] if of_weight else []),
     ]
     return ["for j in range(start, stop):", *block(entry)]
 

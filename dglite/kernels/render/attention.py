@@ -228,20 +228,20 @@ def _product_source(spec: AttentionSpec) -> list[str]:
     tile = _product_scores(spec, far, "right_row", "own_x", extra)
     tile += exponentials(spec) + draw_multipliers(spec)
     before, dropped, weight = multiplier(spec)
-    wanted = spec.weight_gradient
+    of_weight = spec.weight_gradient
     change = "value{i} * (get{w}(second + at + {o})" + dropped + weight + " - get{w}(products_row + {o}))"
     weights = [
         *before,
         "products_row = state + index(indices, j) * 2 * HEADS + HEADS",
-        *(["found = zero1"] if wanted else []),
+        *(["found = zero1"] if of_weight else []),
         *per_head(
             spec,
             "value{i} = get{w}(scores + at + {o})",
-            *(["found = found + reduce_add(value{i} * get{w}(second + at + {o})" + dropped + ")"] if wanted else []),
+            *(["found = found + reduce_add(value{i} * get{w}(second + at + {o})" + dropped + ")"] if of_weight else []),
             "put{w}(second + at + {o}, " + change + _scale(spec) + ")",
             *(["put{w}(scores + at + {o}, value{i}" + dropped + weight + ")"] if dropped or weight else []),
         ),
-        *(["put1(weight_grad + edge_index(edge_ids, j) * COMPUTE, found)"] if wanted else []),
+        *(["put1(weight_grad + edge_index(edge_ids, j) * COMPUTE, found)"] if of_weight else []),
     ]
     tile += ["for j in range(start, stop):", *block(weights)]
     sums, stores = {"sum": "{weight:scores + at} * {load:grad_row}"}, {"x_grad_row": "sum{n}"}

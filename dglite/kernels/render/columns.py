@@ -224,17 +224,17 @@ def _head_sums(spec: AttentionSpec, sweep: ColumnPass, value: str, target: str, 
 # -- operands and far rows ---------------------------------------------------------------------------------------------
 def operands(spec: AttentionSpec, *names: str) -> list[str]:
     """Return the lines that read the operands of the score and ``names``."""
-    wanted = ["x", "x_stride", "right", "right_stride", *names]
+    needed = ["x", "x_stride", "right", "right_stride", *names]
     if spec.score is Score.ADDITIVE:
-        wanted += ["left", "left_stride"]
-    wanted += ["edge"] if spec.edges else []
-    wanted += ["edge_feat"] if spec.edge_features else []
+        needed += ["left", "left_stride"]
+    needed += ["edge"] if spec.edges else []
+    needed += ["edge_feat"] if spec.edge_features else []
     if spec.score is Score.GATV2:
-        wanted += ["attn"]
-    wanted += ["score_scale"] if spec.score is Score.DOT else ["slope"]
-    wanted += ["weight"] if spec.weighted else []
-    wanted += ["seed", "threshold", "keep_scale"] if spec.dropout else []
-    lines = operand_words(wanted)
+        needed += ["attn"]
+    needed += ["score_scale"] if spec.score is Score.DOT else ["slope"]
+    needed += ["weight"] if spec.weighted else []
+    needed += ["seed", "threshold", "keep_scale"] if spec.dropout else []
+    lines = operand_words(needed)
     lines += ["scores, second, drawn = by_entry(), by_entry(), by_draw()"]
     widths = {width for _, width in runs_of(spec)} | {spec.register, 1}
     for lanes in (spec.lanes, spec.lanes // 2):

@@ -20,20 +20,20 @@ LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
 to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
 INDICES_AHEAD = 512
 """Prefetch distance of indices in bytes, where rows come from a cache. CPUs prefetch sequential reads themselves, but
-not among so many other lines: then 16 entries wait for each line of indices."""
+not among this many other lines: then 16 entries wait for each line of indices."""
 _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 
 # -- expressions -------------------------------------------------------------------------------------------------------
 def called_functions(expr: Expr) -> set[str]:
     """Return the names of the functions that the sources of the expression's operators call."""
-    seen, pending = set[Expr](), [write_out_powers(expr)]
+    visited, pending = set[Expr](), [write_out_powers(expr)]
     while pending:
         node = pending.pop()
-        if isinstance(node, Call) and node not in seen:
-            seen.add(node)
+        if isinstance(node, Call) and node not in visited:
+            visited.add(node)
             pending.extend(node.args)
-    names = {node.op.source.partition("(")[0] for node in seen if isinstance(node, Call)}
+    names = {node.op.source.partition("(")[0] for node in visited if isinstance(node, Call)}
     return names - {""}
 
 
@@ -78,15 +78,15 @@ def number_text(value: float) -> str:
 @lru_cache(maxsize=4096)
 def _repeated(exprs: tuple[Expr, ...]) -> frozenset[Expr]:
     """Return the operator calls that occur more than once in ``exprs``, and of several the operands that do."""
-    seen, repeated, pending = set[Expr](), set[Expr](), list(exprs)
+    visited, repeated, pending = set[Expr](), set[Expr](), list(exprs)
     while pending:
         node = pending.pop()
         if isinstance(node, Constant) or (isinstance(node, Operand) and len(exprs) == 1):
             continue
-        if node in seen:
+        if node in visited:
             repeated.add(node)
         else:
-            seen.add(node)
+            visited.add(node)
             pending.extend(node.args if isinstance(node, Call) else ())
     return frozenset(repeated)
 

@@ -160,13 +160,13 @@ def header(spec: AttentionSpec, most_ahead: int) -> list[str]:
     """Return the imports, the loaders for every width in use, and the kernel's own memory."""
     item, compute, lanes = ITEM_BYTES[spec.dtype], ITEM_BYTES[spec.compute], max(spec.lanes, spec.register)
     widths = [1 << bit for bit in range(lanes.bit_length())]
-    drawn = -(-spec.heads // 4) * 4 * compute
+    draw_bytes = -(-spec.heads // 4) * 4 * compute
     lines = [
         f'"""{spec.phase.value.capitalize()}: {spec.score.value}, {spec.heads} head(s) of {spec.features} '
         f'({spec.dtype}, {spec.index} ids)."""',
         "from dglite.kernels.cpu.lanes import philox, simd, tiles",
         "",
-        f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
+        f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {draw_bytes}",
         "word, prefetch, greater, select = simd.word, simd.prefetch_l2, simd.greater, simd.select",
         "exp, log, maximum, reduce_add, steep = simd.exp, simd.log, simd.maximum, simd.reduce_add, tiles.steep",
         'number = simd.loader("float64", 1)',
@@ -174,7 +174,7 @@ def header(spec: AttentionSpec, most_ahead: int) -> list[str]:
         f'draw = philox.multiplier_drawer("{spec.compute}", "{spec.index}")',
         f"by_head = tiles.scratch({spec.heads * compute + 64})",
         f"by_entry = tiles.scratch({spec.tile * spec.heads * compute + 512})",
-        f"by_draw = tiles.scratch({spec.tile * drawn})",
+        f"by_draw = tiles.scratch({spec.tile * draw_bytes})",
     ]
     for width in widths:
         lines.append(

@@ -100,13 +100,13 @@ class Module:
     # -- what is inside -----------------------------------------------------------------------------------------
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """Yield each module once, this one first, with the path to it."""
-        seen: set[int] = set()
+        visited: set[int] = set()
         waiting: list[tuple[str, Module]] = [(prefix, self)]
         while waiting:
             path, module = waiting.pop()
-            if id(module) in seen:
+            if id(module) in visited:
                 continue
-            seen.add(id(module))
+            visited.add(id(module))
             yield path, module
             inside = [(f"{path}.{name}" if path else name, x) for name, x in module._modules.items() if x is not None]
             waiting += reversed(inside)
@@ -218,11 +218,11 @@ def _all_paths(module: Module, path: str = "") -> Iterator[tuple[str, Module]]:
 
 
 def _once(module: Module, table: str) -> Iterator[tuple[str, Any]]:
-    seen: set[int] = set()
+    visited: set[int] = set()
     for path, inner in module.named_modules():
         for name, tensor in getattr(inner, table).items():
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
+            if tensor is not None and id(tensor) not in visited:
+                visited.add(id(tensor))
                 yield (f"{path}.{name}" if path else name), tensor
 
 

@@ -127,8 +127,8 @@ class GRUCell(_Recurrent):
         rows = 3 * hidden_size
         shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size), "bias_ih": (rows,)}
         for name, shape in (shapes | {"bias_hh": (rows,)}).items():
-            wanted = bias or name.startswith("weight")
-            self.register_parameter(name, Parameter(library.xp.empty(shape, "float32")) if wanted else None)
+            exists = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(library.xp.empty(shape, "float32")) if exists else None)
         self.reset_parameters()
 
     def forward(self, x: Any, hx: Any = None) -> Tensor:

@@ -35,7 +35,7 @@ _WHOLE = 0x101
 """The flags of one that is contiguous and aligned."""
 _ARRAY, _OTHERWISE, _NONE = range(3)
 """Positions in what Python's way in has with it."""
-_HELD = (np.ndarray, NotImplemented, None)
+_CONSTANTS = (np.ndarray, NotImplemented, None)
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class _FromPython:
         self.builder = builder = ir.IRBuilder(self.function.append_basic_block())
         self.otherwise, self.raised, self.no_tuple = (self.function.append_basic_block() for _ in range(3))
         with builder.goto_block(self.otherwise):
-            answer = self.held(_OTHERWISE)
+            answer = self.constant(_OTHERWISE)
             self.call("Py_IncRef", ir.VoidType(), answer)
             builder.ret(answer)
         with builder.goto_block(self.no_tuple):
@@ -120,7 +120,7 @@ class _FromPython:
             callee = ir.Function(self.module, ir.FunctionType(result, [x.type for x in arguments]), name)
         return self.builder.call(callee, arguments)
 
-    def held(self, position: int) -> ir.Value:
+    def constant(self, position: int) -> ir.Value:
         return self.call("PyTuple_GetItem", _OBJECT, self.function.args[0], I64(position))
 
     def require(self, condition: ir.Value, otherwise: ir.Block) -> None:
@@ -129,26 +129,26 @@ class _FromPython:
         self.builder.cbranch(condition, here, otherwise)
         self.builder.position_at_end(here)
 
-    def field(self, thing: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
-        place = self.builder.gep(thing, [I64(offset)])
+    def field(self, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
+        place = self.builder.gep(address, [I64(offset)])
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
 
-    def read(self, kind: types.Type, thing: ir.Value) -> ir.Value:
+    def read(self, kind: types.Type, item: ir.Value) -> ir.Value:
         """Return the value of an object."""
         builder = self.builder
         if isinstance(kind, Array):
-            return self.read_array(kind, thing)
+            return self.read_array(kind, item)
         if isinstance(kind, Record):
-            return _record(builder, kind, [self.read_field(thing, i, f) for i, f in enumerate(kind.fields.values())])
+            return _record(builder, kind, [self.read_field(item, i, f) for i, f in enumerate(kind.fields.values())])
         if kind == types.none:
-            self.require(builder.icmp_unsigned("==", thing, self.held(_NONE)), self.otherwise)
+            self.require(builder.icmp_unsigned("==", item, self.constant(_NONE)), self.otherwise)
             return ir.Constant(I8, 0)
         real = isinstance(kind, types.Float)
         if real:
-            value = self.call("PyFloat_AsDouble", LANES["float64"], thing)
+            value = self.call("PyFloat_AsDouble", LANES["float64"], item)
             suspect = builder.fcmp_ordered("==", value, ir.Constant(value.type, -1.0))
         else:
-            value = self.call("PyLong_AsLongLong", I64, thing)
+            value = self.call("PyLong_AsLongLong", I64, item)
             suspect = builder.icmp_signed("==", value, I64(-1))
         with builder.if_then(suspect, likely=False):
             error = self.call("PyErr_Occurred", _OBJECT)
@@ -156,24 +156,24 @@ class _FromPython:
         return value if real else _number(builder, kind, value)
 
     def read_field(self, record: ir.Value, i: int, kind: types.Type) -> ir.Value:
-        thing = self.call("PyTuple_GetItem", _OBJECT, record, I64(i))
-        self.require(self.builder.icmp_unsigned("!=", thing, ir.Constant(_OBJECT, None)), self.no_tuple)
-        return self.read(kind, thing)
+        item = self.call("PyTuple_GetItem", _OBJECT, record, I64(i))
+        self.require(self.builder.icmp_unsigned("!=", item, ir.Constant(_OBJECT, None)), self.no_tuple)
+        return self.read(kind, item)
 
-    def read_array(self, kind: Array, thing: ir.Value) -> ir.Value:
+    def read_array(self, kind: Array, array: ir.Value) -> ir.Value:
         builder, number = self.builder, np.dtype(kind.dtype).num
         self.require(
-            builder.icmp_unsigned("==", self.field(thing, _HEAD - 8, _OBJECT), self.held(_ARRAY)), self.otherwise
+            builder.icmp_unsigned("==", self.field(array, _HEAD - 8, _OBJECT), self.constant(_ARRAY)), self.otherwise
         )
-        dtype = self.field(thing, _DTYPE, _OBJECT)
+        dtype = self.field(array, _DTYPE, _OBJECT)
         foreign = I8(ord(np.dtype("i4").newbyteorder().byteorder))
         fits = builder.icmp_signed("==", self.field(dtype, _TYPE_NUMBER, I32), I32(number))
         fits = builder.and_(fits, builder.icmp_signed("!=", self.field(dtype, _BYTE_ORDER, I8), foreign))
-        fits = builder.and_(fits, builder.icmp_signed("==", self.field(thing, _NDIM, I32), I32(1)))
-        flags = builder.and_(self.field(thing, _FLAGS, I32), I32(_WHOLE))
+        fits = builder.and_(fits, builder.icmp_signed("==", self.field(array, _NDIM, I32), I32(1)))
+        flags = builder.and_(self.field(array, _FLAGS, I32), I32(_WHOLE))
         self.require(builder.and_(fits, builder.icmp_signed("==", flags, I32(_WHOLE))), self.otherwise)
-        first = self.field(thing, _DATA, ELEMENTS[kind.dtype][0].as_pointer())
-        return _array(builder, kind, first, builder.load(self.field(thing, _SHAPE, I64.as_pointer())))
+        first = self.field(array, _DATA, ELEMENTS[kind.dtype][0].as_pointer())
+        return _array(builder, kind, first, builder.load(self.field(array, _SHAPE, I64.as_pointer())))
 
     def give(self, kind: types.Type, value: ir.Value) -> None:
         """Return a number as an object."""
@@ -184,7 +184,7 @@ class _FromPython:
         elif kind == types.int64:
             self.builder.ret(self.call("PyLong_FromLongLong", _OBJECT, value))
         else:
-            nothing = self.held(_NONE)
+            nothing = self.constant(_NONE)
             self.call("Py_IncRef", ir.VoidType(), nothing)
             self.builder.ret(nothing)
 
@@ -195,8 +195,8 @@ def _for_python(module: ir.Module, name: str, body: Callee) -> None:
     builder, args = entry.builder, entry.function.args
     builder.position_at_end(entry.function.entry_basic_block)
     entry.require(builder.icmp_signed("==", args[2], I64(len(body.parameters))), entry.otherwise)
-    things = [builder.load(builder.gep(args[1], [I64(i)])) for i in range(len(body.parameters))]
-    values = [entry.read(kind, thing) for kind, thing in zip(body.parameters, things, strict=True)]
+    objects = [builder.load(builder.gep(args[1], [I64(i)])) for i in range(len(body.parameters))]
+    values = [entry.read(kind, item) for kind, item in zip(body.parameters, objects, strict=True)]
     failed = builder.alloca(I64)
     builder.store(I64(0), failed)
     thread = entry.call("PyEval_SaveThread", _OBJECT)
@@ -256,7 +256,7 @@ _new_function.restype, _new_function.argtypes = ctypes.py_object, [ctypes.c_void
 def callable_at(name: str, address: int) -> Any:
     """Return the function of Python whose compiled code is at an address."""
     _methods.append(_Method(name.encode(), address, _FAST_CALL, None))
-    return _new_function(ctypes.addressof(_methods[-1]), _HELD, None)
+    return _new_function(ctypes.addressof(_methods[-1]), _CONSTANTS, None)
 
 
 @cache
@@ -264,11 +264,11 @@ def can_read_arrays() -> bool:
     """Whether arrays lie in memory as compiled code reads them: as in all of NumPy, from 1.7 to this day."""
     array = np.arange(3)
 
-    def field(thing: Any, offset: int, kind: Any) -> Any:
-        return kind.from_address((thing if isinstance(thing, int) else id(thing)) + offset).value
+    def field(address: Any, offset: int, kind: Any) -> Any:
+        return kind.from_address((address if isinstance(address, int) else id(address)) + offset).value
 
     dtype = field(array, _DTYPE, ctypes.c_void_p)
-    expected = [
+    fields = [
         (field(array, _HEAD - 8, ctypes.c_void_p), id(np.ndarray)),
         (field(array, _DATA, ctypes.c_void_p), array.ctypes.data),
         (field(array, _NDIM, ctypes.c_int), 1),
@@ -278,4 +278,4 @@ def can_read_arrays() -> bool:
         (field(dtype, _BYTE_ORDER, ctypes.c_char), b"="),
         (field(dtype, _TYPE_NUMBER, ctypes.c_int), array.dtype.num),
     ]
-    return all(kind == wanted for kind, wanted in expected)
+    return all(kind == expected for kind, expected in fields)

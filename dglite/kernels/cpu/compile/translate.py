@@ -70,8 +70,8 @@ def translate(source: str, prefix: str, triple: str, layout: str, finish: Finish
             if finish is not None:
                 finish(module, template)
             return str(module)
-        except _WiderError as found:
-            wide[found.args[:3]] = found.args[3]
+        except _WiderError as error:
+            wide[error.args[:3]] = error.args[3]
 
 
 class _WiderError(Exception):

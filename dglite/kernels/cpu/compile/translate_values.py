@@ -52,10 +52,10 @@ class Template:
 
     def callee(self, kinds: Sequence[types.Type | None], *options: bool) -> Callee:
         """Return the function for arguments of these types, with options to ``write`` it."""
-        wanted = tuple(fixed or kind for fixed, kind in zip(self.parameters, kinds, strict=True))
-        if wanted not in self._written:
-            self._written[wanted] = self._write(wanted, *options).callee
-        return self._written[wanted]
+        types_of = tuple(fixed or kind for fixed, kind in zip(self.parameters, kinds, strict=True))
+        if types_of not in self._written:
+            self._written[types_of] = self._write(types_of, *options).callee
+        return self._written[types_of]
 
 
 Names = dict[str, Value]
@@ -67,27 +67,27 @@ class _Context:
     """What intrinsics use of Numba's target."""
 
     @staticmethod
-    def cast(builder: ir.IRBuilder, value: ir.Value, kind: types.Type, wanted: types.Type) -> ir.Value:
+    def cast(builder: ir.IRBuilder, value: ir.Value, kind: types.Type, target: types.Type) -> ir.Value:
         """Convert a number."""
-        if kind == wanted:
+        if kind == target:
             return value
-        if wanted == types.boolean:
+        if target == types.boolean:
             zero = ir.Constant(value.type, 0)
             differs = builder.fcmp_unordered if isinstance(kind, types.Float) else builder.icmp_signed
             return differs("!=", value, zero)
-        llvm = LANES[str(wanted)]
+        llvm = LANES[str(target)]
         if isinstance(kind, types.Float):
-            if isinstance(wanted, types.Float):
-                return (builder.fpext if wanted.bitwidth > kind.bitwidth else builder.fptrunc)(value, llvm)
+            if isinstance(target, types.Float):
+                return (builder.fpext if target.bitwidth > kind.bitwidth else builder.fptrunc)(value, llvm)
             return builder.fptosi(value, llvm)
         unsigned = kind == types.boolean
-        if isinstance(wanted, types.Float):
+        if isinstance(target, types.Float):
             if isinstance(value, ir.Constant):
                 return ir.Constant(llvm, float(value.constant))
             return (builder.uitofp if unsigned else builder.sitofp)(value, llvm)
         if unsigned:
             return builder.zext(value, llvm)
-        return (builder.sext if wanted.bitwidth > kind.bitwidth else builder.trunc)(value, llvm)
+        return (builder.sext if target.bitwidth > kind.bitwidth else builder.trunc)(value, llvm)
 
     @staticmethod
     def get_dummy_value() -> ir.Value:
@@ -261,8 +261,8 @@ class Expressions:
             refuse(node, "calls something else than an intrinsic")
         signature, codegen = definition(None, *(value.type for value in args))
         values = [
-            cast(self.builder, value.ir, value.type, wanted) if is_number(wanted) else value.ir
-            for value, wanted in zip(args, signature.args, strict=True)
+            cast(self.builder, value.ir, value.type, kind_wanted) if is_number(kind_wanted) else value.ir
+            for value, kind_wanted in zip(args, signature.args, strict=True)
         ]
         return Value(signature.return_type, codegen(_context, self.builder, signature, values))
 

@@ -30,7 +30,7 @@ def sweep(
     A cluster whose members' ``sizes`` would sum to more than ``most`` takes no one in. Of equals a node prefers its
     own, then the one that it meets first. ``label_sizes`` holds the size of each cluster.
     """
-    scores, met = np.zeros(len(label_sizes), np.float32), np.empty(len(label_sizes), labels.dtype)
+    scores, neighbours = np.zeros(len(label_sizes), np.float32), np.empty(len(label_sizes), labels.dtype)
     moved = 0
     for node in range(len(labels)):
         count = 0
@@ -38,16 +38,16 @@ def sweep(
             label = labels[indices[entry]]
             if indices[entry] != node:
                 if scores[label] == 0:
-                    met[count] = label
+                    neighbours[count] = label
                     count += 1
                 scores[label] += weights[entry]
         current = labels[node]
         best = current
         for i in range(count):
-            if scores[met[i]] > scores[best] and label_sizes[met[i]] + sizes[node] <= most:
-                best = met[i]
+            if scores[neighbours[i]] > scores[best] and label_sizes[neighbours[i]] + sizes[node] <= most:
+                best = neighbours[i]
         for i in range(count):
-            scores[met[i]] = 0
+            scores[neighbours[i]] = 0
         if best != current:
             label_sizes[current] -= sizes[node]
             label_sizes[best] += sizes[node]

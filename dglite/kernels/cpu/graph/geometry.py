@@ -54,12 +54,12 @@ def match(
                 if len(weights) and weights[j] > heaviest:
                     other, heaviest = v, weights[j]
         if free and not len(weights):
-            wanted = np.int64(draws[u] * free)
+            skip = np.int64(draws[u] * free)
             for j in range(indptr[u], indptr[u + 1]):
                 v = np.int64(indices[j])
                 if v != u and labels[v] < 0:
-                    if wanted == 0:
+                    if skip == 0:
                         other = v
-                    wanted -= 1
+                    skip -= 1
         labels[u] = labels[other] = min(u, other)
     return labels

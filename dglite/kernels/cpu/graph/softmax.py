@@ -37,7 +37,7 @@ def edge_softmax_gradient(
 
 
 def _run(
-    which: int,
+    direction: int,
     structure: Structure,
     index: str,
     dtype: str,
@@ -46,7 +46,7 @@ def _run(
     out: int,
     threads: int,
 ) -> None:
-    kernel = _addresses(dtype, index, heads)[which]
+    kernel = _addresses(dtype, index, heads)[direction]
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM), heads]
     for address in operands:
         words += (address, heads, 0)

@@ -32,21 +32,21 @@ def bfs(
     ``nodes``, ``entries`` and ``ends`` have room for every node that is reached; ``ends[i]`` is where
     level i ends. Sources, whose entry is -1, are level 0, each once.
     """
-    seen, state = np.zeros(len(indptr) - 1, np.bool_), np.zeros(4, np.int64)
-    _enter_sources(sources, seen, nodes, entries, state)
-    while not _go_on_bfs(indptr, indices, seen, nodes, entries, ends, state, STEPS_PER_CALL):
+    visited, state = np.zeros(len(indptr) - 1, np.bool_), np.zeros(4, np.int64)
+    _enter_sources(sources, visited, nodes, entries, state)
+    while not _go_on_bfs(indptr, indices, visited, nodes, entries, ends, state, STEPS_PER_CALL):
         pass
     return int(state[0]), int(state[1])
 
 
 @Kernel
 def _enter_sources(
-    sources: np.ndarray, seen: np.ndarray, nodes: np.ndarray, entries: np.ndarray, state: np.ndarray
+    sources: np.ndarray, visited: np.ndarray, nodes: np.ndarray, entries: np.ndarray, state: np.ndarray
 ) -> None:
     for i in range(len(sources)):
         source = sources[i]
-        if not seen[source]:
-            seen[source] = True
+        if not visited[source]:
+            visited[source] = True
             nodes[state[0]] = source
             entries[state[0]] = -1
             state[0] += 1
@@ -56,7 +56,7 @@ def _enter_sources(
 def _go_on_bfs(
     indptr: np.ndarray,
     indices: np.ndarray,
-    seen: np.ndarray,
+    visited: np.ndarray,
     nodes: np.ndarray,
     entries: np.ndarray,
     ends: np.ndarray,
@@ -72,8 +72,8 @@ def _go_on_bfs(
         start, end = indptr[nodes[i]], indptr[nodes[i] + 1]
         for entry in range(start, end):
             neighbour = indices[entry]
-            if not seen[neighbour]:
-                seen[neighbour] = True
+            if not visited[neighbour]:
+                visited[neighbour] = True
                 nodes[count] = neighbour
                 entries[count] = entry
                 count += 1
@@ -145,9 +145,9 @@ def dfs(
     room for twice as many as there are entries.
     """
     num_nodes = len(indptr) - 1
-    seen, state = np.zeros(num_nodes, np.bool_), np.zeros(3, np.int64)
+    visited, state = np.zeros(num_nodes, np.bool_), np.zeros(3, np.int64)
     path, found_by, next_entry = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64), indptr[:-1].copy()
-    walk = seen, path, found_by, next_entry, state
+    walk = visited, path, found_by, next_entry, state
     while not _go_on_dfs(indptr, indices, sources, reverse, nontree, entries, labels, ends, *walk, STEPS_PER_CALL):
         pass
     return int(state[2])
@@ -163,7 +163,7 @@ def _go_on_dfs(
     entries: np.ndarray,
     labels: np.ndarray,
     ends: np.ndarray,
-    seen: np.ndarray,
+    visited: np.ndarray,
     path: np.ndarray,
     found_by: np.ndarray,
     next_entry: np.ndarray,
@@ -173,8 +173,8 @@ def _go_on_dfs(
     """Return whether all is done. ``state``: walks that have ended, length of the path, entries written."""
     i, depth, count = state[0], state[1], state[2]
     while i < len(sources) and steps > 0:
-        if depth == 0 and not seen[sources[i]]:
-            seen[sources[i]] = True
+        if depth == 0 and not visited[sources[i]]:
+            visited[sources[i]] = True
             path[0], found_by[0], depth = sources[i], -1, 1
         while depth and steps > 0:
             steps -= 1
@@ -188,8 +188,8 @@ def _go_on_dfs(
                 continue
             next_entry[node] = entry + 1
             neighbour = indices[entry]
-            if not seen[neighbour]:
-                seen[neighbour] = True
+            if not visited[neighbour]:
+                visited[neighbour] = True
                 entries[count], labels[count] = entry, FORWARD
                 count += 1
                 path[depth], found_by[depth] = neighbour, entry

@@ -33,7 +33,7 @@ def splat(dtype: str, lanes: int) -> Any:
 
 
 class Mask(types.Type):
-    """Numba type of a truth for each lane of a vector of ``dtype``."""
+    """Numba type of a boolean for each lane of a vector of ``dtype``."""
 
     def __init__(self, dtype: str, lanes: int) -> None:
         self.dtype, self.lanes = dtype, lanes

@@ -1,7 +1,7 @@
 """Products of many rows with a matrix, with bias and ReLU, and their gradients: one pass over the rows.
 
-Some rows at a time go through all that is to be done with them while they lie in a core's caches: a GEMM for each would
-read them from memory again. See :mod:`...render.matrix` for the products themselves.
+Some rows at a time go through all steps while they are in a core's caches: a GEMM for each step would read them from
+memory again. See :mod:`...render.matrix` for the products themselves.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def run_team(member: int, team: int, threads: int) -> None:
 
 def pool_functions(threads: int) -> tuple[int, ...]:
     """Return the addresses of OpenMP's functions that start a team of ``threads`` threads and tell a thread's number; 0
-    for both where there is none, and these threads are our own."""
+    for both without OpenMP: the threads are our own then."""
     functions = openmp("GOMP_parallel", "omp_get_thread_num")
     if functions is not None:
         return functions

@@ -9,7 +9,7 @@ from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .choose import choose_uniform, set_size
 from .counter import stream
-from .hashing import has
+from .hashing import in_set
 from .sample import TOGETHER, Rows
 
 __all__ = ["close_gaps", "count_inside", "draw_again", "list_entries", "list_inside", "mark", "row_offsets"]
@@ -39,14 +39,14 @@ def draw_again(
     ``key`` must be another than the first choices'. Rows of which less is left get ``counts[i]`` edges.
     """
     size = max(fanout, 1)
-    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    scratch, used = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
     by_entry, allowed = len(rows.edge_ids) == 0, np.empty(_ROOM, np.int64)
     for i in range(first, last):
         start, to = rows.starts[i], rows.offsets[i]
         count = rows.offsets[i + 1] - to
         counts[i], hit = count, False
         for at in range(to, to + count):
-            hit = hit or has(excluded, edges[at])
+            hit = hit or in_set(excluded, edges[at])
         if not hit:
             continue
         degree, left = rows.indptr[rows.seeds[i] + 1] - start, 0
@@ -54,12 +54,12 @@ def draw_again(
             allowed = np.empty(2 * degree, np.int64)
         for entry in range(start, start + degree):
             edge = entry if by_entry else rows.edge_ids[entry]
-            if not has(excluded, edge):
+            if not in_set(excluded, edge):
                 allowed[left] = entry
                 left += 1
         draws = left > 0 and fanout >= 0 and (replace or left > count)
         if draws:
-            choose_uniform(left, count, replace, stream(key, i), scratch, taken)
+            choose_uniform(left, count, replace, stream(key, i), scratch, used)
         counts[i] = count if draws else left
         for j in range(counts[i]):
             entry = allowed[scratch[j] if draws else j]

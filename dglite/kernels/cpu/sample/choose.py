@@ -36,7 +36,7 @@ def set_size(count: int) -> int:
 
 
 @Kernel
-def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
+def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: np.ndarray, used: np.ndarray) -> None:
     """Write ``count`` positions below ``degree`` to ``scratch``, which holds 4 times as many."""
     if replace:
         for j in range(count):
@@ -57,48 +57,48 @@ def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: 
                     break
             scratch[j] = position
     else:
-        _floyd(degree, count, random, scratch, taken)
+        _floyd(degree, count, random, scratch, used)
 
 
 @Kernel
-def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
+def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, used: np.ndarray) -> None:
     """Floyd's method with a hash set of what is taken."""
-    mask = len(taken) - 1
-    for slot in range(len(taken)):
-        taken[slot] = -1
+    mask = len(used) - 1
+    for slot in range(len(used)):
+        used[slot] = -1
     for j in range(count):
         limit = degree - count + j
         position = below(draw(random, j), limit + 1)
         slot = position & mask
-        while taken[slot] != -1 and taken[slot] != position:
+        while used[slot] != -1 and used[slot] != position:
             slot = (slot + 1) & mask
-        if taken[slot] == position:
+        if used[slot] == position:
             position = limit
             slot = position & mask
-            while taken[slot] != -1:
+            while used[slot] != -1:
                 slot = (slot + 1) & mask
-        taken[slot] = position
+        used[slot] = position
         scratch[j] = position
 
 
 @Kernel
-def is_new(position: int, count: int, positions: np.ndarray, taken: np.ndarray) -> bool:
-    """Whether a position is not among the first ``count``; then it enters the set ``taken``, which holds them.
+def is_new(position: int, count: int, positions: np.ndarray, used: np.ndarray) -> bool:
+    """Whether a position is not among the first ``count``; then it enters the set ``used``, which holds them.
 
     A set for few is not kept: they are compared.
     """
-    if len(taken) <= 2 * _SCAN:
+    if len(used) <= 2 * _SCAN:
         new = True
         for k in range(count):
             new = new and positions[k] != position
         return new
-    mask = len(taken) - 1
+    mask = len(used) - 1
     slot = position & mask
-    while taken[slot] != -1 and taken[slot] != position:
+    while used[slot] != -1 and used[slot] != position:
         slot = (slot + 1) & mask
-    if taken[slot] == position:
+    if used[slot] == position:
         return False
-    taken[slot] = position
+    used[slot] = position
     return True
 
 

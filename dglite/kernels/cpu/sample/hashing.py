@@ -15,7 +15,7 @@ from ..compile.written import Kernel
 from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 
-__all__ = ["Numbering", "Places", "has", "id_set"]
+__all__ = ["Numbering", "Places", "id_set", "in_set"]
 
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -53,7 +53,7 @@ def _fill_set(ids: np.ndarray, table: np.ndarray) -> None:
 
 
 @Kernel
-def has(table: np.ndarray, key: int) -> bool:
+def in_set(table: np.ndarray, key: int) -> bool:
     """Whether a set made by :func:`id_set`, not empty, has ``key``."""
     mask = len(table) - 1
     slot = _slot(key, mask)

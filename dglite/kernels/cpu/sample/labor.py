@@ -61,18 +61,18 @@ def solve_rows(
             continue
         factor, num_certain = 0.0, -1
         while True:
-            rest, taken, count = 0.0, 0.0, 0
+            rest, selected, count = 0.0, 0.0, 0
             for at in range(offsets[i], offsets[i + 1]):
                 weight = weights[at]
                 if weight > 0:
                     if factor * weight * importance[at] >= 1:
-                        taken += weight * weight
+                        selected += weight * weight
                         count += 1
                     else:
                         rest += weight / importance[at]
             if count == num_certain:
                 break
-            factor, num_certain = rest / (target - taken), count
+            factor, num_certain = rest / (target - selected), count
         factors[i] = factor
 
 
@@ -110,25 +110,25 @@ def take_rows(
     key: int,
     second: int,
     mixing: np.ndarray,
-    taken: np.ndarray,
+    selected: np.ndarray,
     results: np.ndarray,
     first: int,
     last: int,
 ) -> None:
-    """Set ``taken`` where a candidate is taken, and ``results`` to a_ts / p_ts scaled to a mean of 1 over its row."""
+    """Set ``selected`` for candidates taken, and ``results`` to a_ts / p_ts scaled to a mean of 1 over its row."""
     for i in range(first, last):
         total, count = 0.0, 0
         for at in range(offsets[i], offsets[i + 1]):
-            taken[at] = 0
+            selected[at] = 0
             if weights[at] > 0:
                 chance = min(1.0, factors[i] * weights[at] * importance[at])
                 if chance >= 1 - 1e-12 or _variate(key, second, mixing, vertices[at]) <= chance:
-                    taken[at] = 1
+                    selected[at] = 1
                     results[at] = weights[at] / chance
                     total += results[at]
                     count += 1
         for at in range(offsets[i], offsets[i + 1]):
-            if taken[at]:
+            if selected[at]:
                 results[at] *= count / total
 
 
@@ -157,9 +157,9 @@ def mark_rows(rows: Rows, fanout: int, key: int, marks: np.ndarray, counts: np.n
                 variates[j] = fraction(draw(stream(key, vertices[j]), 0))
             bits = 0
             for j in range(len(vertices)):
-                taken = 1 if variates[j] <= most else 0
-                bits |= taken << j
-                count += taken
+                selected = 1 if variates[j] <= most else 0
+                bits |= selected << j
+                count += selected
             marks[word] = bits
             word += 1
         counts[i] = count

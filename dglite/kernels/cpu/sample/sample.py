@@ -127,7 +127,7 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, out: Choices, 
     """
     offsets, edges = rows.offsets, out.edges
     size = max(fanout, 1)
-    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    scratch, used = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
     with_rows = len(out.near) > 0
     for chunk in range(first, last, TOGETHER):
         end = min(chunk + TOGETHER, last)
@@ -139,7 +139,7 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, out: Choices, 
             degree = rows.indptr[rows.seeds[i] + 1] - start
             draws = fanout >= 0 and (replace or degree > count)
             if draws:
-                choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
+                choose_uniform(degree, count, replace, stream(key, i), scratch, used)
             for j in range(count):
                 entry = start + (scratch[j] if draws else j)
                 edges[to + j] = entry

@@ -11,7 +11,7 @@ from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 from .choose import choose_weighted, is_new, set_size
 from .counter import below, draw, stream, unit
-from .hashing import has
+from .hashing import in_set
 from .sample import Choices, Rows, edge_at
 
 __all__ = ["ExcludedEdges", "Weights", "sum_rows", "weighted_rows"]
@@ -98,7 +98,7 @@ def weighted_rows(
     """
     room = max(longest, fanout, 1) if replace else max(longest, 1)
     row, keys, positions = np.empty(max(longest, 1)), np.empty(room), np.empty(room, np.int64)
-    taken = np.empty(set_size(max(min(fanout, longest // _LONG), 1)), np.int64)
+    used = np.empty(set_size(max(min(fanout, longest // _LONG), 1)), np.int64)
     by_trial = weights.num_groups == 0 and not replace and fanout > 0
     for i in range(first, last):
         if i + _FAR < last and len(rows.edge_ids) > 0:
@@ -109,7 +109,7 @@ def weighted_rows(
         degree = rows.indptr[rows.seeds[i] + 1] - start
         random, count = stream(key, i), 0
         if by_trial and fanout < degree // _LONG:
-            count = _by_trial(rows, i, degree, fanout, weights, absent, random, keys, positions, taken)
+            count = _by_trial(rows, i, degree, fanout, weights, absent, random, keys, positions, used)
             # What trials have drawn from must not be drawn from again.
             random = stream(random, 0)
         if count == 0 or count < fanout:
@@ -164,7 +164,7 @@ def _weights_of_row(rows: Rows, i: int, degree: int, weights: Weights, absent: E
 @Kernel
 def _is_absent(edge: int, i: int, absent: ExcludedEdges) -> bool:
     """Whether an edge is treated as if it were not in row i."""
-    if len(absent.excluded) > 0 and has(absent.excluded, edge):
+    if len(absent.excluded) > 0 and in_set(absent.excluded, edge):
         return True
     return len(absent.seed_times) > 0 and not absent.edge_times[edge] <= absent.seed_times[i]
 
@@ -180,7 +180,7 @@ def _by_trial(
     random: Any,
     keys: np.ndarray,
     positions: np.ndarray,
-    taken: np.ndarray,
+    used: np.ndarray,
 ) -> int:
     """Draw with replacement and leave out what was drawn before or is absent; return how many were found.
 
@@ -197,8 +197,8 @@ def _by_trial(
     total = running[degree - 1] if len(running) > 0 else 1.0
     if not (total > 0 and total < np.inf):
         return 0
-    for slot in range(len(taken)):
-        taken[slot] = -1
+    for slot in range(len(used)):
+        used[slot] = -1
     size = 0
     for trial in range(4 * count + 16):
         bits = draw(random, trial)
@@ -206,7 +206,7 @@ def _by_trial(
         if low >= degree:  # the target was rounded up to the total
             continue
         edge = edge_at(rows.edge_ids, start + low)
-        if not _is_absent(edge, i, absent) and is_new(low, size, positions, taken):
+        if not _is_absent(edge, i, absent) and is_new(low, size, positions, used):
             positions[size] = low
             size += 1
             if size == count:

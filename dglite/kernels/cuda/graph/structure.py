@@ -65,8 +65,8 @@ class Structure:
     @classmethod
     def sort(cls, runner: Runner, rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Structure:
         """Copy edges from the host and sort them by row on the device. Waits for the lengths of the rows."""
-        index, held = str(rows.dtype), [runner.upload(rows), runner.upload(cols)]
-        matrix = compress(runner, index, held[0].address, held[1].address, num_rows, len(rows))
+        index, ends = str(rows.dtype), [runner.upload(rows), runner.upload(cols)]
+        matrix = compress(runner, index, ends[0].address, ends[1].address, num_rows, len(rows))
         indptr = runner.download(matrix.indptr.address, num_rows + 1, index)
         return cls.on_device(runner, indptr, len(rows), matrix.indptr, matrix.indices, matrix.edge_ids)
 
@@ -100,10 +100,10 @@ class Structure:
         within = np.arange(len(chunk_rows)) - np.repeat(starts[:-1], counts)
         firsts = host_indptr[chunk_rows] + within * limit
         cuts = np.concatenate([chunk_rows, firsts, long_rows, starts]).astype(host_indptr.dtype)
-        held = runner.upload(cuts) if len(long_rows) else None
+        uploaded = runner.upload(cuts) if len(long_rows) else None
         index = str(host_indptr.dtype)
         return cls(
-            index, num_rows, num_entries, indptr, indices, edge_ids, limit, len(long_rows), len(chunk_rows), held
+            index, num_rows, num_entries, indptr, indices, edge_ids, limit, len(long_rows), len(chunk_rows), uploaded
         )
 
     @property

@@ -67,14 +67,14 @@ class Emulator:
 
     def prepare(self, programs: Iterable[CudaProgram]) -> None:
         """Compile programs that will be launched, all at once: each compilation costs more than many kernels do."""
-        wanted = {
+        missing = {
             program.prefix: program for program in programs if program.name(program.kernels[0]) not in self._functions
         }
-        if not wanted:
+        if not missing:
             return
-        library_path = _compile([wanted[prefix] for prefix in sorted(wanted)])
+        library_path = _compile([missing[prefix] for prefix in sorted(missing)])
         loaded = ctypes.CDLL(str(library_path))
-        for program in wanted.values():
+        for program in missing.values():
             for kernel in program.kernels:
                 function = getattr(loaded, f"emulate_{program.name(kernel)}")
                 function.restype = ctypes.c_char_p
