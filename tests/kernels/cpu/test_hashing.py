@@ -10,7 +10,7 @@ from dglite.kernels.cpu.sample import hashing
 
 
 def contains(table, keys):
-    return np.array([hashing.has(table, int(key)) for key in keys])
+    return np.array([hashing.in_set(table, int(key)) for key in keys])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100, 5000])
