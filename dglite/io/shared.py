@@ -67,7 +67,7 @@ def hetero_from_shared_memory(name: str) -> DGLGraph:
 
 
 def shared_place(name: str) -> Path:
-    """Return the file in shared memory that a name stands for; :class:`DGLError` for a name that is none."""
+    """Return the file in shared memory that a name stands for; :class:`DGLError` for an unknown name."""
     if not isinstance(name, str) or not name:
         raise DGLError(f"shared memory is named by a text that is not empty, got {name!r:.60}")
     folder = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
