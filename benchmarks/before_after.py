@@ -92,7 +92,7 @@ def large_calls() -> Iterator[tuple[str, Run]]:
 
 
 def fastest(run: Run, seconds: float) -> float:
-    """Return the time of the fastest call, after two, within so many seconds."""
+    """Return the time of the fastest call, after two, within this many seconds."""
     run(), run()
     best, end = float("inf"), time.perf_counter() + seconds
     while True:

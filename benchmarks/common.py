@@ -34,7 +34,7 @@ RESULTS = Path(os.environ.get("DGLITE_RESULTS") or Path(__file__).resolve().pare
 
 OURS = "dglite"
 SKIPPED = 77
-"""Exit status of a benchmark for a GPU where there is none, as test runners have it."""
+"""Exit status of a benchmark for a GPU on a machine without one, as test runners have it."""
 SLOW_SECONDS = 0.5
 """A peer that takes longer is timed once, by its warm-up call, unless told otherwise: it is far behind anyway."""
 
@@ -56,7 +56,7 @@ def interleave(
     Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
     A peer whose first call takes longer than ``slow_from`` is not called again.
 
-    With ``turn`` each runs for about so many seconds at a time, and more, the first quarter of them not timed: what
+    With ``turn`` each runs for about this many seconds at a time, and more, the first quarter of them not timed: what
     follows itself, as steps of training do, finds caches, memory and threads as it has left them, not as a peer has,
     which takes some ten steps of 10 ms. The mean of a turn counts. What takes longer than ``SLOW_SECONDS``, once it is
     warm, is timed alone.
@@ -209,7 +209,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def gpu_arguments(options: argparse.ArgumentParser) -> argparse.Namespace:
-    """Parse the command line of a benchmark for a GPU; where there is none, say so and exit with ``SKIPPED``."""
+    """Parse the command line of a benchmark for a GPU; without a GPU, say so and exit with ``SKIPPED``."""
     import torch
 
     options.add_argument("--quick", action="store_true", help="small sizes, to see that it works; results are not kept")

@@ -73,7 +73,7 @@ CLOSE = 1e-5
 
 @dataclass
 class Kill:
-    """Who dies, and when: so many seconds after the place is come to for the ``count``-th time."""
+    """Who dies, and when: the seconds after the place is reached for the ``count``-th time."""
 
     place: str
     victim: int
@@ -381,7 +381,7 @@ def main() -> None:
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--runs", type=int, default=200)
     options.add_argument("--seed", type=int, default=0, help="of the first run")
-    options.add_argument("--minutes", type=float, default=60, help="begin no run after so many")
+    options.add_argument("--minutes", type=float, default=60, help="begin no run after this many")
     options.add_argument("--add", action="store_true", help="keep the results that there are, of other seeds")
     options.add_argument("--show", action="store_true", help="what the other ranks said")
     options.add_argument("--timeout", type=float, default=TIMEOUT, help="of exchanges; more on a busy machine")

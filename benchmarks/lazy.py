@@ -162,7 +162,7 @@ def measure(
 
 
 def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
-    """Return the records of all models on so many threads."""
+    """Return the records of all models on this many threads."""
     torch.set_num_threads(threads)
     trees, num_words, _ = tree_models.load_trees(32 if quick else 512)
     data, found = WikiNERDataset(), list[dict[str, Any]]()

@@ -123,7 +123,7 @@ def measure(quick: bool, budget: float) -> list[dict[str, Any]]:
 
 
 def measured_on(threads: int, arguments: list[str]) -> list[dict[str, Any]]:
-    """Return what a process with so many threads measures."""
+    """Return the measurements of a process with this many threads."""
     command = [sys.executable, __file__, "--here", *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -212,7 +212,7 @@ def load_trees(count: int) -> tuple[list[Tree], int, str]:
 
 
 def random_tree(generator: random.Random, leaves: int = 19, num_words: int = 1000) -> Tree:
-    """Return a binary tree with so many leaves."""
+    """Return a binary tree with this many leaves."""
     parents, sizes, pending = [-1], {0: leaves}, [0]
     while pending:
         node = pending.pop()

@@ -23,7 +23,7 @@ import dglite.function as fn
 
 GRAPHS = {"1k/5k": (1_000, 5_000), "20k/400k": (20_000, 400_000), "100k/2M": (100_000, 2_000_000)}
 LARGE = 1_000_000
-"""Edges from which on only pairs with an apply function are measured."""
+"""Edges above which only pairs with an apply function are measured."""
 SIZES = (1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000)
 DEGREE = 16
 BUCKETED, PEER = f"{OURS}, bucketed", "DGL 2.1"

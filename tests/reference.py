@@ -54,7 +54,7 @@ def sddmm(
 def spmm(
     expr: Expr, reducer: Reducer, src: np.ndarray, dst: np.ndarray, num_dst: int, operands: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """Return ``expr`` reduced over the in-edges of every destination; 0 where there are none."""
+    """Return ``expr`` reduced over the in-edges of every destination, 0 without in-edges."""
     values = messages(expr, src, dst, operands)
     out = np.zeros((num_dst, *values.shape[1:]), values.dtype)
     reduce: Any = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}[reducer.value]
@@ -116,7 +116,7 @@ def dropout_multipliers(edges: np.ndarray, heads: int, probability: float, seed:
 def attention(
     scores: np.ndarray, src: np.ndarray, dst: np.ndarray, num_dst: int, x: np.ndarray, factors: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """Return the sum over in-edges of softmax(scores) * factors * x[src], (num_dst, heads, d); 0 where there are none.
+    """Return the sum over in-edges of softmax(scores) * factors * x[src], (num_dst, heads, d), 0 without in-edges.
 
     ``scores`` are (num_edges, heads); ``factors``, dropout and edge weights, broadcast to them.
     """

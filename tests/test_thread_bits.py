@@ -214,7 +214,7 @@ def test_typed_products_and_dropout() -> None:
 
 
 def graph_with_hub() -> dglite.DGLGraph:
-    """Return a graph of which every node has an in-edge, and one so many that its row is cut."""
+    """Return a graph of nodes with an in-edge each, but for one node with a row so long that it is cut."""
     src, dst = relation("hub", 20_000, "int64").endpoints()
     return dglite.add_self_loop(dglite.graph((src, dst), num_nodes=NODES))
 

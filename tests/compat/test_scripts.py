@@ -48,7 +48,7 @@ def test_mini_batches(tmp_path: Path) -> None:
     assert float(_run("mini_batches.py", str(tmp_path)).split()[1]) > 0.8
 
 
-# -- in the manner of projects -----------------------------------------------------------------------------------------
+# -- scripts like those of projects ------------------------------------------------------------------------------------
 RECORDED = {"se3_attention": 85.45213, "rgat_blocks": 10.33844, "molecule_charges": 29.90144, "three_body": 89914.69}
 """The sum of the norms of all results and gradients, by DGL 2.1.0."""
 

@@ -34,7 +34,7 @@ def run_together(folder: Path, example: str, *options: str) -> list[forked.Done]
 
 
 def launched(example: str, processes: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the example in so many processes by torchrun, as it says."""
+    """Run the example in this many processes by torchrun, as it says."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
         [*launch, ROOT / "examples" / example, *options],

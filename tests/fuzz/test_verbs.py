@@ -40,7 +40,7 @@ PROGRAMS = (st.integers(0, 2**32).map(program) if FULL else st.sampled_from([pro
 
 
 def fuzzed(examples: int) -> Any:
-    """Run a test on so many cases, with ``--full`` twenty times as many."""
+    """Run a test on this many cases, with ``--full`` twenty times as many."""
     return settings(
         max_examples=examples * 20 if FULL else examples,
         deadline=None,

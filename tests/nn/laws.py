@@ -94,7 +94,7 @@ def add_up(g: DGLGraph, messages: torch.Tensor) -> torch.Tensor:
 
 
 def by_node(g: DGLGraph, messages: torch.Tensor, reduce: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """Return ``reduce`` (degree, ...) -> (...) of each destination's messages in edge order, 0 where there are none."""
+    """Return ``reduce`` (degree, ...) -> (...) of each destination's messages in edge order, 0 without messages."""
     dst = ends(g)[1]
     rows = [messages[dst == v] for v in range(g.num_dst_nodes())]
     like = torch.zeros(messages.shape[1:], dtype=messages.dtype)

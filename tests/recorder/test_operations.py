@@ -133,7 +133,7 @@ def test_work_on_each_row_runs_on_nodes(text):
 def test_what_is_no_expression_is_computed_and_goes_on(text):
     """The column becomes a tensor, and the function is not run again."""
     message = message_of(text)
-    assert recorded(message, multigraph()) is not None, "the function was given up, not gone on with"
+    assert recorded(message, multigraph()) is not None, "recording was given up instead of continued"
     assert_edges_as_for_real(message, {})
 
 

@@ -32,7 +32,7 @@ SCALE: Any = 2.0
 
 
 def signature_of(reduce: Any, g: Any) -> Any:
-    """Return what becomes of a reducer of copied features."""
+    """Return the recorded form of a reducer of copied features."""
     relation = relation_of(g)
     return reducer_of(reduce, 1, relation, messages_of(fn.copy_u("h", "m"), 0, relation))
 

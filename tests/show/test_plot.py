@@ -242,10 +242,10 @@ def test_it_draws_on_the_axes_of_the_user() -> None:
 
 
 MISTAKES = {
-    "a feature that is none": (lambda g: dglite.plot(g, color="lable"), "color='lable'", "['label']", "nor a colour"),
+    "no such feature": (lambda g: dglite.plot(g, color="lable"), "color='lable'", "['label']", "nor a colour"),
     "too few values": (lambda g: dglite.plot(g, color=torch.zeros(3)), r"shape (3,)", "(4,)", "4 nodes"),
     "a matrix": (lambda g: dglite.plot(g, color=torch.zeros(4, 2)), "(4, 2)", "(4,)"),
-    "an edge feature that is none": (lambda g: dglite.plot(g, edge_weights="v"), "edge_weights='v'", "['w']"),
+    "no such edge feature": (lambda g: dglite.plot(g, edge_weights="v"), "edge_weights='v'", "['w']"),
     "too few weights": (lambda g: dglite.plot(g, edge_weights=torch.ones(2)), "(2,)", "(4,)"),
     "no layout": (lambda g: dglite.plot(g, layout="sprng"), "'sprng'", "spring"),
     "not planar": (lambda g: dglite.plot(complete(5), layout="planar"), "planar"),

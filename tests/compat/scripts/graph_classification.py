@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 
 class Cycles(DGLDataset):
-    """Cycles and stars, to be told apart."""
+    """Cycles and stars, which the model is to classify."""
 
     def __init__(self, save_dir, force_reload=False):
         super().__init__(name="cycles", save_dir=save_dir, raw_dir=save_dir, force_reload=force_reload, verbose=False)

@@ -27,7 +27,7 @@ HIGHEST = {"float32": 88.7, "float64": 709.7}
 
 
 def on_edges(expr: Expr, *columns: np.ndarray, width: int) -> np.ndarray:
-    """Return ``expr`` of the columns, which are laid out as features of so many numbers."""
+    """Return ``expr`` of the columns, which are laid out as features of this many numbers."""
     count = -(-len(columns[0]) // width)
     padded = [np.concatenate([x, np.ones(count * width - len(x), x.dtype)]).reshape(count, width) for x in columns]
     ends = np.zeros(count, np.int64)
