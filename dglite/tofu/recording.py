@@ -65,6 +65,10 @@ class SymbolicTensor(torch.Tensor):
         raise DGLError(f"{func} is called with a tensor of a captured step outside of it: do not keep such tensors")
 
 
+def _operator_name(func: Any) -> str:
+    return str(func._schema.name).split("::")[-1]
+
+
 def _shapes(arg: Any) -> Any:
     """Return an argument with its tensors on the meta device."""
     if isinstance(arg, SymbolicTensor):
@@ -231,7 +235,7 @@ class StepRecorder(TorchDispatchMode):
         shapes = described(func, [_shapes(a) for a in args], {k: _shapes(v) for k, v in kwargs.items()})
         if shapes is None:
             return None
-        node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, shapes)
+        node = self.emit(func, self._read(args, func), {k: self._read(v, func) for k, v in kwargs.items()}, shapes)
         if isinstance(shapes, torch.Tensor):
             out: Any = self._symbolic(shapes)
             self._bind(out, node)
@@ -258,13 +262,15 @@ class StepRecorder(TorchDispatchMode):
     def _item(self, node: Node, index: int, value: torch.Tensor) -> Node:
         return self.emit(operator.getitem, (node, index), {}, value)
 
-    def _read(self, arg: Any) -> Any:
+    def _read(self, arg: Any, func: Any = None) -> Any:
+        """Return nodes for tensors; a number for one of no dimensions that has a value, where ``func`` takes numbers."""
         if isinstance(arg, torch.Tensor):
-            if not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim():
+            number = not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim()
+            if number and func is not None and torch._C._should_allow_numbers_as_tensors(_operator_name(func)):
                 return arg.item()
             return self.node_of(arg)
         if isinstance(arg, list | tuple):
-            return [self._read(a) for a in arg] if isinstance(arg, list) else tuple(self._read(a) for a in arg)
+            return type(arg)(self._read(a, func) for a in arg)
         return arg
 
     def _refuse(self, func: Any) -> None:
@@ -277,7 +283,7 @@ class StepRecorder(TorchDispatchMode):
     # -- in-place operators --------------------------------------------------------------------------------------------
     def _mutate(self, func: Any, args: Any, kwargs: Any) -> Any:
         target = args[0] if args else None
-        name = func._schema.name.split("::")[1]
+        name = _operator_name(func)
         if "out" in kwargs or not isinstance(target, torch.Tensor) or not name.endswith("_"):
             raise DGLError(f"{func} writes into its arguments in a way that cannot be planned: use the functional form")
         if name == "copy_":
