@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import DGLError
 from ..progress import progress
 from .coarsen import Coarse, OperatorGroup, TensorShape
-from .cost import LocalOperator, Way
+from .cost import LocalOperator, OperatorStrategy
 from .elimination import minimize
 
 __all__ = ["Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
@@ -37,7 +37,7 @@ class SearchStep:
         How many groups there are before.
     placements : list of int or None
         The dimension along which tensors are split; None is replicated.
-    ways : list of Way
+    ways : list of OperatorStrategy
         How each operator is run.
     shapes : list of tuple of int
         Of the tensors of one group, before the step.
@@ -50,7 +50,7 @@ class SearchStep:
     k: int
     groups: int
     placements: list[SplitDim]
-    ways: list[Way]
+    ways: list[OperatorStrategy]
     shapes: list[TensorShape]
     locals: list[LocalOperator] = field(repr=False)
     bytes_by_operator: list[float] = field(repr=False)
@@ -104,7 +104,7 @@ class Policy:
     whole: bool = False
     weight: float = 0.0
     fixed: dict[int, SplitDim] = field(default_factory=dict)
-    choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
+    choose: Callable[[OperatorGroup, list[OperatorStrategy]], list[OperatorStrategy]] | None = None
     assign: Callable[[StepSearch], list[int]] | None = None
 
 
@@ -174,7 +174,7 @@ class StepSearch:
         self.domains = [self._domain(i, shape) for i, shape in enumerate(shapes)]
         self._tables: dict[Any, np.ndarray] = {}
         self.extra: list[int] = []
-        self._chosen: dict[Any, tuple[Way, float]] = {}
+        self._chosen: dict[Any, tuple[OperatorStrategy, float]] = {}
 
     def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
@@ -188,7 +188,7 @@ class StepSearch:
             dims = [*dims, len(shape)]
         return tuple(dims)
 
-    def ways(self, number: int) -> list[Way]:
+    def ways(self, number: int) -> list[OperatorStrategy]:
         """Return how an operator group may be run."""
         policy = self.policy
         found = self.locals[number].ways(self.k, policy.replicate or policy.whole)
@@ -207,7 +207,9 @@ class StepSearch:
             self._tables[key] = np.minimum.reduce(costs)
         return scope, self._tables[key]
 
-    def _cost(self, way: Way, pattern: tuple[int, ...], domains: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    def _cost(
+        self, way: OperatorStrategy, pattern: tuple[int, ...], domains: tuple[tuple[int, ...], ...]
+    ) -> np.ndarray:
         total = np.zeros([len(domain) for domain in domains])
         for axis, costs in zip(pattern, (*way.inputs, *way.outputs), strict=True):
             if axis >= 0:
@@ -273,7 +275,7 @@ class StepSearch:
         placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
         return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
 
-    def _choose(self, number: int, placements: Sequence[int]) -> tuple[Way, float]:
+    def _choose(self, number: int, placements: Sequence[int]) -> tuple[OperatorStrategy, float]:
         key = (self.locals[number], *placements)
         if key not in self._chosen or self.policy.choose:
             ways = self.ways(number)

@@ -42,8 +42,14 @@ CASES: dict[str, dict[str, Any]] = {
     "ElectraForMaskedLM": ENCODER | {"embedding_size": 16},
     "DebertaForMaskedLM": ENCODER,
     "T5ForConditionalGeneration": {
-        **{"vocab_size": 32, "d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 2, "num_heads": 4},
-        **{"dropout_rate": 0.0, "decoder_start_token_id": 0},
+        "vocab_size": 32,
+        "d_model": 16,
+        "d_kv": 4,
+        "d_ff": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "dropout_rate": 0.0,
+        "decoder_start_token_id": 0,
     },
 }
 
