@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .coarsen import Coarse, OperatorGroup
-from .cost import Way
+from .cost import OperatorStrategy
 from .search import Policy, SearchStep, SplitDim, StepSearch, factors, search
 from .strategy import Region
 
@@ -75,7 +75,7 @@ def equal_chop(coarse: Coarse, workers: int) -> list[SearchStep]:
 def icml18(coarse: Coarse, workers: int) -> list[SearchStep]:
     """Search without strategies that reduce outputs (Jia et al., ICML 2018)."""
 
-    def concatenating(_: OperatorGroup, ways: list[Way]) -> list[Way]:
+    def concatenating(_: OperatorGroup, ways: list[OperatorStrategy]) -> list[OperatorStrategy]:
         return [w for w in ways if w.strategy is None or {*w.strategy.combine} <= {"concat"}] or ways
 
     return search(coarse, factors(workers), Policy(choose=concatenating))
@@ -97,7 +97,7 @@ def fsdp(coarse: Coarse, workers: int) -> list[SearchStep]:
     split = {coarse.group_of[n] for n in (*captured.parameters.values(), *captured.state.values())}
     fixed = {v: p for v, p in enumerate(plan.placements) if v not in weights} | {v: by_rows[v] for v in split}
 
-    def same(group: OperatorGroup, ways: list[Way]) -> list[Way]:
+    def same(group: OperatorGroup, ways: list[OperatorStrategy]) -> list[OperatorStrategy]:
         if not group.call.heavy and not weights.isdisjoint((*group.inputs, *group.outputs)):
             return ways
         chosen = plan.ways[numbers[id(group)]]

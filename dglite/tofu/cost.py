@@ -20,14 +20,14 @@ from .library.graph import Neighbors
 from .strategy import Combine, Region, Strategy
 from .traffic import IndexCut, fetched, put
 
-__all__ = ["LocalOperator", "Way", "index_cuts"]
+__all__ = ["LocalOperator", "OperatorStrategy", "index_cuts"]
 
 PlacesOfTensors = tuple[tuple[int, ...], ...]
 """For each input and output the dimensions along which it is split, step by step; -1 where it is not."""
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class OperatorStrategy:
     """One way to run an operator over ``k`` groups, and its costs.
 
     Attributes
@@ -71,10 +71,10 @@ class LocalOperator:
         self._numbers: tuple[int, ...] = ()
         self._places: PlacesOfTensors = ((),) * (len(call.inputs) + len(call.outputs))
         self._spent = (0.0,) * len(self._places)
-        self._ways: dict[tuple[int, bool], list[Way]] = {}
+        self._ways: dict[tuple[int, bool], list[OperatorStrategy]] = {}
         self._next: dict[tuple[int, ...], LocalOperator] = {}
 
-    def ways(self, k: int, light_whole: bool = False) -> list[Way]:
+    def ways(self, k: int, light_whole: bool = False) -> list[OperatorStrategy]:
         """Return the ways to split it over ``k`` groups, those that can be run with the strategies of former steps.
 
         Doing all of it in every group is among them if nothing else is, and, with ``light_whole``, if it is not heavy.
@@ -93,14 +93,14 @@ class LocalOperator:
             self._ways[key] = found
         return self._ways[key]
 
-    def after(self, way: Way, k: int, placements: Sequence[int]) -> LocalOperator:
+    def after(self, way: OperatorStrategy, k: int, placements: Sequence[int]) -> LocalOperator:
         """Return what is left after a step, in which its inputs and outputs have been split as ``placements`` says."""
         key = (way.number, k, *placements)
         if key not in self._next:
             self._next[key] = self._after(way, k, placements)
         return self._next[key]
 
-    def _after(self, way: Way, k: int, placements: Sequence[int]) -> LocalOperator:
+    def _after(self, way: OperatorStrategy, k: int, placements: Sequence[int]) -> LocalOperator:
         call = self.call
         new = LocalOperator(call)
         new._ks, new._numbers = (*self._ks, k), (*self._numbers, way.number)
@@ -120,7 +120,7 @@ class LocalOperator:
             new.outputs = tuple(_shrunk(r, n, extent, k) for r, n in zip(s.outputs, self.outputs, strict=True))
         return new
 
-    def _way(self, number: int, k: int) -> Way:
+    def _way(self, number: int, k: int) -> OperatorStrategy:
         call, ks, count = self.call, (*self._ks, k), len(self.inputs)
         chosen = [None if n < 0 else call.strategies[n] for n in (*self._numbers, number)]
         fetch = tuple(
@@ -132,7 +132,7 @@ class LocalOperator:
             put(index_cuts(chosen, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
             for i, size in enumerate(call.output_sizes)
         )
-        return Way(chosen[-1], number, fetch, made)
+        return OperatorStrategy(chosen[-1], number, fetch, made)
 
 
 def index_cuts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:

@@ -67,7 +67,7 @@ def described(func: Any, args: Any, kwargs: Any) -> Any:
     kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
     if kernel is None:
         raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
-    with FakeTensorMode():
+    with FakeTensorMode(allow_non_fake_inputs=True):
         out = kernel.func(*args, **kwargs)
     return tree_map_only(
         torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out

@@ -20,7 +20,7 @@ from ..errors import DGLError
 from .aten import operator_of
 from .exchange import Exchange, reducing
 from .keeping import Use
-from .layout import Cut, Layout, slice_of_regions
+from .layout import Layout, SliceAxis, slice_of_regions
 from .links import Links
 from .nodes import VIEWS, is_view, operands_of
 from .operator import DescribedOperator, bind
@@ -168,7 +168,7 @@ class _Compiler:
         self.movements.append(Movement(move, self.slots[operand], [target], fetch=True))
         return target
 
-    def _put(self, node: Node, values: list[Node], output: int, cuts: Sequence[tuple[Cut, ...]]) -> list[int]:
+    def _put(self, node: Node, values: list[Node], output: int, cuts: Sequence[tuple[SliceAxis, ...]]) -> list[int]:
         """Return the slots of what an operator makes, from where it comes to those who hold it."""
         value, targets = values[0], [self.slots[v] for v in values]
         shape, dtype, held = value.meta["val"].shape, value.meta["val"].dtype, self.tiles(value)
@@ -194,7 +194,7 @@ class _Compiler:
         return [first]
 
 
-def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[SliceAxis]) -> Callable[[dict[str, Any]], Any]:
     if op and cuts:
         return part_runner(op, cuts)
     if node.target in VIEWS:  # what has been fetched may lie in memory in another way than the whole would
@@ -207,14 +207,14 @@ def _turned(arguments: dict[str, Any]) -> Any:
     return arguments["x"].permute(arguments["dims"])
 
 
-def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
+def _region(cuts: Sequence[SliceAxis], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
     """Return the slice of an operand or output that a part has to do with; None if there is no part."""
     if _is_empty(cuts):
         return None
     return slice_of_regions([(getattr(c.strategy, which)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
 
 
-def _is_empty(cuts: Sequence[Cut]) -> bool:
+def _is_empty(cuts: Sequence[SliceAxis]) -> bool:
     return any(c.lo >= c.hi for c in cuts)
 
 

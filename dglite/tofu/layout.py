@@ -11,7 +11,7 @@ from .library.graph import Neighbors
 from .slices import TensorSlice
 from .strategy import Region, Strategy
 
-__all__ = ["Cut", "Layout", "nests", "slice_of_regions"]
+__all__ = ["Layout", "SliceAxis", "nests", "slice_of_regions"]
 
 
 class Layout:
@@ -45,13 +45,13 @@ class Layout:
                 rows[d] = _cut(rows[d], k, j)
         return tuple(rows)
 
-    def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[Cut, ...]:
+    def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[SliceAxis, ...]:
         """Return the part of an operator that a worker has: a range for each index that is split."""
-        found: dict[str, Cut] = {}
+        found: dict[str, SliceAxis] = {}
         for k, strategy, j in zip(self.steps, strategies, self.digits[worker], strict=True):
             if strategy is not None:
-                before = found.get(strategy.index, Cut(strategy, 0, strategy.extent))
-                found[strategy.index] = Cut(before.strategy, *_cut((before.lo, before.hi), k, j))
+                before = found.get(strategy.index, SliceAxis(strategy, 0, strategy.extent))
+                found[strategy.index] = SliceAxis(before.strategy, *_cut((before.lo, before.hi), k, j))
         return tuple(found.values())
 
     def distance(self, source: int, target: int) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Cut:
+class SliceAxis:
     """The part ``[lo, hi)`` of a strategy's index."""
 
     strategy: Strategy

@@ -272,7 +272,7 @@ class ParallelStep:
         if key not in self._compiled:
             if self._state is None:
                 self._compare({"modules (set one seed before it is made)": digest(self._tensors())})
-            else:
+            elif any(before[0] == kind for before in self._compiled):
                 text = f"a new plan for {kind} with inputs {', '.join(map(_signature, leaves))}"
                 warnings.warn(f"{text}: pad batches to one shape to avoid that", DGLWarning, stacklevel=4)
             step = self._planned(kind, inputs, named)

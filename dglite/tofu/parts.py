@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DGLError
-from .layout import Cut, nests, slice_of_regions
+from .layout import SliceAxis, nests, slice_of_regions
 from .operator import DescribedOperator, OperatorPart
 from .slices import slice_shape
 
@@ -18,7 +18,7 @@ __all__ = ["part_runner"]
 class _NestedPart(OperatorPart):
     """A part of a part: what its rule runs is a part by another index."""
 
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[SliceAxis, ...] = ()
     rest: OperatorPart | None = None
     local: Any = None
 
@@ -31,7 +31,7 @@ class _NestedPart(OperatorPart):
         return slice_shape(slice_of_regions(cuts, self.call.outputs[number], str(self.call.target)))
 
 
-def part_runner(op: DescribedOperator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+def part_runner(op: DescribedOperator, cuts: Sequence[SliceAxis]) -> Callable[[dict[str, Any]], Any]:
     """Return a function from the part's arguments, tensors cut, to its outputs.
 
     Raises

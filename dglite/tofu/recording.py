@@ -27,53 +27,15 @@ from .decompositions import decompositions, depends_on_data, described, tensors_
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
+from .symbolic import SAME, SymbolicTensor, shapes_of
 
 aten = torch.ops.aten
 
-_SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default}
 _DROPPED = ("device", "pin_memory", "layout", "memory_format")
 
 
-class SymbolicTensor(torch.Tensor):
-    """A tensor without values that says it is on another device than ``meta``.
-
-    Attributes
-    ----------
-    shapes : Tensor
-        The same on the meta device.
-    claimed : torch.device
-        The device that it says it is on.
-    """
-
-    shapes: torch.Tensor
-    claimed: torch.device
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    @staticmethod
-    def __new__(cls, shapes: torch.Tensor, device: torch.device) -> SymbolicTensor:
-        made = torch.Tensor._make_subclass(cls, shapes, False, dispatch_device=True, device_for_backend_keys=device)
-        made.shapes, made.claimed = shapes, device
-        return made
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        if func is torch.ops.prim.device.default:
-            return args[0].claimed
-        if func in _SAME:  # autograd makes such copies when a graph is freed
-            return cls(func(args[0].shapes), args[0].claimed)
-        raise DGLError(f"{func} is called with a tensor of a captured step outside of it: do not keep such tensors")
-
-
-def _shapes(arg: Any) -> Any:
-    """Return an argument with its tensors on the meta device."""
-    if isinstance(arg, SymbolicTensor):
-        return arg.shapes
-    if isinstance(arg, torch.Tensor):
-        return arg if arg.device.type == "meta" or not arg.dim() else arg.to("meta")
-    if isinstance(arg, list | tuple):
-        return type(arg)(_shapes(a) for a in arg)
-    return arg
+def _operator_name(func: Any) -> str:
+    return str(func._schema.name).split("::")[-1]
 
 
 class StepRecorder(TorchDispatchMode):
@@ -140,7 +102,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _constant(self, tensor: torch.Tensor) -> Node:
         name = f"constant.{len(self.constants)}"
-        node = self._input(name, _shapes(tensor.detach()))
+        node = self._input(name, shapes_of(tensor.detach()))
         self.constants[name], self.constant_values[name] = node, tensor.detach().clone()
         self._bind(tensor, node)
         return node
@@ -151,7 +113,7 @@ class StepRecorder(TorchDispatchMode):
             self._nodes[id(tensor)] = view.source
             return
         node = self.emit(view.func, (view.source, *view.rest), view.kwargs, view.values)
-        self._nodes[id(tensor)] = node if view.index is None else self._item(node, view.index, _shapes(tensor))
+        self._nodes[id(tensor)] = node if view.index is None else self._item(node, view.index, shapes_of(tensor))
 
     # -- operators -----------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -175,18 +137,18 @@ class StepRecorder(TorchDispatchMode):
         func, args = by_number(func, args)
         if depends_on_data(func, args):
             self._refuse(func)
-        if func in _SAME and self._is_symbolic(args[0]):
-            out = self._symbolic(func(_shapes(args[0])))
+        if func in SAME and self._is_symbolic(args[0]):
+            out = self._symbolic(func(shapes_of(args[0])))
             self._bind(out, self.node_of(args[0]))
             self._views[id(out)] = _View(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
             return out
         if func is aten.permute.default and (before := self._undone(args)) is not None:
-            out = self._symbolic(func(_shapes(args[0]), args[1]))
+            out = self._symbolic(func(shapes_of(args[0]), args[1]))
             self._bind(out, before)
             return out
         if (
             func is aten.as_strided.default
-            and (view := strided_view(_shapes(args[0]), *args[1:], **kwargs)) is not None
+            and (view := strided_view(shapes_of(args[0]), *args[1:], **kwargs)) is not None
         ):
             with self:
                 return view(args[0])
@@ -228,10 +190,10 @@ class StepRecorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("meta")}
-        shapes = described(func, [_shapes(a) for a in args], {k: _shapes(v) for k, v in kwargs.items()})
+        shapes = described(func, [shapes_of(a) for a in args], {k: shapes_of(v) for k, v in kwargs.items()})
         if shapes is None:
             return None
-        node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, shapes)
+        node = self.emit(func, self._read(args, func), {k: self._read(v, func) for k, v in kwargs.items()}, shapes)
         if isinstance(shapes, torch.Tensor):
             out: Any = self._symbolic(shapes)
             self._bind(out, node)
@@ -239,7 +201,7 @@ class StepRecorder(TorchDispatchMode):
             out = type(shapes)(self._symbolic(x) if isinstance(x, torch.Tensor) else x for x in shapes)
             for i, x in enumerate(out):
                 if isinstance(x, torch.Tensor):
-                    self._bind(x, self._item(node, i, _shapes(x)))
+                    self._bind(x, self._item(node, i, shapes_of(x)))
         if func.is_view:
             self._note_view(func, args, kwargs, out, shapes)
         return out
@@ -258,13 +220,15 @@ class StepRecorder(TorchDispatchMode):
     def _item(self, node: Node, index: int, value: torch.Tensor) -> Node:
         return self.emit(operator.getitem, (node, index), {}, value)
 
-    def _read(self, arg: Any) -> Any:
+    def _read(self, arg: Any, func: Any = None) -> Any:
+        """Return nodes for tensors, numbers for those with a value and no dimensions if ``func`` takes them."""
         if isinstance(arg, torch.Tensor):
-            if not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim():
+            number = not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim()
+            if number and func is not None and torch._C._should_allow_numbers_as_tensors(_operator_name(func)):
                 return arg.item()
             return self.node_of(arg)
         if isinstance(arg, list | tuple):
-            return [self._read(a) for a in arg] if isinstance(arg, list) else tuple(self._read(a) for a in arg)
+            return type(arg)(self._read(a, func) for a in arg)
         return arg
 
     def _refuse(self, func: Any) -> None:
@@ -277,7 +241,7 @@ class StepRecorder(TorchDispatchMode):
     # -- in-place operators --------------------------------------------------------------------------------------------
     def _mutate(self, func: Any, args: Any, kwargs: Any) -> Any:
         target = args[0] if args else None
-        name = func._schema.name.split("::")[1]
+        name = _operator_name(func)
         if "out" in kwargs or not isinstance(target, torch.Tensor) or not name.endswith("_"):
             raise DGLError(f"{func} writes into its arguments in a way that cannot be planned: use the functional form")
         if name == "copy_":
@@ -340,7 +304,7 @@ class StepRecorder(TorchDispatchMode):
     def _scattered(self, view: _View, new: Node) -> Node:
         """Return the base with its view replaced: of views by slices exactly, of whole views by their inverse."""
         base, func, rest = view.base, view.func, view.rest
-        value = _shapes(base)
+        value = shapes_of(base)
         source = self.node_of(base)
         shape = list(base.shape)
         if func is None:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import DGLError
 from ..progress import progress
 from .coarsen import Coarse, OperatorGroup, TensorShape
-from .cost import LocalOperator, Way
+from .cost import LocalOperator, OperatorStrategy
 from .elimination import minimize
 
 __all__ = ["Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
@@ -37,7 +37,7 @@ class SearchStep:
         How many groups there are before.
     placements : list of int or None
         The dimension along which tensors are split; None is replicated.
-    ways : list of Way
+    ways : list of OperatorStrategy
         How each operator is run.
     shapes : list of tuple of int
         Of the tensors of one group, before the step.
@@ -50,7 +50,7 @@ class SearchStep:
     k: int
     groups: int
     placements: list[SplitDim]
-    ways: list[Way]
+    ways: list[OperatorStrategy]
     shapes: list[TensorShape]
     locals: list[LocalOperator] = field(repr=False)
     bytes_by_operator: list[float] = field(repr=False)
@@ -104,7 +104,7 @@ class Policy:
     whole: bool = False
     weight: float = 0.0
     fixed: dict[int, SplitDim] = field(default_factory=dict)
-    choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
+    choose: Callable[[OperatorGroup, list[OperatorStrategy]], list[OperatorStrategy]] | None = None
     assign: Callable[[StepSearch], list[int]] | None = None
 
 
@@ -153,6 +153,10 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | Sequence[Polic
     return found
 
 
+_LARGEST = 1 << 10
+"""Entries of an operator's table of all its tensors; beyond, its strategy is a variable of its own."""
+
+
 class StepSearch:
     """One step of the recursion: domains, tables, and their minimum."""
 
@@ -169,7 +173,8 @@ class StepSearch:
         self.policy = policy
         self.domains = [self._domain(i, shape) for i, shape in enumerate(shapes)]
         self._tables: dict[Any, np.ndarray] = {}
-        self._chosen: dict[Any, tuple[Way, float]] = {}
+        self.extra: list[int] = []
+        self._chosen: dict[Any, tuple[OperatorStrategy, float]] = {}
 
     def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
@@ -183,7 +188,7 @@ class StepSearch:
             dims = [*dims, len(shape)]
         return tuple(dims)
 
-    def ways(self, number: int) -> list[Way]:
+    def ways(self, number: int) -> list[OperatorStrategy]:
         """Return how an operator group may be run."""
         policy = self.policy
         found = self.locals[number].ways(self.k, policy.replicate or policy.whole)
@@ -202,7 +207,9 @@ class StepSearch:
             self._tables[key] = np.minimum.reduce(costs)
         return scope, self._tables[key]
 
-    def _cost(self, way: Way, pattern: tuple[int, ...], domains: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    def _cost(
+        self, way: OperatorStrategy, pattern: tuple[int, ...], domains: tuple[tuple[int, ...], ...]
+    ) -> np.ndarray:
         total = np.zeros([len(domain) for domain in domains])
         for axis, costs in zip(pattern, (*way.inputs, *way.outputs), strict=True):
             if axis >= 0:
@@ -211,18 +218,40 @@ class StepSearch:
                 total = total + costs[list(domains[axis])].reshape(shape)
         return total
 
-    def tables(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Return the tables of all operator groups, and of the memory that tensor groups take."""
+    def _by_strategy(self, number: int) -> dict[tuple[int, ...], np.ndarray]:
+        """Return the cost of an operator group with its strategy as one more variable.
+
+        The cost given a strategy is a sum over the operands, so that a ``cat`` of many has small tables.
+        """
+        group, ways = self.coarse.operators[number], self.ways(number)
+        variable = len(self.domains) + len(self.extra)
+        self.extra.append(len(ways))
         found: dict[tuple[int, ...], np.ndarray] = {}
+        for v, *costs in zip((*group.inputs, *group.outputs), *((*w.inputs, *w.outputs) for w in ways), strict=True):
+            if v >= 0:
+                table = np.stack([cost[list(self.domains[v])] for cost in costs], axis=1)
+                found[v, variable] = found.get((v, variable), 0.0) + table
+        return found
+
+    def tables(self) -> dict[tuple[int, ...], np.ndarray]:
+        """Return the tables of all operator groups, and of the memory that tensor groups take.
+
+        Variables are the tensor groups' placements, then, in `extra`, strategies of operators with many operands.
+        """
+        found: dict[tuple[int, ...], np.ndarray] = {}
+        self.extra = []
         steps = progress(
             enumerate(self.coarse.operators), "costs of strategies", "operator", len(self.coarse.operators)
         )
         for number, group in steps:
             if group.trivial and not self.policy.choose:
                 continue
-            scope, table = self.table(number)
-            table = table * len(group.nodes)
-            found[scope] = found[scope] + table if scope in found else table
+            scope = {*group.inputs, *group.outputs} - {-1}
+            small = math.prod(len(self.domains[v]) for v in scope) <= _LARGEST
+            made = dict([self.table(number)]) if small else self._by_strategy(number)
+            for key, table in made.items():
+                table = table * len(group.nodes)
+                found[key] = found[key] + table if key in found else table
         if self.policy.weight:
             for v, tensor in enumerate(self.coarse.tensors):
                 share = math.prod(self.shapes[v]) / max(math.prod(tensor.shape), 1) * tensor.kept * self.groups
@@ -235,8 +264,9 @@ class StepSearch:
         """Return the decisions."""
         tables = self.tables()
         assign = self.policy.assign
-        values = assign(self) if assign else minimize(tables, [len(domain) for domain in self.domains])
-        chosen = [self.domains[v][i] for v, i in enumerate(values)]
+        sizes = [*map(len, self.domains), *self.extra]
+        values = assign(self) if assign else minimize(tables, sizes)
+        chosen = [domain[i] for domain, i in zip(self.domains, values, strict=False)]
         ways, costs = [], []
         for number, group in enumerate(self.coarse.operators):
             way, cost = self._choose(number, [chosen[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
@@ -245,7 +275,7 @@ class StepSearch:
         placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
         return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
 
-    def _choose(self, number: int, placements: Sequence[int]) -> tuple[Way, float]:
+    def _choose(self, number: int, placements: Sequence[int]) -> tuple[OperatorStrategy, float]:
         key = (self.locals[number], *placements)
         if key not in self._chosen or self.policy.choose:
             ways = self.ways(number)

@@ -152,22 +152,22 @@ class Reduction(Expression):
 
 
 @dataclass(frozen=True)
-class Over:
+class IndexedFunction:
     """A function of the indices with these names."""
 
     names: tuple[str, ...]
     function: Callable[..., Any]
 
 
-def over(names: Sequence[str], function: Callable[..., Any]) -> Over:
+def over(names: Sequence[str], function: Callable[..., Any]) -> IndexedFunction:
     """Name the indices of a function that takes any number of them, ``lambda *i: x[i]``."""
-    return Over(tuple(names), function)
+    return IndexedFunction(tuple(names), function)
 
 
-def _traced(function: Callable[..., Any] | Over) -> tuple[tuple[str, ...], Any]:
+def _traced(function: Callable[..., Any] | IndexedFunction) -> tuple[tuple[str, ...], Any]:
     """Return the names of a function's indices and what it returns for them."""
-    if not isinstance(function, Over):
-        function = Over(_parameters(function), function)
+    if not isinstance(function, IndexedFunction):
+        function = IndexedFunction(_parameters(function), function)
     return function.names, function.function(*(Affine.variable(name) for name in function.names))
 
 
@@ -180,8 +180,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(p.name for p in parameters)
 
 
-def _reducer(combine: Combine) -> Callable[[Callable[..., Any] | Over], Expression]:
-    def reduce(function: Callable[..., Any] | Over) -> Expression:
+def _reducer(combine: Combine) -> Callable[[Callable[..., Any] | IndexedFunction], Expression]:
+    def reduce(function: Callable[..., Any] | IndexedFunction) -> Expression:
         names, body = _traced(function)
         return Reduction(combine, names, _expression(body))
 
@@ -316,7 +316,7 @@ def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None)
     return OperatorDescription(names, ranks, outputs)
 
 
-def _output(function: Callable[..., Any] | Over) -> Output:
+def _output(function: Callable[..., Any] | IndexedFunction) -> Output:
     names, made = _traced(function)
     placed = made if isinstance(made, Placed) else Placed(_expression(made), tuple(map(Affine.variable, names)))
     _check_scopes(placed.expression, frozenset(names))

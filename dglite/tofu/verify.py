@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 from ..errors import DGLError
 from .aten import operator_of
 from .exchange import COMBINE
-from .layout import Cut
+from .layout import SliceAxis
 from .library.graph import Neighbors
 from .operator import DescribedOperator, bind, flat_outputs
 from .parts import part_runner
@@ -147,7 +147,7 @@ def _compare(
     parts = []
     for lo, hi in bounds:
         local = cut_arguments(arguments, strategy, lo, hi)
-        parts.append(flat_outputs(part_runner(operator, [Cut(strategy, lo, hi)])(local)))
+        parts.append(flat_outputs(part_runner(operator, [SliceAxis(strategy, lo, hi)])(local)))
     for number, expected in enumerate(whole):
         if expected is None:
             continue

@@ -19,7 +19,7 @@ from dglite.nn import GraphConv
 from dglite.tofu.aten import operator_of, strategies_of
 from dglite.tofu.coarsen import coarsen
 from dglite.tofu.execute import compile_plan
-from dglite.tofu.layout import Cut, slice_of_regions
+from dglite.tofu.layout import SliceAxis, slice_of_regions
 from dglite.tofu.links import Links
 from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
 from dglite.tofu.parts import part_runner
@@ -206,10 +206,10 @@ def in_quarters(
     result = [None if w is None else torch.zeros_like(w) for w in whole]
     halves = [[(0, s.extent // 2), (s.extent // 2, s.extent)] for s in pair]
     for bounds in itertools.product(*halves):
-        cuts = [Cut(s, lo, hi) for s, (lo, hi) in zip(pair, bounds, strict=True)]
+        cuts = [SliceAxis(s, lo, hi) for s, (lo, hi) in zip(pair, bounds, strict=True)]
         number = itertools.count()
 
-        def one(value: Any, cuts: list[Cut] = cuts, number: Iterator[int] = number) -> Any:
+        def one(value: Any, cuts: list[SliceAxis] = cuts, number: Iterator[int] = number) -> Any:
             if isinstance(value, torch.Tensor):
                 i = next(number)
                 return narrowed(value, [(c.strategy.inputs[i], c.lo, c.hi) for c in cuts]).contiguous()

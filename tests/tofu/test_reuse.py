@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dglite.tofu.aten import operator_of
-from dglite.tofu.layout import Cut, slice_of_regions
+from dglite.tofu.layout import SliceAxis, slice_of_regions
 from dglite.tofu.operator import bind, flat_outputs
 from dglite.tofu.parts import part_runner
 from dglite.tofu.program import OperandSlot, ProgramStep, WorkerInstruction, freeing
@@ -81,11 +81,11 @@ def test_what_is_said_to_be_new_memory_is() -> None:
             continue
         op = operator_of(target, args, kwargs)
         bound = bind(target, args, kwargs)
-        cuts = [Cut(s, 0, s.extent // 2) for s in op.strategies if s.extent > 1] if op else []
+        cuts = [SliceAxis(s, 0, s.extent // 2) for s in op.strategies if s.extent > 1] if op else []
         for cut in [None, *cuts]:
             number = itertools.count()
 
-            def one(x: torch.Tensor, cut: Cut | None = cut, number: Iterator[int] = number) -> torch.Tensor:
+            def one(x: torch.Tensor, cut: SliceAxis | None = cut, number: Iterator[int] = number) -> torch.Tensor:
                 i = next(number)
                 if cut is not None:
                     for d, rows in enumerate(slice_of_regions([(cut.strategy.inputs[i], 0, cut.hi)], x.shape, "")):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..operator import OperatorCall, RunPart, SplitRule, TensorShape
-from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
+from ..tdl import ElementWise, Expression, IndexedFunction, Opaque, Place, Sum, TensorSymbol, describe, over
 
 IndexNames = Sequence[str | None]
 """An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
@@ -28,7 +28,7 @@ def broadcast(shape: TensorShape, index: Sequence[Any]) -> tuple[Any, ...]:
 def elementwise(call: OperatorCall, local: RunPart | None = None, random: bool = False) -> SplitRule:
     """Return the rule of an operator whose outputs have the shape that the inputs broadcast to."""
 
-    def outputs(*tensors: TensorSymbol) -> tuple[Over, ...]:
+    def outputs(*tensors: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def element(*i: Any) -> Expression:
             read = (x[broadcast(shape, i)] for x, shape in zip(tensors, call.inputs, strict=True))
             return ElementWise(str(call.target))(*read)
@@ -57,7 +57,7 @@ def slices(
 
     read = [inputs[name] for name in call.names] if isinstance(inputs, Mapping) else inputs
 
-    def output(tensors: Sequence[TensorSymbol], number: int) -> Over:
+    def output(tensors: Sequence[TensorSymbol], number: int) -> IndexedFunction:
         names, shape = outputs[number], call.outputs[number]
         if number in beside or 0 in shape:
             return over([], lambda: Place(0, *[slice(None)] * len(shape)))
@@ -81,7 +81,7 @@ def slices(
 
         return over(own, element)
 
-    def all_outputs(*x: TensorSymbol) -> tuple[Over, ...]:
+    def all_outputs(*x: TensorSymbol) -> tuple[IndexedFunction, ...]:
         return tuple(output(x, number) for number in range(len(call.outputs)))
 
     description = describe(all_outputs, index_names(len(call.inputs), "x"))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
-from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
+from ..tdl import Expression, IndexedFunction, Opaque, Place, Sum, TensorSymbol, describe, over
 from .common import NOTHING
 from .geometry import Windows, by_rows
 
@@ -30,7 +30,7 @@ def convolution(call: OperatorCall) -> SplitRule:
     windows, transposed = _windows(call), call["transposed"]
     reads = windows.windows if transposed else windows.inputs
 
-    def element(data: TensorSymbol, filters: TensorSymbol, *bias: TensorSymbol) -> Over:
+    def element(data: TensorSymbol, filters: TensorSymbol, *bias: TensorSymbol) -> IndexedFunction:
         def at(b: Any, co: Any, *x: Any) -> Expression:
             def product(ci: Any, *k: Any) -> Expression:
                 channels = (ci, co) if transposed else (co, ci)
@@ -52,7 +52,7 @@ def _in_groups(call: OperatorCall) -> SplitRule:
     channels_in, channels_out = call.shape("input")[1] // groups, call.outputs[0][1] // groups
     filter_rows = call.shape("weight")[0] // groups
 
-    def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> Over:
+    def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> IndexedFunction:
         def at(b: Any, g: Any, *x: Any) -> Any:
             def product(*k: Any) -> Expression:
                 block = data[(b, _block(g, channels_in), *(whole if transposed else windows.inputs(x, k)))]
@@ -125,12 +125,12 @@ def convolution_backward(call: OperatorCall) -> SplitRule | None:
     return SplitRule(description, extents=extents, keep=[*windows.taps, *beyond], local=BACKWARD)
 
 
-def _asked(call: OperatorCall, *made: Over) -> tuple[Over, ...]:
+def _asked(call: OperatorCall, *made: IndexedFunction) -> tuple[IndexedFunction, ...]:
     """Return the outputs, nothing for those that are not asked for."""
     return tuple(one if wanted else NOTHING for one, wanted in zip(made, call["output_mask"], strict=True))
 
 
-def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Over, ...]]:
+def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[IndexedFunction, ...]]:
     """Return the description: all three gradients by samples, channels, and rows of the input.
 
     Each reads all tensors, since ATen wants them to fit whichever gradients are asked for.
@@ -140,7 +140,7 @@ def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Over
     whole = (slice(None),) * windows.count
     read = Opaque("product")
 
-    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
+    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def product(b: Any, co: Any, ci: Any, x: Sequence[Any], k: Sequence[Any]) -> Expression:
             channels = (ci, co) if transposed else (co, ci)
             rows = windows.windows(x, k) if x else whole
@@ -195,13 +195,13 @@ def _gradients_of_rows(part: OperatorPart, arguments: dict[str, Any], d: int) ->
 BACKWARD = by_rows(_gradients_of_rows, _gradients_of_part)
 
 
-def _gradients_in_groups(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Over, ...]]:
+def _gradients_in_groups(call: OperatorCall, windows: Windows) -> Callable[..., tuple[IndexedFunction, ...]]:
     """Return the description of a grouped convolution's gradients: by samples and by whole groups."""
     whole = (slice(None),) * windows.count
     sizes = (call.shape("grad_output")[1], call.shape("input")[1], call.shape("weight")[0])
     out, in_, rows = (size // call["groups"] for size in sizes)
 
-    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
+    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def read(b: Any, g: Any) -> Expression:
             return Opaque("gradient")(
                 grad[(b, _block(g, out), *whole)],

@@ -19,7 +19,7 @@ from ...structure.distinct import distinct
 from ..graphs import adjacency_of, words_of
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..strategy import Region, RowSpan, Strategy
-from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
+from ..tdl import ElementWise, Expression, IndexedFunction, Opaque, Place, Sum, TensorSymbol, describe, over
 from .common import NOTHING, broadcast, index_names
 
 GraphRows = Literal["u", "v", "e"]
@@ -117,7 +117,7 @@ def spmm(call: OperatorCall) -> SplitRule:
     sides = _sides(call, text)
     feat = index_names(len(call.outputs[0]) - 1, "f")
 
-    def element(*x: TensorSymbol) -> tuple[Over, ...]:
+    def element(*x: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def result(v: Any, *f: Any) -> Expression:
             def message(e: Any) -> Expression:
                 return Opaque("message")(*_read(call, x, sides, {"v": v, "e": e}, f))
@@ -147,7 +147,7 @@ def sddmm(call: OperatorCall) -> SplitRule:
     feat = index_names(rank - 1, "f")
     wide = max(shape[-1] for shape, side in zip(call.inputs, sides, strict=True) if side and len(shape) == rank)
 
-    def element(*x: TensorSymbol) -> tuple[Over, ...]:
+    def element(*x: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def result(e: Any, *f: Any) -> Any:
             if dot != "1":
                 return Opaque("edge")(*_read(call, x, sides, {"e": e}, f))

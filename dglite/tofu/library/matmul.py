@@ -10,7 +10,7 @@ import torch
 
 from .. import sums  # noqa: F401  (registers sum_mm)
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
-from ..tdl import Expression, Over, Sum, TensorSymbol, describe, over
+from ..tdl import Expression, IndexedFunction, Sum, TensorSymbol, describe, over
 from .common import broadcast, index_names
 
 aten = torch.ops.aten
@@ -36,7 +36,7 @@ def added(call: OperatorCall) -> SplitRule:
     """Return the rule of ``beta * self + alpha * product``."""
     product, rank = PRODUCTS[ADDED[call.target.overloadpacket]], len(call.outputs[0])
 
-    def element(c: TensorSymbol, a: TensorSymbol, b: TensorSymbol) -> Over:
+    def element(c: TensorSymbol, a: TensorSymbol, b: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
             return call["beta"] * c[broadcast(call.inputs[0], i)] + call["alpha"] * product(a, b)(*i)
 
@@ -64,7 +64,7 @@ def sum_mm(call: OperatorCall) -> SplitRule:
 
         return Sum(over(["k", *[name for name in within if name == f"k{n}"]], at))
 
-    def element(*x: TensorSymbol) -> Over:
+    def element(*x: TensorSymbol) -> IndexedFunction:
         def at(i: Any, j: Any) -> Expression:
             first, *others = (product(x[n], x[count + n], n, i, j) for n in range(count))
             for one in others:
@@ -89,7 +89,7 @@ def matmul(call: OperatorCall) -> SplitRule | None:
         return None
     batch = index_names(len(call.outputs[0]) - 2, "n")
 
-    def element(a: TensorSymbol, b: TensorSymbol) -> Over:
+    def element(a: TensorSymbol, b: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
             *n, row, column = i
             left, right = (broadcast(shape[:-2], n) for shape in call.inputs)
@@ -104,7 +104,7 @@ def matmul(call: OperatorCall) -> SplitRule | None:
 def linear(call: OperatorCall) -> SplitRule:
     rows = index_names(len(call.outputs[0]) - 1, "n")
 
-    def element(x: TensorSymbol, weight: TensorSymbol, *bias: TensorSymbol) -> Over:
+    def element(x: TensorSymbol, weight: TensorSymbol, *bias: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
             *n, o = i
             total = Sum(lambda k: x[(*n, k)] * weight[o, k])

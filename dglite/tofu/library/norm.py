@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
-from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
+from ..tdl import Expression, IndexedFunction, Opaque, Place, Sum, TensorSymbol, describe, over
 from .common import NOTHING, IndexNames, index_names, outer, slices
 
 aten = torch.ops.aten
@@ -88,7 +88,7 @@ def group_norm(call: OperatorCall) -> SplitRule:
         block = slice(g * size, g * size + size)
         return (block,) if name in ("weight", "bias") else (n, block, *[slice(None)] * (rank - 2))
 
-    def outputs(*tensors: TensorSymbol) -> tuple[Over, ...]:
+    def outputs(*tensors: TensorSymbol) -> tuple[IndexedFunction, ...]:
         def read(n: Any, g: Any) -> Expression:
             return Opaque("norm")(*(x[where(name, n, g)] for x, name in zip(tensors, call.names, strict=True)))
 

@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
-from ..tdl import Expression, Max, Min, Over, Prod, Sum, TensorSymbol, describe, over
+from ..tdl import Expression, IndexedFunction, Max, Min, Prod, Sum, TensorSymbol, describe, over
 from .common import fitted, index_names, outer, slices
 
 aten = torch.ops.aten
 
 
 def _reduced(
-    call: OperatorCall, reduce: Callable[[Over], Expression], dims: tuple[int, ...], scale: float = 1.0
+    call: OperatorCall, reduce: Callable[[IndexedFunction], Expression], dims: tuple[int, ...], scale: float = 1.0
 ) -> SplitRule:
     """Return the rule of a reduction over ``dims``."""
     rank = len(call.shape("self"))
@@ -24,7 +24,7 @@ def _reduced(
     keepdim = len(call.outputs[0]) == rank and bool(dims)
     names = index_names(rank)
 
-    def element(x: TensorSymbol) -> Over:
+    def element(x: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
             known = dict(zip(range(rank) if keepdim else kept, i, strict=True))
 
@@ -40,7 +40,7 @@ def _reduced(
     return SplitRule(describe(element))
 
 
-REDUCTIONS: dict[Any, Callable[[Over], Expression]] = {
+REDUCTIONS: dict[Any, Callable[[IndexedFunction], Expression]] = {
     aten.sum: Sum,
     aten.prod: Prod,
     aten.amax: Max,

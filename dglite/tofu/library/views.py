@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, TensorShape, rule
-from ..tdl import Expression, Opaque, Over, Place, TensorSymbol, describe, over
+from ..tdl import Expression, IndexedFunction, Opaque, Place, TensorSymbol, describe, over
 from .common import elementwise, fitted, index_names, outer, resized, slices
 
 aten = torch.ops.aten
@@ -115,7 +115,7 @@ def view(call: OperatorCall) -> SplitRule | None:
     def block(i: Any, size: int) -> Any:
         return i if size == 1 else slice(i * size, i * size + size)
 
-    def element(x: TensorSymbol) -> Over:
+    def element(x: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Any:
             for u, (d, rows, e, out_rows, _) in zip(i, blocks.values(), strict=True):
                 read[d], made[e] = block(u, rows), block(u, out_rows)
@@ -159,7 +159,7 @@ def split(call: OperatorCall) -> SplitRule:
         return slices(call, [names], [fitted(made, names) for made in call.outputs])
 
     # pieces of one size are split alike: a part has the same rows of each
-    def piece(x: TensorSymbol, number: int) -> Over:
+    def piece(x: TensorSymbol, number: int) -> IndexedFunction:
         start = number * sizes[0]
         return over(index_names(len(shape)), lambda *i: x[(*i[:dim], i[dim] + start, *i[dim + 1 :])])
 
@@ -183,7 +183,7 @@ def cat(call: OperatorCall) -> SplitRule | None:
         ends.append(ends[-1] + shape[dim])
 
     # of an operand that does not reach a part, clipping leaves no rows
-    def element(*operands: TensorSymbol) -> Over:
+    def element(*operands: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
             reads = (x[(*i[:dim], i[dim] - start, *i[dim + 1 :])] for x, start in zip(operands, ends[:-1], strict=True))
             return Opaque("cat")(*reads)
@@ -238,7 +238,7 @@ def constant_pad_nd(call: OperatorCall) -> SplitRule:
     rank = len(shape)
     before = {rank - 1 - n // 2: pad[n] for n in range(0, len(pad), 2)}
 
-    def element(x: TensorSymbol) -> Over:
+    def element(x: TensorSymbol) -> IndexedFunction:
         return over(
             index_names(rank), lambda *i: Opaque("pad")(x[tuple(j - before.get(d, 0) for d, j in enumerate(i))])
         )
