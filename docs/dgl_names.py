@@ -38,7 +38,7 @@ MEANING = {
     "dgl.graphbolt.FusedCSCSamplingGraph": "made by fused_csc_sampling_graph or from_dglgraph",
     "dgl.graphbolt.LayerNeighborSampler": "a fan-out is the expected number of a node's edges, without replacement",
     "dgl.graphbolt.preprocess_ondisk_dataset": "checks the files, and writes none: data sets are read as they are",
-    "dgl.is_libxsmm_enabled": "False: kernels are compiled for the machine",
+    "dgl.is_libxsmm_enabled": "what use_libxsmm was told; kernels are compiled for the machine",
     "dgl.save_graphs": "writes dglite's own format; load_graphs reads DGL's, too",
     "dgl.sparse.SparseMatrix": "made by from_coo and similar functions only",
     "dgl.udf.EdgeBatch": "cannot be made by user code",

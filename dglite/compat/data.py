@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ..data import (
     QM7bDataset,
     QM9Dataset,
     QM9EdgeDataset,
+    RedditDataset,
     SBMMixtureDataset,
     SSTDataset,
     WN18Dataset,
@@ -57,6 +59,8 @@ _BY_NAME: dict[str, Callable[[], DGLDataset]] = {
     "cora": load_cora,
     "citeseer": load_citeseer,
     "pubmed": load_pubmed,
+    "reddit": RedditDataset,
+    "reddit-self-loop": functools.partial(RedditDataset, self_loop=True),
     "wn18": WN18Dataset,
     "FB15k": FB15kDataset,
     "FB15k-237": FB15k237Dataset,

@@ -8,8 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backend import Tensor, active
+from ..io.shared_arrays import create_shared_array as create_shared_mem_array
+from ..io.shared_arrays import get_shared_array as get_shared_mem_array
+from ..io.shared_arrays import has_shared_array as exist_shared_mem_array
 
-__all__ = ["Context", "DGLContext", "NDArray", "array", "cpu", "gpu", "zerocopy_from_numpy"]
+__all__ = [
+    "Context",
+    "DGLContext",
+    "NDArray",
+    "array",
+    "cpu",
+    "create_shared_mem_array",
+    "exist_shared_mem_array",
+    "get_shared_mem_array",
+    "gpu",
+    "zerocopy_from_numpy",
+]
 
 
 class Context(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 
 from .. import backend
 from ..dataloading import set_dst_lazy_features, set_edge_lazy_features, set_node_lazy_features, set_src_lazy_features
@@ -19,6 +21,7 @@ __all__ = [
     "enable_verbose_logging",
     "is_libxsmm_enabled",
     "load_backend",
+    "set_default_backend",
     "set_dst_lazy_features",
     "set_edge_lazy_features",
     "set_node_lazy_features",
@@ -41,13 +44,24 @@ def load_backend(mod_name: str) -> None:
         raise ImportError(f"the backend is {backend_name}; to use {mod_name}, set DGLITE_BACKEND before the import")
 
 
+def set_default_backend(default_dir: str | Path, backend_name: str) -> None:
+    """Write the tensor library that is used by default to ``config.json`` in a folder, ``~/.dglite`` for dglite."""
+    folder = Path(default_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"backend": backend_name.lower()}), encoding="utf-8")
+
+
+_libxsmm = [False]
+
+
 def use_libxsmm(flag: bool) -> None:
-    """Do nothing: kernels are compiled for this machine, there are no others to choose."""
+    """Note the flag; it changes nothing: kernels are compiled for this machine, there are no others to choose."""
+    _libxsmm[0] = bool(flag)
 
 
 def is_libxsmm_enabled() -> bool:
-    """Return False: libxsmm is not used."""
-    return False
+    """Return what :func:`use_libxsmm` was told last; False before."""
+    return _libxsmm[0]
 
 
 def enable_verbose_logging() -> None:

@@ -46,38 +46,53 @@ class _Collection(PublishedDataset):
     graph_labels: Any
     num_labels: int | None
 
-    def _file(self, part: str) -> Path:
-        return self._folder / f"{self.name}_{part}.txt"
+    # Three names of DGL's, which sets that users derive read.
+    def _file_path(self, category: str) -> Path:
+        return self._folder / f"{self.name}_{category}.txt"
+
+    @staticmethod
+    def _idx_from_zero(idx_tensor: np.ndarray) -> np.ndarray:
+        """Return numbers less the lowest of them."""
+        return idx_tensor - idx_tensor.min()
+
+    @staticmethod
+    def _to_onehot(label_tensor: np.ndarray) -> np.ndarray:
+        """Return (labels, highest + 1) with a one in the column of each label."""
+        return (label_tensor[:, None] == np.arange(label_tensor.max() + 1)).astype(np.float64)
 
     def _labels(self, num_graphs: int) -> tuple[np.ndarray, bool]:
         """Return a row for each graph, and whether they are classes."""
         for part in ("graph_labels", "graph_attributes"):
-            if self._file(part).is_file():
+            if self._file_path(part).is_file():
                 classes = part == "graph_labels"
-                return table_of(self._file(part), num_graphs, np.float64).astype(int if classes else float), classes
-        raise DGLError(f"{self._folder} has neither {self._file('graph_labels').name} nor _graph_attributes.txt")
+                return table_of(self._file_path(part), num_graphs, np.float64).astype(
+                    int if classes else float
+                ), classes
+        raise DGLError(f"{self._folder} has neither {self._file_path('graph_labels').name} nor _graph_attributes.txt")
 
     def _parts(self) -> Joined:
         """Return the graphs, with the numbers of their nodes and edges in the files."""
-        owners = table_of(self._file("graph_indicator"), dtype=np.int64)[:, 0]
-        edges = table_of(self._file("A"), dtype=np.int64)
+        owners = table_of(self._file_path("graph_indicator"), dtype=np.int64)[:, 0]
+        edges = table_of(self._file_path("A"), dtype=np.int64)
         if edges.shape[1] != 2 or not len(owners):
             raise DGLError(
-                f"{self._file('A')} is not two node numbers a line, or {self._file('graph_indicator')} empty"
+                f"{self._file_path('A')} is not two node numbers a line, or {self._file_path('graph_indicator')} empty"
             )
         outside = np.flatnonzero(((edges < 1) | (edges > len(owners))).any(1))
         if len(outside):
             raise DGLError(
-                f"line {outside[0] + 1} of {self._file('A')} names nodes {edges[outside[0]].tolist()}; "
+                f"line {outside[0] + 1} of {self._file_path('A')} names nodes {edges[outside[0]].tolist()}; "
                 f"expected 1 to {len(owners)}"
             )
         owners = owners - owners.min()
         if owners.max() > len(owners):
-            raise DGLError(f"{self._file('graph_indicator')} names graph {owners.max() + 1} for {len(owners)} nodes")
+            raise DGLError(
+                f"{self._file_path('graph_indicator')} names graph {owners.max() + 1} for {len(owners)} nodes"
+            )
         src, dst = edges.T - 1
         between = np.flatnonzero(owners[src] != owners[dst])
         if len(between):
-            raise DGLError(f"line {between[0] + 1} of {self._file('A')} is an edge between two graphs")
+            raise DGLError(f"line {between[0] + 1} of {self._file_path('A')} is an edge between two graphs")
         counts, of_edges = (np.bincount(x, minlength=owners.max() + 1) for x in (owners, owners[src]))
         nodes = np.argsort(owners, kind="stable")
         place = np.empty(len(owners), np.int64)
@@ -159,8 +174,8 @@ class TUDataset(_Collection):
     def _columns(self, kind: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
         columns = {}
         for part, name in zip((f"{kind}_labels", f"{kind}_attributes"), names, strict=True):
-            if self._file(part).is_file():
-                values = table_of(self._file(part), num_rows)
+            if self._file_path(part).is_file():
+                values = table_of(self._file_path(part), num_rows)
                 columns[name] = values - values.min() if "labels" in part and len(values) else values
         return columns
 
@@ -205,7 +220,7 @@ class LegacyTUDataset(_Collection):
         parts = self._parts()
         labels, classes = self._labels(len(parts))
         flat = labels[:, 0] if labels.shape[1] == 1 else labels
-        flat = flat - flat.min() if classes else flat
+        flat = self._idx_from_zero(flat) if classes else flat
         self.num_labels = int(flat.max()) + 1 if classes else None
         self._build({"feat": self._features(len(parts.ndata[NID]))}, {}, parts)
         if self.max_allow_node:
@@ -215,21 +230,20 @@ class LegacyTUDataset(_Collection):
         self.graph_labels = backend.active.from_numpy(flat)
 
     def _features(self, num_nodes: int) -> np.ndarray:
-        if self._file("node_attributes").is_file():
+        if self._file_path("node_attributes").is_file():
             self.data_mode = "node_attr"
-            return table_of(self._file("node_attributes"), num_nodes, np.float64).astype(np.float32)
-        if not self._file("node_labels").is_file():
+            return table_of(self._file_path("node_attributes"), num_nodes, np.float64).astype(np.float32)
+        if not self._file_path("node_labels").is_file():
             self.data_mode = "constant"
             return np.ones((num_nodes, self.hidden_size), np.float32)
         self.data_mode = "node_label"
-        labels = table_of(self._file("node_labels"), num_nodes, np.int64)
+        labels = table_of(self._file_path("node_labels"), num_nodes, np.int64)
         labels = labels - labels.min(0)
         if labels.max() >= _WIDEST:
             raise DGLError(
-                f"{self._file('node_labels')} has labels {labels.max()} apart, too many for one-hot features"
+                f"{self._file_path('node_labels')} has labels {labels.max()} apart, too many for one-hot features"
             )
-        wide = [column[:, None] == np.arange(column.max() + 1) for column in labels.T]
-        return np.concatenate(wide, 1).astype(np.float32)
+        return np.concatenate([self._to_onehot(column) for column in labels.T], 1).astype(np.float32)
 
     @property
     def num_classes(self) -> int:

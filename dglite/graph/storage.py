@@ -20,6 +20,7 @@ from .deprecated import READONLY, DeprecatedMixin
 from .describe import html_of, text_of
 from .features import FeatureMixin
 from .formats import FormatMixin
+from .internals import INTERNALS
 from .messages import MessageMixin
 from .mutation import MutationMixin
 from .queries import QueryMixin
@@ -92,6 +93,8 @@ class DGLGraph(
         return html_of(self)
 
     def __getattr__(self, name: str) -> Any:
+        if name in INTERNALS:
+            return INTERNALS[name](self)
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         if hasattr(type(self), name):

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..backend import Tensor, framework
 from ..errors import DGLError
+from ..io.shared_arrays import call_once_and_share
 from . import functional
 
 __all__ = ["NodeEmbedding"]
@@ -16,10 +17,10 @@ class NodeEmbedding:
     """A table of embeddings for nodes, of which a step reads and updates few rows.
 
     It is no parameter of a module: calling it returns rows that a loss is derived by, and
-    :class:`dglite.optim.SparseAdam` or :class:`dglite.optim.SparseAdagrad` changes the rows that were read. One process
-    only, and torch: in a group of several processes it raises ``DGLError``; there,
-    :class:`dglite.distributed.DistEmbedding` is the same, and ``torch.nn.Embedding(..., sparse=True)`` in
-    ``DistributedDataParallel`` for tables that each process can hold.
+    :class:`dglite.optim.SparseAdam` or :class:`dglite.optim.SparseAdagrad` changes the rows that were read. It needs
+    torch. In a group of several processes, all on one machine, they share one table on the CPU: each makes it, by the
+    same name, and calls the optimizer's ``step`` as often; a row is then changed by the gradients of all. On several
+    machines, :class:`dglite.distributed.DistEmbedding` is the same.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ class NodeEmbedding:
         How rows are shared between processes in DGL: must be None.
     """
 
+    _is_shared = False  # by several processes
+
     def __init__(
         self,
         num_embeddings: int,
@@ -47,21 +50,29 @@ class NodeEmbedding:
         functional.require_torch(self)
         group = framework.distributed
         ranks = group.get_world_size() if group.is_available() and group.is_initialized() else 0
-        if ranks > 1 or partition is not None:
+        place = framework.device("cpu" if device is None else device)
+        if partition is not None or (ranks > 1 and place.type != "cpu"):
             raise DGLError(
-                f"NodeEmbedding {name!r} would be shared by {ranks} processes, partition={partition!r}; dglite keeps "
-                "such tables in one process. Use dglite.distributed.DistEmbedding, or torch.nn.Embedding(..., "
-                "sparse=True) in DistributedDataParallel"
-            )
-        table = framework.zeros(num_embeddings, embedding_dim, device="cpu" if device is None else device)
-        self._tensor = table if init_func is None else init_func(table)
-        if tuple(self._tensor.shape) != (num_embeddings, embedding_dim):
-            raise DGLError(
-                f"NodeEmbedding {name!r}: init_func returned shape {tuple(self._tensor.shape)}; expected "
-                f"{(num_embeddings, embedding_dim)}"
+                f"NodeEmbedding {name!r} would be cut among {ranks} processes, device={device!r}, "
+                f"partition={partition!r}; dglite shares such tables whole, on the CPU of one machine. Leave both out, "
+                "or use dglite.distributed.DistEmbedding"
             )
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
-        self._world_size = ranks
+        self._world_size, self._is_shared = ranks, ranks > 1
+
+        def made() -> Tensor:
+            table = framework.zeros(num_embeddings, embedding_dim, device=place)
+            table = table if init_func is None else init_func(table)
+            if tuple(table.shape) != (num_embeddings, embedding_dim):
+                raise DGLError(
+                    f"NodeEmbedding {name!r}: init_func returned shape {tuple(table.shape)}; expected "
+                    f"{(num_embeddings, embedding_dim)}"
+                )
+            return table
+
+        self._tensor = (
+            self._shared(made, (num_embeddings, embedding_dim), framework.float32) if self._is_shared else made()
+        )
         self._optm_state: tuple[Tensor, ...] | None = None
         self._trace: list[tuple[Tensor, Tensor]] = []
 
@@ -98,22 +109,27 @@ class NodeEmbedding:
 
     @property
     def rank(self) -> int:
-        """The number of this process: 0 in a group of one, -1 without a group."""
-        return 0 if self._world_size else -1
+        """The number of this process in its group, -1 without a group."""
+        return framework.distributed.get_rank() if self._world_size else -1
+
+    def _shared(self, made: Callable[[], Tensor], shape: Sequence[int], dtype: Any) -> Tensor:
+        """Return in shared memory what the first process makes."""
+        with framework.no_grad():
+            return call_once_and_share(made, shape, dtype)
 
     @property
     def world_size(self) -> int:
-        """How many processes there are: 1 in a group of one, 0 without a group."""
+        """How many processes share the table: 1 in a group of one, 0 without a group."""
         return self._world_size
 
     @property
     def store(self) -> None:
-        """None: nothing is shared between processes."""
+        """None: processes find the table in shared memory by themselves."""
         return None
 
     @property
     def partition(self) -> None:
-        """None: nothing is shared between processes."""
+        """None: the table is not cut."""
         return None
 
     # -- what optimizers ask for ------------------------------------------------------------------------------------
@@ -123,11 +139,37 @@ class NodeEmbedding:
         return self._trace
 
     def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
-        """Return ids, and gradients (ids, embedding_dim), of what was read; None where nothing was."""
-        if not read:
+        """Return ids, and gradients (ids, embedding_dim), of what was read; None where nothing was.
+
+        Where processes share the table, they are those that all have read, of rows that this one has to change.
+        """
+        if not (read or self._is_shared):
             return None
-        ids = framework.cat([ids.reshape(-1) for ids, _ in read])
-        return ids, framework.cat([grad.reshape(-1, self._embedding_dim) for _, grad in read])
+        ids = framework.cat([ids.reshape(-1) for ids, _ in read]) if read else framework.zeros(0, dtype=framework.int64)
+        grads = [grad.reshape(-1, self._embedding_dim) for _, grad in read]
+        of_rows = framework.cat(grads) if read else self._tensor[:0]
+        return self._of_all(ids.cpu().long(), of_rows.cpu()) if self._is_shared else (ids, of_rows)
+
+    def _of_all(self, ids: Tensor, grads: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what all processes have, of those rows that this one changes: every ``world_size``-th."""
+        group, world = framework.distributed, self._world_size
+        counts = [framework.zeros(1, dtype=framework.int64) for _ in range(world)]
+        group.all_gather(counts, framework.tensor([len(ids)]))
+        most = max(map(int, counts))
+        found = []
+        for mine in (ids, grads):
+            padded = mine.new_zeros(most, *mine.shape[1:])
+            padded[: len(mine)] = mine
+            parts = [framework.empty_like(padded) for _ in range(world)]
+            group.all_gather(parts, padded)
+            found.append(framework.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)]))
+        own = found[0] % world == self.rank
+        return found[0][own], found[1][own]
+
+    def _wait(self) -> None:
+        """Wait until all processes that share the table have changed their rows."""
+        if self._is_shared:
+            framework.distributed.barrier()
 
     def reset_trace(self) -> None:
         """Forget what calls returned."""
@@ -139,7 +181,9 @@ class NodeEmbedding:
         return self._optm_state
 
     def set_optm_state(self, state: tuple[Tensor, ...]) -> None:
-        """Set what an optimizer keeps for the table."""
+        """Set what an optimizer keeps for the table; processes that share it share a copy of this, too."""
+        if self._is_shared:
+            state = tuple(self._shared(lambda x=x: x, tuple(x.shape), x.dtype) for x in state)  # type: ignore[misc]
         self._optm_state = state
 
     # -- the whole table --------------------------------------------------------------------------------------------
@@ -152,6 +196,7 @@ class NodeEmbedding:
             )
         with framework.no_grad():
             self._tensor.copy_(values)
+        self._wait()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU."""
@@ -165,3 +210,4 @@ class NodeEmbedding:
         """Write what an optimizer keeps."""
         for own, state in zip(self._optm_state or (), states, strict=True):
             own.copy_(state)
+        self._wait()

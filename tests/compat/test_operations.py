@@ -6,6 +6,7 @@ import argparse
 import warnings
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 import dglite
 import dglite.function as fn
 from dglite.compat import base, core, data, mpops, nn, ops, sampling, top
-from dglite.data import utils
+from dglite.data import dataset, utils
 from dglite.errors import DGLError, DGLWarning
 
 
@@ -84,14 +85,27 @@ def test_switches_that_change_nothing() -> None:
         warnings.simplefilter("error")
         top.use_libxsmm(True)
         top.enable_verbose_logging()
-    assert top.is_libxsmm_enabled() is False
+    assert top.is_libxsmm_enabled()
+    top.use_libxsmm(False)
+    assert not top.is_libxsmm_enabled()
 
 
-def test_data_sets_by_name() -> None:
+def refuse(self: Any, *_: Any) -> None:
+    raise ConnectionError("there is no connection")
+
+
+def test_data_sets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DGLITE_DATA_DIR", str(tmp_path))
     parser = argparse.ArgumentParser()
     data.register_data_args(parser)
-    with pytest.raises(DGLError, match=r"'reddit'.*cora, citeseer, pubmed"):
-        data.load_data(parser.parse_args(["--dataset", "reddit"]))
+    with pytest.raises(DGLError, match=r"'redit'.*cora, citeseer, pubmed, reddit, reddit-self-loop"):
+        data.load_data(parser.parse_args(["--dataset", "redit"]))
+    for name, folder in (("reddit", "reddit"), ("reddit-self-loop", "reddit_self_loop")):
+        monkeypatch.setattr(dataset.Downloader, "__call__", refuse)
+        with pytest.raises(
+            DGLError, match=rf"{folder} was looked for in"
+        ):  # the set is known, the network is not there
+            data.load_data(parser.parse_args(["--dataset", name]))
 
 
 class Archived(data.DGLBuiltinDataset):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,13 +131,52 @@ def test_wrong_arguments_are_explained() -> None:
         NodeEmbedding(4, 3, "t", partition="halves")
 
 
-def test_a_group_of_processes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(DGLError, match="shared by 2 processes"):
-        table()
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
     assert (table().rank, table().world_size) == (0, 1)
+
+
+READS = [[0, 3, 3], [3, 1], []]
+"""What each of three processes reads of the table at each step."""
+
+
+def one_of_three(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=3)
+    emb = table()
+    optimizer = SparseAdam([emb], 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        if READS[rank]:
+            (emb(torch.tensor(READS[rank])) ** 2 * (rank + 1)).sum().backward()
+        optimizer.step()
+    states = optimizer.state_dict()["state"]["t"]
+    torch.save((emb.weight.clone(), [x.clone() for x in states], emb.rank, emb.world_size), f"{folder}/{rank}.pt")
+    torch.distributed.barrier()
+    if rank == 1:
+        emb.weight[2] = 7.0
+    torch.distributed.barrier()
+    assert emb.weight[2].tolist() == [7.0] * 3
+    torch.distributed.barrier()
+    emb.all_set_embedding(TABLE)
+    assert torch.equal(emb.weight, TABLE)
+    torch.distributed.destroy_process_group()
+
+
+def test_processes_of_one_machine_share_a_table(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(one_of_three, (str(tmp_path),), nprocs=3)
+    expected = table()
+    optimizer = SparseAdam([expected], 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        sum((expected(torch.tensor(ids)) ** 2 * (rank + 1)).sum() for rank, ids in enumerate(READS[:2])).backward()
+        optimizer.step()
+    for rank in range(3):
+        weight, states, number, world = torch.load(tmp_path / f"{rank}.pt")
+        torch.testing.assert_close(weight, expected.weight)
+        torch.testing.assert_close(tuple(states), expected._all_get_optm_state())
+        assert (number, world) == (rank, 3)
 
 
 def test_what_a_table_says_of_itself() -> None:

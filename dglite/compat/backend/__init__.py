@@ -14,7 +14,7 @@ if _active.name != "torch":
         "use the library's own functions"
     )
 
-from ..top import backend_name, load_backend
+from ..top import backend_name, load_backend, set_default_backend
 from . import functions, graphs, tensors
 from .functions import *  # noqa: F403 - a hundred names, which each module lists
 from .graphs import *  # noqa: F403
@@ -26,6 +26,7 @@ __all__ = [
     "get_preferred_backend",
     "is_enabled",
     "load_backend",
+    "set_default_backend",
     *data_type_dict,
     *functions.__all__,
     *graphs.__all__,

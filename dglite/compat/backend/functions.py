@@ -328,8 +328,12 @@ def attach_grad(x: Tensor) -> Tensor:
 
 
 def backward(x: Tensor, head_gradient: Tensor | None = None) -> None:
-    """Compute gradients of ``x``, or of its product with ``head_gradient``, summed."""
-    x.backward(torch.ones_like(x) if head_gradient is None and x.dim() else head_gradient)
+    """Compute gradients of ``x``, or of its product with ``head_gradient``, summed. It may be (1,) for a number."""
+    if head_gradient is None:
+        head_gradient = torch.ones_like(x)
+    elif head_gradient.shape == (1,):
+        head_gradient = head_gradient.reshape(x.shape)
+    x.backward(head_gradient)
 
 
 def grad(x: Tensor) -> Tensor | None:

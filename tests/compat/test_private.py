@@ -1,0 +1,123 @@
+"""Names that DGL does not document, and that code written for it reads all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+import dglite
+from dglite import DGLError
+from tests.data import test_published
+
+pytestmark = pytest.mark.usefixtures("dgl_is_dglite")
+FOLLOWS, PLAYS, WATCHES = ("user", "follows", "user"), ("user", "plays", "game"), ("user", "plays", "film")
+
+
+def test_attributes_of_graphs() -> None:
+    g = dglite.heterograph({PLAYS: ([0], [1]), FOLLOWS: ([0], [1]), WATCHES: ([0], [0])}).int()
+    assert g._etype2canonical == {"follows": FOLLOWS, "plays": ()}
+    assert g._canonical_etypes == g.canonical_etypes and g._ntypes == g.ntypes and g._etypes == g.etypes
+    assert all(g.canonical_etypes[i] == etype for etype, i in g._etypes_invmap.items()) and len(g._etypes_invmap) == 3
+    assert g._srctypes_invmap == {ntype: g.ntypes.index(ntype) for ntype in g.srctypes}
+    assert g._idtype_str == "int32" and g._is_unibipartite is False
+    assert not hasattr(g, "_absent")
+    block = dglite.to_block(dglite.graph(([0], [1])), [1])
+    assert block._srctypes_invmap == {"_N": 0} and block._dsttypes_invmap == {"_N": 1}
+
+
+def test_the_structure_is_what_operations_take() -> None:
+    import dgl
+
+    g = dgl.graph(([0, 1], [1, 2]))
+    assert g._graph.num_nodes() == 3
+    assert dgl.backend.edge_softmax(g._graph, torch.zeros(2, 1)).flatten().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "nodes", "edges"),
+    [
+        (None, 0, 0),
+        ([(0, 1), (1, 2)], 3, 2),
+        (scipy.sparse.eye(3).tocsr(), 3, 3),
+        (networkx.path_graph(3), 3, 4),
+    ],
+)
+def test_graph_indices(content: Any, nodes: int, edges: int) -> None:
+    from dgl.graph_index import create_graph_index
+
+    made = create_graph_index(content)
+    assert (made.num_nodes(), made.num_edges()) == (nodes, edges) and create_graph_index(made, True) is made
+    with pytest.raises(DGLError, match="readonly=False"):
+        create_graph_index(None, True)
+
+
+def test_nodes_in_another_order() -> None:
+    from dgl.partition import reorder_nodes
+
+    g = dglite.graph(([0, 1, 2, 2], [1, 2, 0, 2])).int()
+    made = reorder_nodes(g, torch.tensor([2, 0, 1]))
+    assert [ends.tolist() for ends in made.edges()] == [[2, 0, 1, 1], [0, 1, 2, 1]] and made.idtype == g.idtype
+    assert made.ndata["orig_id"].tolist() == [1, 2, 0]
+    for ids in ([0, 0, 1], [0, 1], [0, 1, 3]):
+        with pytest.raises(DGLError, match="no permutation of the 3 nodes"):
+            reorder_nodes(g, ids)
+
+
+def test_the_default_backend_is_written(tmp_path: Path) -> None:
+    import dgl
+
+    dgl.backend.set_default_backend(tmp_path / "new", "PyTorch")
+    assert json.loads((tmp_path / "new" / "config.json").read_text()) == {"backend": "pytorch"}
+
+
+def test_gradients_with_one_number() -> None:
+    from dgl import backend as F
+
+    for shape in ((), (1,)):
+        x = torch.ones(2, requires_grad=True)
+        F.backward(x.sum().reshape(shape), torch.tensor([3.0]))
+        assert x.grad is not None and x.grad.tolist() == [3, 3]
+
+
+def test_helpers_of_tu_sets(tmp_path: Path) -> None:
+    from dgl.data import LegacyTUDataset
+
+    test_published.tu(tmp_path)
+    tu = LegacyTUDataset("X", raw_dir=tmp_path)
+    assert Path(tu._file_path("A")).is_file() and Path(tu._file_path("A")).name == "X_A.txt"
+    assert tu._idx_from_zero(np.array([3, 5])).tolist() == [0, 2]
+    assert tu._to_onehot(np.array([0, 2])).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_shared_memory_by_name() -> None:
+    import dgl
+    from dgl.utils.shared_mem import create_shared_mem_array, get_shared_mem_array
+
+    x = create_shared_mem_array("private", (2, 2), torch.int64)
+    get_shared_mem_array("private", (2, 2), torch.int64)[1] = 5
+    assert x.tolist() == [[0, 0], [5, 5]] and dgl.ndarray.exist_shared_mem_array("private")
+
+
+def share(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    from dglite.compat.processes import call_once_and_share, shared_tensor
+
+    x = shared_tensor((2, 3))
+    x[rank] = rank + 1
+    torch.distributed.barrier()
+    assert x.tolist() == [[1] * 3, [2] * 3]
+    assert call_once_and_share(lambda: torch.tensor([4, 5]), (2,), torch.int64, 1).tolist() == [4, 5]
+    with pytest.raises((DGLError, ZeroDivisionError), match=r"rank 0 could not make|division"):
+        call_once_and_share(lambda: 1 // 0, (2,), torch.int64)
+    torch.distributed.destroy_process_group()
+
+
+def test_tensors_of_a_group(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(share, (str(tmp_path),), nprocs=2)
