@@ -368,7 +368,8 @@ def summary(records: list[dict[str, Any]]) -> str:
     """Return how many are equal, and the geometric means of times."""
     failed = [x["model"] for x in records if "error" in x]
     records = [x for x in records if "error" not in x]
-    in_onnx = [x["onnx"] for x in records if isinstance(x.get("onnx"), float)]
+    tried = [x["onnx"] for x in records if "onnx" in x]
+    in_onnx = [x for x in tried if isinstance(x, float)]
     in_c = [x for x in records if isinstance(x.get("compiled"), float)]
     ratios = {
         name: geometric_mean(record["seconds"][name] / record["seconds"][OURS] for record in records)
@@ -377,8 +378,8 @@ def summary(records: list[dict[str, Any]]) -> str:
     slower = [r["model"] for r in records if r["seconds"][PROGRAM] > LARGEST_RATIO * r["seconds"][OURS]]
     return (
         f"{len(records)} models are exported and equal in another process to {max(x['fresh'] for x in records):.0e} of "
-        f"the largest value; not exported: {', '.join(failed) or 'none'}. {len(in_onnx)} run in ONNX Runtime, "
-        f"{len(in_c)} were called from C++. A call of a program takes {ratios[PROGRAM]:.2f} times as long as the eager "
+        f"the largest value; not exported: {', '.join(failed) or 'none'}. {len(in_onnx)} of {len(tried)} tried run in "
+        f"ONNX Runtime, {len(in_c)} were called from C++. A call of a program takes {ratios[PROGRAM]:.2f} times as long as the eager "
         f"model's in geometric mean, {ratios[CHECKED]:.2f} times with torch's check of the inputs; of a portable one "
         f"{ratios[PORTABLE]:.2f} times. More than {LARGEST_RATIO} times as long: {', '.join(slower) or 'none'}."
     )

@@ -25,6 +25,7 @@ from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_ta
 from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
+from export import export_table, summary
 from first_calls import LIMIT, first_calls_table
 from giant import conversions_table, shapes_table
 from graphs import graphs_table
@@ -134,6 +135,12 @@ def layers(results: dict[str, Any]) -> str:
     records = results["records"]
     size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges, width {results['width']}."
     return f"{size}\n\n{convolutions_table(records)}\n\n{convolutions_summary(records)}"
+
+
+def export(results: dict[str, Any]) -> str:
+    """Return what was exported in words, and one row per model."""
+    records = results["records"]
+    return f"{summary(records)} {results['note']}".strip() + f"\n\n{export_table(records)}"
 
 
 def backends(results: dict[str, Any]) -> str:
@@ -264,6 +271,7 @@ SECTIONS = (
     (reorder, "reorder"),
     (attention, "attention"),
     (layers, "layers"),
+    (export, "export"),
     (udf, "udf"),
     (first_calls, "first_calls"),
     (graphs, "graphs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ import dglite.function as fn
 from dglite import DGLError, DGLGraph, ops
 from dglite.nn import (
     AGNNConv,
+    APPNPConv,
     DotGatConv,
     GATConv,
     GATv2Conv,
@@ -28,6 +30,10 @@ from dglite.nn import (
     GraphConv,
     HeteroGraphConv,
     SAGEConv,
+    Set2Set,
+    SetTransformerDecoder,
+    SetTransformerEncoder,
+    SortPooling,
     SumPooling,
 )
 
@@ -263,6 +269,59 @@ def test_a_layer_is_one_operator_of_the_program(layer: nn.Module, operator: str)
     torch.testing.assert_close(ours, expected)
     (gradient,), (wanted,) = (torch.autograd.grad(result.sin().sum(), x) for result in (ours, expected))
     torch.testing.assert_close(gradient, wanted)
+
+
+def test_equal_calls_are_made_once() -> None:
+    """Each of APPNP's steps asks for the degrees."""
+    program = dglite.export(APPNPConv(3, 0.1), homogeneous(), torch.randn(6, 5))
+    names = [str(node.target) for node in program.graph.nodes]
+    assert names.count("dglite.degree_scale.default") == 1
+    g, x = homogeneous(9, 30, 1), torch.randn(9, 5)
+    torch.testing.assert_close(program.module()(g, x), APPNPConv(3, 0.1)(g, x))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [SortPooling(3), Set2Set(4, 2, 1), SetTransformerDecoder(4, 2, 2, 4, 1, 2), SetTransformerEncoder(4, 2, 2, 4)],
+)
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_pooling_layer_is_for_any_number_of_graphs(layer: nn.Module, portable: bool) -> None:
+    example, g = batch(3, 5, 2), batch(4, 1, 6, 2)
+    serve = dglite.export(layer.eval(), example, torch.randn(10, 4), portable=portable).module()
+    x = torch.randn(13, 4).round()  # with equal keys
+    torch.testing.assert_close(serve(dglite.to_tensors(g) if portable else g, x), layer(g, x).detach())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_edges_may_be_the_inputs(strict: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = GraphConv(5, 2)
+
+        def forward(self, x: torch.Tensor, src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
+            return self.layer(dglite.graph((src, dst), num_nodes=x.shape[0]), x)
+
+    model, nodes, edges = Model(), torch.export.Dim("nodes"), torch.export.Dim("edges")
+    args = torch.randn(6, 5), *homogeneous().edges()
+    shapes = {0: nodes}, {0: edges}, {0: edges}
+    program = torch.export.export(model, args, dynamic_shapes=shapes, strict=strict)
+    args = torch.randn(9, 5), *homogeneous(9, 30, 1).edges()
+    torch.testing.assert_close(program.module()(*args), model(*args))
+
+
+def test_the_exporter_that_traces_is_refused() -> None:
+    layer, g = GraphConv(5, 2), homogeneous()
+    with pytest.raises(DGLError, match=r"dynamo=False.*portable=True"):
+        torch.onnx.export(lambda_module(lambda x: layer(g, x)), (torch.randn(6, 5),), io.BytesIO(), dynamo=False)
+
+
+def lambda_module(function: Callable[..., torch.Tensor]) -> nn.Module:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    return Model()
 
 
 def test_a_program_without_gradients_has_none() -> None:

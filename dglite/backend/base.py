@@ -368,6 +368,10 @@ class Backend(ABC):
         """Whether a program is recorded for other processes, in which no structure of this one exists."""
         return False
 
+    def is_symbol(self, value: Any) -> bool:
+        """Whether a number may stand for any: a program is recorded, and comparing it would narrow the program."""
+        return False
+
     @abstractmethod
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""

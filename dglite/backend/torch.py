@@ -25,6 +25,7 @@ from .torch_plain import (
     are_read,
     is_forward_mode,
     is_recorded,
+    is_symbol,
     is_transformed,
     is_watched,
     needs_operator,
@@ -358,6 +359,7 @@ class TorchBackend(Backend):
     # No call in between: every operation asks.
     compiling = staticmethod(is_recorded)
     exporting = staticmethod(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling))
+    is_symbol = staticmethod(is_symbol)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
     are_read = staticmethod(are_read)

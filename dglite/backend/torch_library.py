@@ -80,13 +80,19 @@ def call_both(
     Raises
     ------
     DGLError
-        A tensor is of a class that does not know dglite's operations, as DTensor does not.
+        A tensor is of a class that does not know dglite's operations, as DTensor does not; the exporter of ONNX that
+        traces by ``torch.jit`` asks.
     """
     operator = _OPERATORS.get(name)
     if operator is None:
         raise DGLError("operations for torch's compilers are those of DGLITE_BACKEND=torch; start the process with it")
     if torch.compiler.is_compiling():
         return operator(list(inputs), *tensors, *counts, recipe)  # type: ignore[no-any-return]
+    if torch._C._get_tracing_state() is not None and torch.onnx.is_in_onnx_export():
+        raise DGLError(
+            "torch.onnx.export(dynamo=False) knows none of dglite's operations. Export the portable program, in which "
+            "the graph is an input: torch.onnx.export(dglite.export(model, g, x, portable=True), f=..., dynamo=True)"
+        )
     tensors = as_in_mode(tensors, inputs)
     try:
         return operator(list(inputs), *tensors, *counts, recipe)  # type: ignore[no-any-return]

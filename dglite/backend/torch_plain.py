@@ -29,6 +29,7 @@ __all__ = [
     "has_memory",
     "is_forward_mode",
     "is_recorded",
+    "is_symbol",
     "is_transformed",
     "is_watched",
     "needs_operator",
@@ -66,6 +67,11 @@ def is_watched() -> bool:
 def is_recorded() -> bool:
     """Whether a program is compiled or exported of what this thread computes."""
     return _compiler._is_exporting_flag or _is_compiled()
+
+
+def is_symbol(value: Any) -> bool:
+    """Whether a number may stand for any, since a program is exported: Dynamo calls its symbols integers."""
+    return _compiler._is_exporting_flag and isinstance(value, int | torch.SymInt)
 
 
 def are_read(xs: Sequence[torch.Tensor]) -> bool:

@@ -45,6 +45,8 @@ def count_of(value: Any, label: str, least: int = 0, most: int = LARGEST_COUNT, 
         It is something else, a boolean or a float among them, or not in ``[least, most]``. The message calls it
         ``label``, and says ``remark`` about what was expected.
     """
+    if active.is_symbol(value):  # the operators of the program compare it with the structure
+        return value  # type: ignore[no-any-return]
     if type(value) is int and least <= value <= most:
         return value
     try:
