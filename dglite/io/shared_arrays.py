@@ -68,21 +68,21 @@ def call_once_and_share(func: Callable[[], Any], shape: Sequence[int], dtype: An
     see. Raises ``DGLError`` where a rank cannot reach the memory, and on the others when the call failed on ``rank``.
     """
     group = framework.distributed
-    result, said = None, [""]
+    result, names = None, [""]
     if group.get_rank() == rank:
         name = f"shared-{uuid.uuid4().hex}"
         try:
             result = create_shared_array(name, shape, dtype)
             result[:] = func()
-            said = [name]
+            names = [name]
         finally:
-            group.broadcast_object_list(said, rank)
+            group.broadcast_object_list(names, rank)
     else:
-        group.broadcast_object_list(said, rank)
-        if not said[0]:
+        group.broadcast_object_list(names, rank)
+        if not names[0]:
             raise DGLError(f"rank {rank} could not make a shared tensor of shape {tuple(shape)}; its error says why")
     try:
-        return get_shared_array(said[0], shape, dtype) if result is None else result
+        return get_shared_array(names[0], shape, dtype) if result is None else result
     finally:
         group.barrier()  # until then the memory has its name
 
