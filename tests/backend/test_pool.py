@@ -305,7 +305,7 @@ def test_small_results_have_memory_of_torch():
 
 
 def test_a_block_that_is_too_small_makes_way(monkeypatch):
-    monkeypatch.setattr(memory, "KEPT", 0)
+    monkeypatch.setattr(memory, "MIN_LIMIT", 0)
     own = Pool(lambda: 1 << 40)
     for nbytes in range(MB, 4 * MB, MB // 4):
         lend(own, nbytes)
