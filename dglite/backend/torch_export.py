@@ -121,11 +121,14 @@ def _merge_equal_calls(module: torch.fx.GraphModule) -> None:
     if any(node.target._schema.is_mutable for node in calls):  # results that are written to are no one else's
         return
     for node in nodes:
-        ours = node in calls and node.target.namespace == "dglite"
-        if not ours and node.target is not operator.getitem:
+        arguments: Any = node.args
+        if node in calls and node.target.namespace == "dglite":
+            inputs, *structure = arguments
+            key = (node.target, tuple(inputs), *structure)
+        elif node.target is operator.getitem:
+            key = (node.target, *arguments)
+        else:
             continue
-        inputs: Any = node.args[0] if ours else None
-        key = node.target, *([tuple(inputs), *node.args[1:]] if ours else node.args)
         first = merged.setdefault(key, node)
         if first is not node and not any(user.op == "output" for user in node.users):
             node.replace_all_uses_with(first)
