@@ -16,6 +16,7 @@ from .book import CanonicalEtype, PartitionBook
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
 from .parts import Part, load_topology
+from .queries import GraphQueries
 from .tensor import DistTensor, PartitionPolicy, fetch
 from .topology import PartTopology
 
@@ -23,7 +24,7 @@ __all__ = ["DistGraph"]
 
 
 @final
-class DistGraph:
+class DistGraph(GraphQueries):
     """A partitioned graph: each rank has the features that its part owns. All ranks make it together.
 
     Its structure is replicated: that of the whole graph is mapped from a file, which the processes of a machine share,
@@ -43,6 +44,8 @@ class DistGraph:
     topology
         ``"replicated"`` or ``"partitioned"``, where a machine needs its own parts' folders and the JSON file only, and
         :meth:`find_edges`, :meth:`in_degrees` and :meth:`original_ids` are exchanges.
+    gpb
+        accepted for DGL's sake: the partition book is read with the parts.
 
     Attributes
     ----------
@@ -67,6 +70,7 @@ class DistGraph:
         verify: bool = False,
         timeout: float = TIMEOUT,
         topology: str = "replicated",
+        gpb: Any = None,
     ) -> None:
         self.exchange = exchange = Collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name

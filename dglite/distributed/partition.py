@@ -37,6 +37,11 @@ def partition_graph(
     balance_ntypes: Any = None,
     balance_edges: bool = False,
     return_mapping: bool = False,
+    num_trainers_per_machine: int = 1,
+    objtype: str = "cut",
+    graph_formats: Any = None,
+    use_graphbolt: bool = False,
+    reshuffle: bool = True,
 ) -> Any:
     """Partition a graph, write its parts to disk, and print their sizes.
 
@@ -70,6 +75,10 @@ def partition_graph(
         parts get like numbers of in-edges.
     return_mapping
         return the id in ``g`` of each new node and each new edge: two tensors, or two dictionaries by type.
+    num_trainers_per_machine
+        processes for each of ``num_parts`` machines: the product of the two is the number of parts.
+    objtype, graph_formats, use_graphbolt, reshuffle
+        accepted for DGL's sake: few edges are cut, in-edges are written, any sampler reads them, ids are renumbered.
 
     Raises
     ------
@@ -82,7 +91,10 @@ def partition_graph(
         raise DGLError("partition_graph: the graph is a block; give it a graph")
     if not isinstance(graph_name, str) or not graph_name or Path(graph_name).name != graph_name:
         raise DGLError(f"graph_name={graph_name!r} must be a name of files, without folders")
-    num_parts = count_of(num_parts, "num_parts", 1)
+    num_trainers = count_of(num_trainers_per_machine, "num_trainers_per_machine", 1)
+    if num_trainers > 1 and not isinstance(part_method, str):
+        raise DGLError("part_method names the part of each node; leave out num_trainers_per_machine, give all parts")
+    num_parts = count_of(num_parts, "num_parts", 1) * num_trainers
     hops, folder = count_of(num_hops, "num_hops"), local_path(out_path)
     parts = assign_parts(g, num_parts, part_method, balance_ntypes, balance_edges)
     new = _Renumbered(g, parts, num_parts, folder)

@@ -145,8 +145,10 @@ def load_partition_feats(
     return found[0], found[1]
 
 
-def load_partition(part_config: Any, part_id: int, load_feats: bool = True) -> tuple[Any, ...]:
-    """Read a part.
+def load_partition(
+    part_config: Any, part_id: int, load_feats: bool = True, use_graphbolt: bool = False
+) -> tuple[Any, ...]:
+    """Read a part. ``use_graphbolt`` is accepted for DGL's sake: ``dgl.graphbolt.from_dglgraph`` takes the graph.
 
     Returns
     -------

@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.distinct import distinct
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array
 from .book import PartitionBook, Ranges
 from .graph import DistGraph
 from .tensor import DistTensor
@@ -18,7 +18,12 @@ __all__ = ["edge_split", "node_split"]
 
 
 def node_split(
-    nodes: Any, partition_book: PartitionBook | DistGraph, ntype: Any = None, force_even: bool = True
+    nodes: Any,
+    partition_book: PartitionBook | DistGraph,
+    ntype: Any = None,
+    force_even: bool = True,
+    rank: int | None = None,
+    node_trainer_ids: Any = None,
 ) -> Tensor:
     """Return the nodes that this rank trains on, ascending.
 
@@ -34,23 +39,34 @@ def node_split(
     force_even
         all ranks get as many nodes, give or take one: those between others are handed on to the next rank, so that most
         are the rank's own. Otherwise a rank gets its own, however many these are.
+    rank
+        whose nodes; this process's by default.
+    node_trainer_ids
+        accepted for DGL's sake: there is a part for each process, which owns its nodes.
 
     Raises
     ------
     DGLError
         There is no such type, or ids are no integers or do not exist.
     """
-    return _split(nodes, partition_book, "node", ntype, force_even)
+    return _split(nodes, partition_book, "node", ntype, force_even, rank)
 
 
 def edge_split(
-    edges: Any, partition_book: PartitionBook | DistGraph, etype: Any = None, force_even: bool = True
+    edges: Any,
+    partition_book: PartitionBook | DistGraph,
+    etype: Any = None,
+    force_even: bool = True,
+    rank: int | None = None,
+    edge_trainer_ids: Any = None,
 ) -> Tensor:
     """Return the edges that this rank trains on, as :func:`node_split` does."""
-    return _split(edges, partition_book, "edge", etype, force_even)
+    return _split(edges, partition_book, "edge", etype, force_even, rank)
 
 
-def _split(given: Any, book: PartitionBook | DistGraph, kind: str, type_: Any, force_even: bool) -> Tensor:
+def _split(
+    given: Any, book: PartitionBook | DistGraph, kind: str, type_: Any, force_even: bool, rank: int | None
+) -> Tensor:
     if isinstance(book, DistGraph):
         book = book.get_partition_book()
     ranges = book.ranges_of(kind, type_)
@@ -58,7 +74,10 @@ def _split(given: Any, book: PartitionBook | DistGraph, kind: str, type_: Any, f
     parts = book.num_partitions()
     even = [len(ids) * part // parts for part in range(parts + 1)]
     bounds = even if force_even else ranges.cuts(ids).tolist()
-    return active.from_numpy(ids[bounds[book.partid] : bounds[book.partid + 1]].copy())
+    part = book.partid if rank is None else count_of(rank, "rank")
+    if part >= parts:
+        raise DGLError(f"rank={rank}, but there are {parts} parts, one for each rank")
+    return active.from_numpy(ids[bounds[part] : bounds[part + 1]].copy())
 
 
 def _selected(given: Any, ranges: Ranges) -> np.ndarray:

@@ -62,6 +62,8 @@ class DistTensor:
         of a shape and a dtype, makes the rows that this rank owns; zeros by default.
     part_policy
         who owns which rows: ``g.get_node_partition_policy(ntype)`` or ``g.get_edge_partition_policy(etype)``.
+    persistent, is_gdata, attach
+        accepted for DGL's sake: rows live as long as the tensor does.
 
     Attributes
     ----------
@@ -83,6 +85,9 @@ class DistTensor:
         name: str | None = None,
         init_func: Initializer | None = None,
         part_policy: PartitionPolicy | None = None,
+        persistent: bool = False,
+        is_gdata: bool = True,
+        attach: bool = True,
     ) -> None:
         if not isinstance(part_policy, PartitionPolicy):
             raise DGLError(

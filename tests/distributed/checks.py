@@ -44,6 +44,7 @@ NAMES = [
     "rows_are_written_to_their_owners",
     "errors_are_the_same_everywhere",
     "nodes_and_edges_are_split",
+    "a_graph_answers_as_one_that_is_whole",
     "hot_rows_stay",
     "shared_batches",
     "own_batches_have_features",
@@ -190,9 +191,27 @@ def nodes_and_edges_are_split(folder: Path) -> None:
         else:
             assert (book.nid2partid(mine) == rank()).all()
     assert torch.equal(torch.cat(everywhere(edge_split(range(10, 50), book))), torch.arange(10, 50))
+    by_rank = [node_split(chosen, g, rank=i, node_trainer_ids=chosen) for i in range(world())]
+    assert torch.equal(torch.cat(by_rank), chosen.nonzero().flatten())
+    with pytest.raises(DGLError, match="there are"):
+        node_split(chosen, g, rank=world())
     with pytest.raises(DGLError, match="mask"):
         node_split(torch.ones(3, dtype=torch.bool), book)
     assert "no mask" in message(lambda: node_split(g.ndata["y"], book))
+
+
+def a_graph_answers_as_one_that_is_whole(folder: Path) -> None:
+    g = opened(folder)
+    whole, nodes = g.topology, torch.arange(60)
+    assert g.idtype == torch.int64 and g.device == whole.device
+    (etype,) = g.canonical_etypes
+    assert g.to_canonical_etype("_E") == etype and g.get_ntype_id("_N") == g.get_etype_id(etype) == 0
+    assert torch.equal(g.out_degrees(nodes), whole.out_degrees(nodes))
+    assert g.node_attr_schemes()["x"].shape == g.ndata["x"].shape[1:] and "w" in g.edge_attr_schemes()
+    if rank() == 0:  # none of them is an exchange
+        assert g.in_subgraph([0, 5]).num_edges() == whole.in_degrees([0, 5]).sum()
+        assert g.sample_neighbors([0, 5], 2, replace=True).num_edges() == 4
+        assert torch.equal(g.edge_subgraph([3, 1]).edata[dglite.EID], torch.tensor([3, 1]))
 
 
 def hot_rows_stay(folder: Path) -> None:

@@ -48,6 +48,15 @@ def test_parts_together_are_the_graph(tmp_path, method) -> None:
     assert torch.equal(torch.cat(found_edges).sort().values, torch.arange(g.num_edges()))
 
 
+def test_there_is_a_part_for_each_trainer_of_each_machine(tmp_path) -> None:
+    options = {"objtype": "cut", "graph_formats": ["csc"], "use_graphbolt": True, "reshuffle": True}
+    path, _ = cut(tmp_path, homogeneous(), 2, num_trainers_per_machine=2, **options)
+    assert PartConfig.read(path).num_parts == 4
+    assert load_partition(path, 3, use_graphbolt=True)[3].num_partitions() == 4
+    with pytest.raises(DGLError, match="give all parts"):
+        cut(tmp_path, homogeneous(), 2, method=torch.zeros(60, dtype=torch.int64), num_trainers_per_machine=2)
+
+
 def test_in_edges_keep_their_order(tmp_path) -> None:
     g = homogeneous()
     path, (nodes, edges) = cut(tmp_path, g)

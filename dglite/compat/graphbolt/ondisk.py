@@ -189,7 +189,7 @@ def preprocess_ondisk_dataset(
     force_preprocess: bool | None = None,
     auto_cast_to_optimal_dtype: bool = True,
 ) -> str:
-    """Check all files of a data set, and return the path of its description; nothing is written, see decision 119.
+    """Check all files of a data set, and return the path of its description; nothing is written, see decision 231.
 
     Raises
     ------
