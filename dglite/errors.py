@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["DGLError", "DGLWarning", "warn_deprecated"]
+__all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "warn_deprecated"]
 
 
 class DGLError(Exception):
     """Raised when a graph, a feature or an argument is not what an operation needs."""
+
+
+class MissingFeatureError(DGLError, KeyError):
+    """Raised when graphs or types whose features are joined lack one; also a ``KeyError``, as DGL raises."""
+
+    __str__ = Exception.__str__  # KeyError's shows the repr of its message
 
 
 class DGLWarning(UserWarning):

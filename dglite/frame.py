@@ -14,7 +14,7 @@ import numpy as np
 
 from .backend import Tensor, active, admit, require_one_library
 from .column import LazyColumn, Take
-from .errors import DGLError
+from .errors import DGLError, MissingFeatureError
 
 __all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
 
@@ -329,7 +329,7 @@ class Frame(MutableMapping[str, Tensor]):
                 )
         for name in names:
             if any(name not in frame for frame in columns):
-                raise DGLError(f"feature {name!r} is not on all of the {self.label}s")
+                raise MissingFeatureError(f"feature {name!r} is not on all of the {self.label}s")
             self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
 
     def _joined(self, name: str, columns: Sequence[Tensor]) -> Tensor:

@@ -47,7 +47,7 @@ def to_homogeneous(
     Raises
     ------
     DGLError
-        A type lacks a feature that is to be kept, or its shape or dtype differs.
+        A type lacks a feature that is to be kept, which is a ``KeyError`` as well, or its shape or dtype differs.
     """
     require_graph(G)
     node_counts, edge_counts = list(G._num_nodes), [adjacency.num_edges for adjacency in G.adjacencies]

@@ -105,3 +105,12 @@ def test_relations_without_edges_need_a_metagraph(idtype: Any) -> None:
     meta.remove_node("lonely")
     with pytest.raises(DGLError, match="nodes of type 'lonely', which the metagraph does not have"):
         dglite.to_heterogeneous(plain, g.ntypes, g.etypes, metagraph=meta)
+
+
+def test_features_that_a_type_lacks_can_be_tried_for():
+    g = dglite.heterograph({("a", "r", "a"): ([0], [1]), ("a", "s", "b"): ([0], [0])})
+    g.nodes["a"].data["x"] = torch.ones(2, 1)
+    with pytest.raises(KeyError, match=r"^feature 'x' is not on all of the nodes$"):
+        dglite.to_homogeneous(g, ndata=["x"])
+    with pytest.raises(dglite.DGLError, match="feature 'x'"):
+        dglite.to_homogeneous(g, ndata=["x"])
