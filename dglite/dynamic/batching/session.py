@@ -18,7 +18,7 @@ from .recording.kinds import DTYPES, TensorKind, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-__all__ = ["Given", "Session", "accept", "before_computing", "current_session", "end_session"]
+__all__ = ["ExternalTensor", "Session", "accept", "before_computing", "current_session", "end_session"]
 
 _accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
@@ -33,7 +33,7 @@ def accept(device: torch.device) -> None:
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
 
 
-class Given(NamedTuple):
+class ExternalTensor(NamedTuple):
     """A tensor from outside, its values as they lie, its version then, its node and kind."""
 
     tensor: torch.Tensor
@@ -71,7 +71,7 @@ class Session:
         self.runs: list[Any] = []
         self.num_nodes = 0
         self.sigs, self.done, self.where, self.argptr, self.args = _NOTHING
-        self.given: dict[int, Given] = {}
+        self.given: dict[int, ExternalTensor] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
         self.device = torch.device("cpu")
@@ -117,7 +117,7 @@ class Session:
             known = self.given[id(tensor)] = self._taken(tensor)
         return LazyTensor(self, known.node << PLACE_BITS, known.kind)
 
-    def _taken(self, tensor: torch.Tensor) -> Given:
+    def _taken(self, tensor: torch.Tensor) -> ExternalTensor:
         self._note_device(tensor)
         if tensor.dtype.itemsize not in (4, 8) or tensor.dtype.is_complex:
             raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
@@ -125,7 +125,7 @@ class Session:
         node = self.record(shared[EXTERNAL], (), kind)._ref >> PLACE_BITS
         values = self.given_at[node] = tensor.detach().resolve_neg().contiguous()
         self._new.append(node)
-        return Given(tensor, values, version_of(tensor), node, kind)
+        return ExternalTensor(tensor, values, version_of(tensor), node, kind)
 
     def number(self, value: float, dtype: torch.dtype) -> LazyTensor:
         """Return the lazy tensor of a number, with no axes; at the same place each time."""

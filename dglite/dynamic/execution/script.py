@@ -17,12 +17,23 @@ from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from ..program.ir import Domain, NodeKind
 from ..program.layout import NOTHING, WORDS, StageTable, Unsupported
-from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
+from ..program.recipe import (
+    Buffer,
+    DenseOp,
+    Place,
+    PointwiseKernel,
+    Reading,
+    Role,
+    StagePhase,
+    Stages,
+    VertexPlan,
+    rows_of_all,
+)
 from ..program.traced import ClassPlan, TracedProgram
 from .memory import Arena
 from .order import Order
 
-__all__ = ["Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
+__all__ = ["Addresses", "FilledScript", "GradientPart", "Script", "Unsupported", "stacked_rows"]
 
 _GIVEN = (Role.VALUE, Role.VALUE_GRAD, Role.RESULT, Role.RESULT_GRAD)
 """Memory that a call is given, in the order of :class:`Addresses`."""
@@ -44,7 +55,7 @@ class Addresses(NamedTuple):
     result_grads: Sequence[int]
 
 
-class Filled(NamedTuple):
+class FilledScript(NamedTuple):
     """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
     each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must
     be kept; addresses in its memory; the row of each input that each row of the order pulls; lines of both directions,
@@ -80,7 +91,7 @@ class Script:
         self.plans, self._num_classes, self._traced, self._returns = plans, num_classes, traced, returns
         self.push_widths, self.dtype = traced.push_widths, traced.dtype
         self._table = table = StageTable(traced.slots, strides, returns)
-        self.own: tuple[list[Cell | Heavy], list[Cell | Heavy]] = [], []
+        self.own: tuple[list[PointwiseKernel | DenseOp], list[PointwiseKernel | DenseOp]] = [], []
         self.input_grads: list[int] = []
         self.has_backward = any(plan.backward is not None for plan in plans.values())
         bounds, classes, directions = list[int](), list[int](), [(0, 0, 0)]
@@ -206,7 +217,7 @@ class Script:
         teams: np.ndarray | None = None,
         lease: Arena | None = None,
         shared_from: int = 0,
-    ) -> Filled:
+    ) -> FilledScript:
         """Return the script for a graph.
 
         ``shared`` are the tensors that all vertices share; ``rows_of`` (inputs, nodes) is the row of each input that a
@@ -226,19 +237,19 @@ class Script:
             order.tables, self._tables, rows_of, lengths, np.array(given, np.int64), lease.address,
             processors, shared_from, functions, teams,
         )  # fmt: skip
-        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept), bases, picked, lines, own)
+        return FilledScript(teams, self.has_backward, parts, lease, (order, shared, kept), bases, picked, lines, own)
 
 
-def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:
+def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> PointwiseKernel:
     """Return the kernel that copies rows that an index picks, or adds them to rows that are there."""
     moved = Reading(RowAccess.INDEXED, source.whole, 0, index)
     first, second = Operand(Side.E, 0), Operand(Side.E, 1)
     readings = (moved, Reading(RowAccess.SAME, into.whole)) if adds else (moved,)
     formula = second + first if adds else first
-    return Cell(Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
+    return PointwiseKernel(Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
 
 
-def _with_first(moves: list[Cell], plan: VertexPlan) -> Stages:
+def _with_first(moves: list[PointwiseKernel], plan: VertexPlan) -> Stages:
     return {**plan.stages, StagePhase.EAGER: [*moves, *plan.stages[StagePhase.EAGER]]}
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import torch
 
 from ..program.ir import Node, NodeKind
-from ..program.recipe import Cell, Heavy, Place
+from ..program.recipe import DenseOp, Place, PointwiseKernel
 from .products import add_rows, multiply
-from .script import Filled, Script
+from .script import FilledScript, Script
 
 __all__ = ["SweepCall", "run_stage"]
 
@@ -25,7 +25,7 @@ class SweepCall:
     values: Sequence[torch.Tensor]
     shared: Sequence[torch.Tensor]
     script: Script
-    filled: Filled
+    filled: FilledScript
     shared_grads: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def rows(self, place: Place, first: int, last: int) -> torch.Tensor:
@@ -35,9 +35,9 @@ class SweepCall:
         return self.filled.lease.view(at, last - first, stride, (place.width,), place.buffer.dtype)  # type: ignore[no-any-return]
 
 
-def run_stage(stage: Cell | Heavy, call: SweepCall, first: int, last: int) -> None:
+def run_stage(stage: PointwiseKernel | DenseOp, call: SweepCall, first: int, last: int) -> None:
     """Run a stage for the rows of the graph's order from ``first`` to before ``last``."""
-    if isinstance(stage, Cell):  # it pulls an input of a dtype that kernels do not move
+    if isinstance(stage, PointwiseKernel):  # it pulls an input of a dtype that kernels do not move
         (_, i), into = stage.readings[0].index, call.rows(stage.places[0], first, last)
         into.copy_(call.values[i].reshape(-1, stage.width)[torch.from_numpy(call.filled.picked[i, first:last])])
         return

@@ -18,7 +18,7 @@ from ..program.traced import Needs, TracedProgram
 from .memory import empty
 from .order import Order
 from .products import add_rows
-from .script import Addresses, Filled, Script, stacked_rows
+from .script import Addresses, FilledScript, Script, stacked_rows
 from .stages import SweepCall, run_stage
 
 __all__ = ["PulledInput", "Sweep", "VertexCall"]
@@ -145,9 +145,9 @@ class _Run:
         self._rows_of = stacked_rows(rows, order.num_nodes)
         self._lengths = np.array([len(x) for x in values], np.int64)
         self._pushes = [empty((order.num_nodes, width), script.dtype) for width in script.push_widths]
-        self._filled: Filled | None = self._fill(None)
+        self._filled: FilledScript | None = self._fill(None)
 
-    def _fill(self, lease: Any) -> Filled:
+    def _fill(self, lease: Any) -> FilledScript:
         """Fill the script in; the memory of the values is that of an earlier time where there was one."""
         script, kernels = self._script, compiled("dynamic.schedule")
         self._value_grads: list[torch.Tensor | None] = [None] * len(self._values)
@@ -186,7 +186,7 @@ class _Run:
         found |= {i: found[i] + term if i in found else term for i, term in terms.items()}
         return self._value_grads, [found.get(i) for i in range(len(self._shared))]
 
-    def _go(self, filled: Filled, which: int) -> SweepCall:
+    def _go(self, filled: FilledScript, which: int) -> SweepCall:
         """Go through the lines of a direction."""
         kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
         call, done = SweepCall(self._values, self._shared, self._script, filled), 0
@@ -198,7 +198,7 @@ class _Run:
         kernels.run_lines(team, done, len(lines))
         return call
 
-    def _of_rows(self, filled: Filled) -> dict[int, torch.Tensor]:
+    def _of_rows(self, filled: FilledScript) -> dict[int, torch.Tensor]:
         """Add up what the rows of all classes give to each shared tensor: many rows by torch, then few by kernels."""
         found = dict[int, torch.Tensor]()
         words, work, kernels = list[tuple[Any, ...]](), 0, compiled("dynamic.kernels")

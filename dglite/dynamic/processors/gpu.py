@@ -23,9 +23,9 @@ from ...ops import devices
 from ...structure.distinct import numbered
 from ..batching.execution.matrices import Product
 from ..batching.recording.kinds import DTYPES
-from ..batching.session import Given, accept
+from ..batching.session import ExternalTensor, accept
 from .parcel import Parcel
-from .rules import Trained
+from .rules import TrainedParameter
 from .update import Listing
 
 __all__ = ["GpuBlocks", "Profile", "gpu_of"]
@@ -76,7 +76,7 @@ class Profile:
             del self._turns[0]
 
 
-class _Brought(NamedTuple):
+class _InboundBuffer(NamedTuple):
     """Values from the host, and memory of the GPU for them."""
 
     values: np.ndarray
@@ -184,7 +184,7 @@ class GpuBlocks:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: Trained, parts: Sequence[Any], numbers: int) -> bool:
+    def fuse(self, listing: Listing, trained: TrainedParameter, parts: Sequence[Any], numbers: int) -> bool:
         """List a rule, its numbers at an address, together with the sum of a gradient in registers, if one sum is all
         of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
@@ -220,9 +220,9 @@ class GpuBlocks:
         for (node, array), place in zip(arrays, places.tolist(), strict=False):
             values[place : place + array.nbytes] = array.view(np.uint8)
             layout.where[node] = memory.address + place
-        layout.brought = _Brought(values, memory)
+        layout.brought = _InboundBuffer(values, memory)
 
-    def _is_there(self, given: Given) -> bool:
+    def _is_there(self, given: ExternalTensor) -> bool:
         return given.values.device.type != "cpu" or id(given.tensor) in self._there
 
     # -- steps --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from .gpu import gpu_of
 from .host import HostThreads
 from .layout import Unsupported
 from .plan import Plans, StepPlan, key_of
-from .rules import Trained, check_optimizer
+from .rules import TrainedParameter, check_optimizer
 
 __all__ = ["Persistent", "persistent"]
 
@@ -79,7 +79,7 @@ class Persistent:
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
         self._machine: Any = gpu_of(parameters, processors, rows_per_warp) or HostThreads(processors)
-        self._trained = {id(x): Trained(x, optimizer, groups[id(x)]) for x in parameters}
+        self._trained = {id(x): TrainedParameter(x, optimizer, groups[id(x)]) for x in parameters}
         self._lock = new_lock()
         self._running: StepPlan | None = None
         self._plans = Plans()

@@ -14,15 +14,15 @@ from ...kernels.cpu.dynamic.schedule import LINES
 from ...kernels.cpu.dynamic.script import BATCH_WORDS, Batches, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
-from ..batching.execution.matrices import Lookup, Product, TorchCall
+from ..batching.execution.matrices import EmbeddingLookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.kinds import DTYPES, TensorKind
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import Signature, operand, places_of
 from ..batching.session import Session
-from ..execution.script import Addresses, Filled, Script, Unsupported
+from ..execution.script import Addresses, FilledScript, Script, Unsupported
 
-__all__ = ["Looked", "StepLayout", "Unsupported"]
+__all__ = ["LookupCopy", "StepLayout", "Unsupported"]
 
 
 class _Input(NamedTuple):
@@ -39,18 +39,18 @@ class PlacedProgram(NamedTuple):
     call: ProgramCall
     script: Script
     addresses: Addresses
-    filled: Filled
+    filled: FilledScript
 
 
-class Looked:
+class LookupCopy:
     """Rows of a table that are copied: the rows, their addresses, and where the gradient lies."""
 
-    def __init__(self, lookup: Lookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
+    def __init__(self, lookup: EmbeddingLookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
         """``refs`` are where the numbers are: node, and element."""
         self.lookup, self._refs, self._row_bytes, self.grad = lookup, refs, row_bytes, grad
         self._rows, self.addresses = np.empty((2, len(refs) * lookup.kinds[0].numel), np.int64)
 
-    def read(self, session: Session, lookup: Lookup) -> None:
+    def read(self, session: Session, lookup: EmbeddingLookup) -> None:
         """Take the numbers from a session, as many as there were at first, or fewer."""
         each = lookup.kinds[0].numel
         self.rows = rows = self._rows[: len(self._refs) * each]
@@ -157,13 +157,13 @@ class StepLayout(Placement):
     # -- vertex programs and lookups ----------------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
         """Fill vertex programs and lookups in. ``cleared`` are addresses and bytes of what must be zeros."""
-        self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, Looked]()
+        self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, LookupCopy]()
         self.processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, ProgramCall):
                 self.programs[number] = self._program(number, signature.matrices, wanted)
-            elif isinstance(signature.matrices, Lookup):
+            elif isinstance(signature.matrices, EmbeddingLookup):
                 self.lookups[number] = self._lookup(number, signature.matrices)
 
     def read_with_gradient(self) -> set[int]:
@@ -194,7 +194,7 @@ class StepLayout(Placement):
             self.programs[number] = known._replace(call=call, filled=filled)
         for number, looked in self.lookups.items():
             lookup = session.signature(self.signatures[number].number).matrices
-            assert isinstance(lookup, Lookup)
+            assert isinstance(lookup, EmbeddingLookup)
             looked.read(session, lookup)
 
     def rest(self) -> None:
@@ -219,7 +219,7 @@ class StepLayout(Placement):
         addresses = Addresses(values, shifted[0], results, shifted[1])
         return PlacedProgram(call, script, addresses, call.filled(script, addresses, self.processors))
 
-    def _lookup(self, number: int, lookup: Lookup) -> Looked:
+    def _lookup(self, number: int, lookup: EmbeddingLookup) -> LookupCopy:
         """Return what copies rows of a table, which all uses of it read at once."""
         table, session, refs = lookup.table, self.session, list[tuple[int, int]]()
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
@@ -229,7 +229,7 @@ class StepLayout(Placement):
             if at not in session.given_at:
                 raise Unsupported(f"{self.signatures[number].name} with computed numbers")
             refs.append((at, place // session.given_at[at].itemsize))
-        looked = Looked(lookup, refs, table.stride(0) * table.element_size(), int(self.starts[number]) + self.shift)
+        looked = LookupCopy(lookup, refs, table.stride(0) * table.element_size(), int(self.starts[number]) + self.shift)
         looked.read(session, lookup)
         return looked
 
@@ -237,7 +237,7 @@ class StepLayout(Placement):
         """Return the work for each node of an operation on batches, and the words of its kernels in both directions."""
         signature, (given, *others) = self.signatures[number], self.inputs(number)
         matrices, start = signature.matrices, int(self.starts[number])
-        if isinstance(matrices, Lookup):
+        if isinstance(matrices, EmbeddingLookup):
             each, (width, item) = given.kind.numel, (matrices.table.shape[1], matrices.table.element_size())
             spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
             result, addresses = (start, signature.nbytes), (self.lookups[number].addresses.ctypes.data, 8 * each)
@@ -300,7 +300,7 @@ def _unsupported(signature: Signature, takes_programs: bool) -> str | None:
             matrices.bias is None or matrices.bias.dim() == 1
         )
         return None if by_rows else f"{name} with a weight that does not lie by rows"
-    if isinstance(matrices, TorchCall) and not isinstance(matrices, Lookup):
+    if isinstance(matrices, TorchCall) and not isinstance(matrices, EmbeddingLookup):
         scores, *labels = matrices.kinds
         known = matrices.form is not None and scores.dtype in DTYPES
         return None if known and all(x.dtype is torch.int64 for x in labels) else name

@@ -16,7 +16,7 @@ from ..batching.recording.kinds import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
 from .layout import StepLayout
-from .rules import Trained
+from .rules import TrainedParameter
 from .update import Listing, Updates
 
 __all__ = ["Plans", "StepPlan", "key_of"]
@@ -25,19 +25,24 @@ _MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
 """Plans are kept of short sessions, with little memory each, and not too many."""
 _LEAST_SIZE = 8
-"""Numbers of rows below this are not told from other numbers."""
+"""Row counts below this cannot be recognised among other constants."""
 
 
 class StepPlan:
     """A step: its job, and where its loss will be."""
 
     def __init__(
-        self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], machine: Any, key: Any,
+        self,
+        session: Session,
+        lazies: Sequence[LazyTensor],
+        trained: dict[int, TrainedParameter],
+        machine: Any,
+        key: Any,
         sizes: tuple[int, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Plan a step for a machine (see :class:`.host.HostThreads`); the session has been settled.
 
-        With a ``key`` the plan is made to be filled in again. ``sizes`` are how many rows there are of what it tells.
+        With a ``key`` the plan can be filled in again; ``sizes`` is the number of rows of each size class of the key.
         """
         self.sizes = self._now = sizes
         self.key = key
@@ -78,10 +83,10 @@ class StepPlan:
     def _find_sized(
         self, forward: Stage, backward: Stage, words: np.ndarray
     ) -> list[tuple[np.ndarray, int, int]] | None:
-        """Return where the words have which of the sizes; None where these cannot be told from other numbers."""
+        """Return (array, position, size index) of every argument that is a row count, None if counts are ambiguous."""
         layout, places = self.layout, list[tuple[np.ndarray, int]]()
-        known = all(s.form is not None or (s.formulas and s.formulas.width == 1) for s in layout.signatures)
-        if not known or layout.input_at.any() or min(self.sizes, default=0) < _LEAST_SIZE:
+        resizable = all(s.form is not None or (s.formulas and s.formulas.width == 1) for s in layout.signatures)
+        if not resizable or layout.input_at.any() or min(self.sizes, default=0) < _LEAST_SIZE:
             return None
         for stage in (forward, backward):
             places += [(stage.words, at + 2) for at in stage.starts.tolist() if stage.words[at + 2] != 1]
@@ -101,7 +106,7 @@ class StepPlan:
             increment_version(one.parameter)
 
     def take_back(self) -> None:
-        """Count as if the step had not been."""
+        """Undo the step count."""
         for one in self.reached:
             one.take_back()
 
@@ -164,7 +169,7 @@ class Plans:
 
 
 def key_of(
-    session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], processors: int
+    session: Session, lazies: Sequence[LazyTensor], trained: dict[int, TrainedParameter], processors: int
 ) -> tuple[Any, tuple[int, ...]]:
     """Return what sessions have in common that are the same but for values, graphs and numbers of rows, and these.
 
@@ -198,7 +203,7 @@ def key_of(
     return tuple(found), tuple(sizes)
 
 
-def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
+def _given(session: Session, trained: dict[int, TrainedParameter]) -> dict[int, int]:
     """Return the nodes of parameters that operations read directly, by the parameters' ids."""
     tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
     tensors += [x for s in session.own for x in s.tensors]
@@ -212,7 +217,9 @@ def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
     return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
 
 
-def _reached(layout: StepLayout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
+def _reached(
+    layout: StepLayout, trained: dict[int, TrainedParameter], given: dict[int, int], wanted: set[int]
+) -> list[TrainedParameter]:
     used = layout.read_with_gradient() | {key for key, node in given.items() if layout.grads[node]}
     found = [one for key, one in trained.items() if key in used & wanted]
     if not found:

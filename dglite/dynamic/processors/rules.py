@@ -13,7 +13,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 
-__all__ = ["Trained", "UpdateRule", "check_optimizer"]
+__all__ = ["TrainedParameter", "UpdateRule", "check_optimizer"]
 
 _W, _G = (Operand(Side.E, slot) for slot in (0, 1))
 _FIRST, _SECOND = (Operand(Side.E, slot) for slot in (2, 3))
@@ -117,7 +117,7 @@ _RULES: dict[type[Optimizer], Callable[..., UpdateRule]] = {
 _PLAIN = ("maximize", "amsgrad", "capturable", "differentiable")
 
 
-class Trained:
+class TrainedParameter:
     """A parameter, the ``rule`` of the last step that was planned, and, where it is needed, memory for its gradient."""
 
     rule: UpdateRule

@@ -18,12 +18,12 @@ from ...kernels.cpu.dynamic.kernels import CLEAR
 from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
 from ...structure.distinct import distinct
-from ..batching.execution.matrices import Lookup, Product
+from ..batching.execution.matrices import EmbeddingLookup, Product
 from ..batching.recording.kinds import DTYPES
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import operand
 from .layout import StepLayout
-from .rules import Trained, UpdateRule
+from .rules import TrainedParameter, UpdateRule
 
 __all__ = ["Listing", "Updates"]
 
@@ -120,7 +120,7 @@ def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
                     part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i)
                 )
                 found.setdefault(id(product.shared[part.shared]), []).append(product_of_rows)
-        elif isinstance(product, Lookup):
+        elif isinstance(product, EmbeddingLookup):
             known, row_bytes = layout.lookups[number], product.table.shape[1] * product.table.element_size()
             looked = known.counted
             of_rows = _GradientSource("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
@@ -146,11 +146,11 @@ class Updates:
     directly, by their ids. ``repeats`` tells whether other values of the same operations change the same memory.
     """
 
-    def __init__(self, layout: StepLayout, reached: Sequence[Trained], given: dict[int, int]) -> None:
+    def __init__(self, layout: StepLayout, reached: Sequence[TrainedParameter], given: dict[int, int]) -> None:
         self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
         self._reached, self._rules = reached, [one.rule for one in reached]
         self._numbers = [np.array([0, 1, 1, 1, *x.rule.numbers], DTYPES[x.parameter.dtype]) for x in reached]
-        formulas, after, parts = list[tuple[Trained, np.ndarray | None, int]](), self.after, _parts(layout)
+        formulas, after, parts = list[tuple[TrainedParameter, np.ndarray | None, int]](), self.after, _parts(layout)
         after.keep += self._numbers
         for one, numbers in zip(reached, self._numbers, strict=True):
             parameter, rule, own = one.parameter, one.rule, parts.get(id(one.parameter), [])
@@ -261,7 +261,7 @@ def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tupl
     return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
-def _add_formulas(listing: Listing, one: Trained, rows: np.ndarray | None, numbers: int, how: int) -> None:
+def _add_formulas(listing: Listing, one: TrainedParameter, rows: np.ndarray | None, numbers: int, how: int) -> None:
     """Add the formulas of a rule, for some rows of a table or for everything; its numbers lie at an address."""
     parameter, rule, dtype = one.parameter, one.rule, DTYPES[one.parameter.dtype]
     count, width = (1, parameter.numel()) if rows is None else (len(rows), parameter[0].numel())

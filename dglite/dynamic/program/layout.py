@@ -15,7 +15,7 @@ import torch
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
-from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, Stages, rows_of_all
+from .recipe import DenseOp, Place, PointwiseKernel, Reading, Role, StagePhase, Stages, rows_of_all
 
 __all__ = ["DTYPES", "MOST_ROWS", "NOTHING", "WORDS", "StageTable", "Unsupported"]
 
@@ -48,10 +48,10 @@ class StageTable:
     def __init__(self, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
         self.slots, self._strides, self._allowed = slots, strides, allowed
         self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
-        self.rows, self.parts = list[list[int]](), list[tuple[int, Heavy]]()
+        self.rows, self.parts = list[list[int]](), list[tuple[int, DenseOp]]()
         self.indices, self.constants = list[int](), list[int]()
 
-    def add(self, c: int, stages: Stages, own: list[Cell | Heavy]) -> list[int]:
+    def add(self, c: int, stages: Stages, own: list[PointwiseKernel | DenseOp]) -> list[int]:
         """Lay down the stages of class ``c``; return how many rows there are after each phase.
 
         ``own`` takes those that run, or may run, without kernels.
@@ -60,7 +60,7 @@ class StageTable:
         for phase in StagePhase:
             for chain in _chains(stages.get(phase, ())):
                 first, waits = chain[0], phase is not StagePhase.SWEEP or not self._allowed
-                if isinstance(first, Heavy) and first.node.kind in GRADIENT_KINDS and waits:
+                if isinstance(first, DenseOp) and first.node.kind in GRADIENT_KINDS and waits:
                     self.parts.append((c, first))
                 else:
                     self.rows.append(self._row(chain, own))
@@ -71,7 +71,7 @@ class StageTable:
         """Return the number of a source."""
         return self.sources.setdefault(source, len(self.sources))
 
-    def _row(self, chain: list[Cell | Heavy], own: list[Cell | Heavy]) -> list[int]:
+    def _row(self, chain: list[PointwiseKernel | DenseOp], own: list[PointwiseKernel | DenseOp]) -> list[int]:
         """Lay down a chain of row kernels, or another stage alone; return its row."""
         first, lacks, number = chain[0], self._lacks(chain[0]), -1
         if lacks and not self._allowed:
@@ -93,11 +93,11 @@ class StageTable:
             work += more
         return [start, edges, _ANY_NUMBER if number < 0 else MOST_ROWS, work, fixed, number]
 
-    def _lacks(self, stage: Cell | Heavy) -> str:
+    def _lacks(self, stage: PointwiseKernel | DenseOp) -> str:
         """Return what of a stage there is no kernel for; nothing where there is one."""
         if _is_row_kernel(stage):
             return ""
-        if isinstance(stage, Cell):
+        if isinstance(stage, PointwiseKernel):
             return f"{stage.dtype} inputs of a vertex program"
         node, name = stage.node, stage.node.kind.value
         if node.kind is NodeKind.MATMUL:
@@ -110,9 +110,9 @@ class StageTable:
         self.indices.append(self.number(source))
         self.constants.append(constant)
 
-    def _kernel(self, stage: Cell | Heavy) -> tuple[int, int, int]:
+    def _kernel(self, stage: PointwiseKernel | DenseOp) -> tuple[int, int, int]:
         """Lay down the words of a kernel after the run of rows; return its address, the work of a row, work besides."""
-        if isinstance(stage, Heavy):
+        if isinstance(stage, DenseOp):
             return self._product(stage) if stage.node.kind is NodeKind.MATMUL else self._reduction(stage)
         self._word(stage.width)
         for reading in stage.readings:
@@ -123,7 +123,7 @@ class StageTable:
         kernel = compiled("dynamic.kernels").formula_kernel(stage.formulas, rows, dtype, stage.width)
         return kernel, 8 * stage.width, 0
 
-    def _product(self, stage: Heavy) -> tuple[int, int, int]:
+    def _product(self, stage: DenseOp) -> tuple[int, int, int]:
         node, weight = stage.node, stage.node.inputs[1]
         known = self._matrix(weight)
         assert known is not None
@@ -147,7 +147,7 @@ class StageTable:
         by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
         return by_columns, strides[1 if by_columns else 0]
 
-    def _reduction(self, stage: Heavy) -> tuple[int, int, int]:
+    def _reduction(self, stage: DenseOp) -> tuple[int, int, int]:
         """Lay down the words of a reduction over children, or over what parents have handed on."""
         node, rows = stage.node, RowAccess.SAME
         collects = node.kind is NodeKind.COLLECT
@@ -196,13 +196,13 @@ class StageTable:
         self._place(rows_of_all(Role.SCATTER, state, source.width, source.dtype).whole.part(column, source.width))
 
 
-def _chains(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy]]:
+def _chains(stages: Sequence[PointwiseKernel | DenseOp]) -> Iterator[list[PointwiseKernel | DenseOp]]:
     """Yield runs of row kernels over vertices as one, other stages alone."""
     for together, group in groupby(stages, lambda stage: _is_row_kernel(stage) and stage.domain is Domain.VERTEX):
         run = list(group)
         yield from [run] if together else [[stage] for stage in run]
 
 
-def _is_row_kernel(stage: Cell | Heavy) -> bool:
+def _is_row_kernel(stage: PointwiseKernel | DenseOp) -> bool:
     """Return whether a stage is a formula or a sum for which there is a kernel."""
-    return stage.node.kind in _REDUCTIONS if isinstance(stage, Heavy) else stage.dtype.itemsize in _OF_SIZE
+    return stage.node.kind in _REDUCTIONS if isinstance(stage, DenseOp) else stage.dtype.itemsize in _OF_SIZE

@@ -18,7 +18,19 @@ from ...opspec import COMPARISONS, OPERATORS
 from ..options import Options
 from .gradient import ancestors
 from .ir import GRADIENT_KINDS, Builder, Domain, Node, NodeKind
-from .recipe import Buffer, Cell, Heavy, Place, Reading, Role, Root, StagePhase, VertexPlan, own_buffer, rows_of_all
+from .recipe import (
+    Buffer,
+    DenseOp,
+    Place,
+    PointwiseKernel,
+    Reading,
+    Role,
+    Root,
+    StagePhase,
+    VertexPlan,
+    own_buffer,
+    rows_of_all,
+)
 
 __all__ = ["make_plan"]
 
@@ -194,21 +206,23 @@ class _Planner:
         return self.options.fuse and direct and _form(maker) == _form(node)
 
     # -- stages -------------------------------------------------------------------------------------------------
-    def _stages(self, phases: dict[Node, StagePhase], depths: dict[Node, int]) -> dict[StagePhase, list[Cell | Heavy]]:
+    def _stages(
+        self, phases: dict[Node, StagePhase], depths: dict[Node, int]
+    ) -> dict[StagePhase, list[PointwiseKernel | DenseOp]]:
         groups: dict[tuple[StagePhase, int, bool, Any], list[Node]] = {}
         for node in sorted(self.executed, key=lambda node: node.number):
             heavy = node.kind in _HEAVY
             which = node.number if heavy or not self.options.fuse else _form(node)
             groups.setdefault((phases[node], depths[node], heavy, which), []).append(node)
-        stages: dict[StagePhase, list[Cell | Heavy]] = {phase: [] for phase in StagePhase}
+        stages: dict[StagePhase, list[PointwiseKernel | DenseOp]] = {phase: [] for phase in StagePhase}
         for (phase, _, heavy, _), nodes in sorted(groups.items(), key=lambda group: group[0][:3]):
             stages[phase].append(self._heavy(nodes[0]) if heavy else self._cell(nodes))
         return stages
 
-    def _heavy(self, node: Node) -> Heavy:
-        return Heavy(node, tuple(self.places.get(x) for x in node.inputs), self.places.get(node))
+    def _heavy(self, node: Node) -> DenseOp:
+        return DenseOp(node, tuple(self.places.get(x) for x in node.inputs), self.places.get(node))
 
-    def _cell(self, nodes: list[Node]) -> Cell:
+    def _cell(self, nodes: list[Node]) -> PointwiseKernel:
         """Return the kernel that computes ``nodes``; what one of them is made from another's value is not read back."""
         readings: dict[Reading, int] = {}
         together, known = set(nodes), dict[Node, Expr]()
@@ -230,7 +244,7 @@ class _Planner:
             return Call(OPERATORS[node.attr], tuple(expr(x) for x in node.inputs))
 
         formulas, places = tuple(expr(node) for node in nodes), tuple(self.places[node] for node in nodes)
-        return Cell(*_form(nodes[0]), formulas, tuple(readings), places)
+        return PointwiseKernel(*_form(nodes[0]), formulas, tuple(readings), places)
 
 
 def _is_outside(node: Node) -> bool:

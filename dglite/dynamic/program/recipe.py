@@ -14,7 +14,18 @@ from ...expr import Expr
 from ...kernels.render.rows import RowAccess
 from .ir import Domain, Node
 
-__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "Stages", "VertexPlan"]
+__all__ = [
+    "Buffer",
+    "DenseOp",
+    "Place",
+    "PointwiseKernel",
+    "Reading",
+    "Role",
+    "Root",
+    "StagePhase",
+    "Stages",
+    "VertexPlan",
+]
 __all__ += ["own_buffer", "rows_of_all"]
 
 
@@ -27,7 +38,7 @@ class StagePhase(IntEnum):
 
 
 class Role(Enum):
-    """What becomes of a program's result, or what memory is for."""
+    """The use of a program's result, or of memory."""
 
     SCATTER = "scatter"
     PUSH = "push"
@@ -113,7 +124,7 @@ class Reading:
 
 
 @dataclass
-class Cell:
+class PointwiseKernel:
     """A kernel: formulas over what it reads, and where each goes."""
 
     domain: Domain
@@ -125,7 +136,7 @@ class Cell:
 
 
 @dataclass
-class Heavy:
+class DenseOp:
     """A product, a sum over children or parents, or a torch function; ``places`` of its inputs, None where shared."""
 
     node: Node
@@ -138,7 +149,7 @@ class Heavy:
         return next(x.domain for x in (self.node, *self.node.inputs) if x.domain is not Domain.SHARED)
 
 
-Stages = Mapping[StagePhase, Sequence[Cell | Heavy]]
+Stages = Mapping[StagePhase, Sequence[PointwiseKernel | DenseOp]]
 """Stages by phase, in order."""
 
 

@@ -14,7 +14,7 @@ from ...execution.products import multiply
 from ..recording.kinds import TensorKind
 from .products import FewRows, GradientSums
 
-__all__ = ["CrossEntropy", "Lookup", "Product", "Target", "TorchCall"]
+__all__ = ["CrossEntropy", "EmbeddingLookup", "Product", "Target", "TorchCall"]
 
 
 class Target(NamedTuple):
@@ -165,7 +165,7 @@ class TorchCall:
                 gradients.add(parameter, grad)
 
 
-class Lookup(TorchCall):
+class EmbeddingLookup(TorchCall):
     """Rows of a table, by vectors of numbers."""
 
     def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:

@@ -25,7 +25,7 @@ from .pointwise import refs_of
 from .signatures import Signature, places_of
 from .tensor import LazyTensor, Untraceable, later
 
-__all__ = ["Recorded", "made_by_rows", "made_operation", "only", "record_function"]
+__all__ = ["RecordedFunction", "made_by_rows", "made_operation", "only", "record_function"]
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -46,7 +46,7 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     return known.record(session, lazies)
 
 
-class Recorded(NamedTuple):
+class RecordedFunction(NamedTuple):
     """An operation with results of several kinds; ``assemble`` makes of their list what the function would return."""
 
     signature: Signature
@@ -89,7 +89,9 @@ def _is_lazy(x: Any) -> bool:
     return type(x) is LazyTensor
 
 
-def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]) -> Recorded:
+def _made(
+    session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
+) -> RecordedFunction:
     """Return the operation that calls a function on batches."""
     _check_new_result(function.__name__, recorded[1])
     arguments = filler(recorded, _is_lazy)  # no lazy tensor is kept: it would keep its session alive
@@ -119,7 +121,7 @@ def _check_new_result(name: str, options: dict[str, Any]) -> None:
 
 def _made_in_cell(
     session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
-) -> Recorded:
+) -> RecordedFunction:
     """Return the operation for a body's rows, which have an axis of length 1 in front."""
     try:
         if any(kind.shape[:1] != (1,) for kind in kinds):  # parts of rows that are rows now, or what all samples share
@@ -133,7 +135,7 @@ def _made_in_cell(
 
 def made_by_rows(
     session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
-) -> Recorded:
+) -> RecordedFunction:
     """Return the operation that calls a function of tensors with a row for each sample; it is tried on zeros first."""
     name, arguments = getattr(function, "__name__", "cell"), filler(recorded, _is_lazy)
     rows = next(n for n in count(7) if all(n not in kind.shape for kind in kinds))
@@ -161,10 +163,10 @@ def _on_values(function: Callable[..., Any], arguments: Callable[..., Any]) -> C
     return call
 
 
-def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
+def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> RecordedFunction:
     """Return an operation on stacked tensors, its results one after the other."""
     results, title = matrices.results, f"{name}({', '.join(map(repr, matrices.kinds))})"
-    return Recorded(session.own_signature(title, matrices), results, places_of(results)[:-1], assemble)
+    return RecordedFunction(session.own_signature(title, matrices), results, places_of(results)[:-1], assemble)
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...execution.script import Addresses, Filled, Script, stacked_rows
+from ...execution.script import Addresses, FilledScript, Script, stacked_rows
 from ...execution.sweep import VertexCall
 from ...options import current_options
 from ..execution.matrices import TorchCall
@@ -39,7 +39,9 @@ class ProgramCall(TorchCall):
         """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
         return self._call.script(self.shared, pulls, [x is not None and id(x) in wanted for x in self.shared], False)
 
-    def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
+    def filled(
+        self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None
+    ) -> FilledScript:
         """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
         call = self._call
         rows = stacked_rows([p.rows for p in call.pulled], call.order.num_nodes)

@@ -14,7 +14,7 @@ from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
-from .generic import Recorded, made_operation, only
+from .generic import RecordedFunction, made_operation, only
 from .kinds import TensorKind, kind_of, of_row
 from .pointwise import as_lazy
 from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, result
@@ -136,7 +136,7 @@ def _made_loss(
     kind: TensorKind,
     label: TensorKind,
     options: dict[str, Any],
-) -> Recorded | None:
+) -> RecordedFunction | None:
     """Return the operation of losses of scores (*rows, classes), with a label for each row; None for others."""
     if label.shape != kind.shape[:-1] or len(kind.shape) not in (1, 2) or not kind.numel or label.dtype != torch.int64:
         return None

@@ -14,7 +14,7 @@ from torch import Tensor
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_of
-from ..execution.matrices import Lookup, Product
+from ..execution.matrices import EmbeddingLookup, Product
 from .kinds import DTYPES, TensorKind, kind_of, of_row
 from .pointwise import as_lazy, refs_of
 from .signatures import Signature, copies
@@ -283,7 +283,7 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     key = "lookups", input._kind, id(weight), padding_idx
     signature = session.caches.get(key)
     if signature is None:
-        lookup = Lookup(input._kind, kind, weight, padding_idx)
+        lookup = EmbeddingLookup(input._kind, kind, weight, padding_idx)
         signature = session.caches[key] = session.own_signature(f"embedding{list(kind.shape)}", lookup)
         signature.key, signature.lengths = key, input._kind.shape
         signature.form = "lookups", input._kind.dtype, id(weight), padding_idx

@@ -22,7 +22,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a torch function, by that function."""
 
 
-class _Later:
+class _LateBindings:
     """What modules that are built on this one set: what records any other torch function, and what computes."""
 
     record: Callable[..., Any]
@@ -30,7 +30,7 @@ class _Later:
     backward: Callable[..., torch.Tensor]
 
 
-later = _Later()
+later = _LateBindings()
 
 
 class Untraceable(DGLError):
