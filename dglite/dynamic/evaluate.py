@@ -20,8 +20,8 @@ from .batching.recording.tensor import LazyTensor
 from .execution.order import Order, order_of
 from .execution.sweep import PulledInput, VertexCall
 from .program.ir import Node
+from .program.replay import TracedFunction
 from .program.surroundings import Surroundings
-from .program.trace import TracedFunction
 from .program.traced import TracedProgram, TraceKey
 
 __all__ = ["ProgramEvaluator"]

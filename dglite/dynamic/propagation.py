@@ -26,8 +26,8 @@ from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
+from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
-from .program.identity import FunctionIdentity
 from .program.ir import Domain, Node, NodeKind
 from .program.trace import active_recorder
 from .vertex import VertexFunction

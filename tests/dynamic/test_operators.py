@@ -164,6 +164,65 @@ def test_indexing_by_a_boolean_is_refused() -> None:
         Program(state=4)(CHAIN, X)
 
 
+# -- contractions with parameters --------------------------------------------------------------------------------------
+CONTRACTIONS: dict[str, Form] = {
+    "einsum with a matrix": lambda x, w, t, h: torch.einsum("ni,ij->nj", h, w) + x,
+    "einsum with its transpose": lambda x, w, t, h: torch.einsum("bi, oi -> bo", h, w) + x,
+    "einsum, matrix first": lambda x, w, t, h: torch.einsum("ij,nj->ni", w, h) + x,
+    "einsum, bilinear form": lambda x, w, t, h: torch.einsum("ni,ij,nj->n", h, w, x)[:, None] + x,
+    "einsum, tensor": lambda x, w, t, h: torch.einsum("ni,kij,nj->nk", h, t, x) + x,
+    "einsum, outer": lambda x, w, t, h: torch.einsum("ni,nj->nij", h, x).sum(2) + x,
+    "einsum, dot": lambda x, w, t, h: torch.einsum("ni,ni->n", h, x)[:, None] + x,
+    "einsum, scaled": lambda x, w, t, h: torch.einsum("ni,i->ni", h, w[0]) + x,
+    "bilinear": lambda x, w, t, h: torch.nn.functional.bilinear(h, x, t, w[0]) + x,
+    "transposed product": lambda x, w, t, h: (w @ h.T).T + x,
+    "transposed product, function": lambda x, w, t, h: torch.tanh(w @ h.t() + w[:, :1]).t() + x,
+    "transposed, twice": lambda x, w, t, h: (w @ torch.relu(w @ h.transpose(0, 1))).transpose(0, 1) + x,
+    "transposed sum": lambda x, w, t, h: (w @ h.T + w.T @ x.T).T,
+}
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_contractions_with_parameters(name: str) -> None:
+    form = CONTRACTIONS[name]
+
+    class Program(dynamic.VertexFunction):
+        def __init__(self) -> None:
+            super().__init__(state=4)
+            generator = torch.Generator().manual_seed(0)
+            self.w = torch.nn.Parameter(torch.randn(4, 4, dtype=torch.float64, generator=generator))
+            self.t = torch.nn.Parameter(torch.randn(4, 4, 4, dtype=torch.float64, generator=generator))
+
+        def forward(self) -> None:
+            h = torch.tanh(form(self.pull(), self.w, self.t, self.gather(0)))
+            self.scatter(h)
+            self.push(h)
+
+    program, rows, h = Program(), list[Tensor](), torch.zeros(1, 4, dtype=torch.float64)
+    ours, theirs = (X.double().requires_grad_() for _ in range(2))
+    for v in range(4):
+        h = torch.tanh(form(theirs[v : v + 1], program.w, program.t, h))
+        rows.append(h)
+    wanted = [*program.parameters(), theirs]
+    expected = torch.autograd.grad(torch.cat(rows).square().sum(), wanted, allow_unused=True, materialize_grads=True)
+    result = program(CHAIN, ours)
+    torch.testing.assert_close(result, torch.cat(rows))
+    wanted[-1] = ours
+    found = torch.autograd.grad(result.square().sum(), wanted, allow_unused=True, materialize_grads=True)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mixing", [lambda h: torch.einsum("ni,mi->nm", h, h), lambda h: h.T @ h, lambda h: h.T.sum(1)])
+def test_contractions_of_vertices_are_refused(mixing: Callable[[Tensor], Tensor]) -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            self.scatter(self.gather(0))
+            self.push(mixing(self.pull()))
+
+    with pytest.raises(DGLError, match="F "):
+        Program(state=4)(CHAIN, X)
+
+
 # -- reductions over children ------------------------------------------------------------------------------------------
 DAG = dglite.graph(([0, 1, 2, 0, 3, 3, 3, 1], [3, 3, 3, 4, 4, 5, 5, 5]))  # several parents, several equal edges
 Y = torch.tensor([[0.5, -1.0], [1.5, -1.0], [-0.1, 0.2], [0.3, 0.4], [0.0, 2.0], [1.0, -0.3]])

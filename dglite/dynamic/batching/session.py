@@ -190,7 +190,7 @@ class Session:
             self.args = _grown(self.args, max(2 * needed, 512))
         macros = np.array([word for macro in self.macros for word in macro], np.int64)
         macro_ptr = np.cumsum([0, *map(len, self.macros)])
-        arities = np.array(shared_arities), np.array([signature.arity for signature in self.own], np.int64)
+        arities = np.array(shared_arities, np.int64), np.array([signature.arity for signature in self.own], np.int64)
         self.num_nodes = parse(
             stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
         )

@@ -14,7 +14,16 @@ from ...formulas import FORMULAS, Formula
 from ...opspec import COMPARISONS
 from .ir import Builder, Domain, Node, NodeKind
 
-__all__ = ["BOOLEAN", "LOWERINGS", "TAKES_BOOLEANS", "Lower", "check_independent", "mixing", "stop_gradient"]
+__all__ = [
+    "BOOLEAN",
+    "ELEMENTWISE",
+    "LOWERINGS",
+    "TAKES_BOOLEANS",
+    "Lower",
+    "check_independent",
+    "mixing",
+    "stop_gradient",
+]
 
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 
@@ -79,6 +88,7 @@ BOOLEAN: Mapping[str, Lower] = {
     **{f"{form}_{name}": lower for name, lower in _LOGIC.items() for form in ("logical", "bitwise")},
 }
 """Operators whose result is a boolean; operands of logical ones are booleans as 0 and 1."""
+ELEMENTWISE = {*FORMULAS, *BOOLEAN, "where", "masked_fill", "pow"}
 TAKES_BOOLEANS = ("where", "masked_fill", "clone", "cat", *BOOLEAN)
 """Operators that do not use booleans as numbers."""
 

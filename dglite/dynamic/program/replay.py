@@ -1,8 +1,9 @@
-"""Arguments of torch functions that are called again with other values in the places of some."""
+"""What a trace keeps of a function, and torch functions that are called again with other values in their arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,7 +11,31 @@ from torch.utils import _pytree as pytree
 
 from .ir import Domain, Node
 
-__all__ = ["batch_filler", "converted", "expanded", "filler", "on_copy"]
+__all__ = ["Shared", "TracedFunction", "batch_filler", "converted", "expanded", "filler", "on_copy"]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``.
+
+    One that ``is_constant`` belongs to the trace, not to F.
+    """
+
+    tensor: torch.Tensor | None = None
+    function: Callable[[Sequence[torch.Tensor]], Any] | None = None
+    inputs: Sequence[int] = ()
+    is_constant: bool = False
+
+
+@dataclass
+class TracedFunction:
+    """What F does: its results, and what it reads besides its vertices."""
+
+    states: list[Node] = field(default_factory=list)
+    pushes: list[Node] = field(default_factory=list)
+    shared: list[Shared] = field(default_factory=list)
+    slots: int = 0
+    gathers_all: bool = False
 
 
 def filler(call: Any, is_place: Callable[[Any], bool]) -> Callable[[Sequence[Any]], Any]:

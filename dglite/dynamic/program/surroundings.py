@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import random
 import types
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ from ...errors import DGLError
 from ...recorder import code_of
 from ...recorder.bytecode import analyse
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "states_of_generators"]
 
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -173,6 +174,12 @@ class Surroundings:
         value = space[name]
         self._entries.append((space, name, value))
         self._pending.append(value)
+
+
+def states_of_generators() -> tuple[Any, ...]:
+    """Return the states of the generators of Python and NumPy, to tell whether a function has drawn from them."""
+    state: Any = np.random.get_state()
+    return random.getstate(), state[1].tobytes(), state[2:]
 
 
 def _is_of_library(module: str) -> bool:

@@ -8,54 +8,30 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
+from .contraction import RowContractions
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
-from .lower import LOWERINGS, TAKES_BOOLEANS, check_independent, mixing, stop_gradient
-from .replay import batch_filler, converted, expanded, filler, on_copy
+from .lower import ELEMENTWISE, LOWERINGS, TAKES_BOOLEANS, check_independent, mixing, stop_gradient
+from .replay import Shared, TracedFunction, batch_filler, converted, expanded, filler, on_copy
+from .surroundings import states_of_generators
 from .views import overlap, start_in_row
 
-__all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
+__all__ = ["Recorder", "active_recorder", "trace_function"]
 
 _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
+_TRANSPOSES = ("t", "transpose", "permute")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
 _FACTORIES |= {form.format(name): value for name, value in _FACTORIES.items() for form in ("new_{}", "{}_like")}
-
-
-@dataclass(frozen=True)
-class Shared:
-    """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``.
-
-    One that ``is_constant`` belongs to the trace, not to F.
-    """
-
-    tensor: torch.Tensor | None = None
-    function: Callable[[Sequence[torch.Tensor]], Any] | None = None
-    inputs: Sequence[int] = ()
-    is_constant: bool = False
-
-
-@dataclass
-class TracedFunction:
-    """What F does: its results, and what it reads besides its vertices."""
-
-    states: list[Node] = field(default_factory=list)
-    pushes: list[Node] = field(default_factory=list)
-    shared: list[Shared] = field(default_factory=list)
-    slots: int = 0
-    gathers_all: bool = False
 
 
 class Recorder(TorchDispatchMode):
@@ -75,6 +51,8 @@ class Recorder(TorchDispatchMode):
         self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
         self._numbers: dict[Node, float] = {}
+        self._turned: dict[int, torch.Tensor] = {}
+        """Values with a column for each vertex, by their ids: what they are the transpose of."""
         self._ones: dict[tuple[int, int], Node] = {}
         builder.ones = self._ones_of
 
@@ -103,6 +81,11 @@ class Recorder(TorchDispatchMode):
             self.bind(tensor, self._shared(Shared(tensor=tensor), tensor.shape, tensor.dtype))
         return self._nodes[id(tensor)]
 
+    def has_rows(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has a row for each vertex or child."""
+        node = self._nodes.get(id(tensor))
+        return node is not None and node.domain is not Domain.SHARED
+
     def numbers(self, tensor: torch.Tensor, verb: str) -> Node:
         """Return the node of a tensor of numbers that F gives to ``verb``."""
         if tensor.dtype is torch.bool:
@@ -126,6 +109,10 @@ class Recorder(TorchDispatchMode):
         refused = next((self._refused[id(x)] for x in tensors if id(x) in self._refused), None)
         if refused is not None:
             return self._refuse(func(*args, **kwargs), refused)
+        if name in _TRANSPOSES or any(id(x) in self._turned for x in tensors):
+            turned = self._of_turned(func, name, args, kwargs, tensors)
+            if turned is not NotImplemented:
+                return turned
         nodes = [self.node(x) for x in tensors]
         if len({node.domain for node in nodes} - {Domain.SHARED}) > 1:
             raise DGLError(
@@ -155,6 +142,31 @@ class Recorder(TorchDispatchMode):
             if isinstance(tensor, torch.Tensor) and node is not None:
                 self.bind(tensor, node)
         return result
+
+    def _of_turned(self, func: Any, name: str, args: Any, kwargs: Any, tensors: list) -> Any:
+        """Compute with transposes (features, vertices), by turning what an operator does: ``(W @ h.T).T``."""
+        if name in _TRANSPOSES:
+            x = args[0]
+            result = func(*args, **kwargs)
+            if x.dim() != 2 or result.shape != x.shape[::-1] or not (id(x) in self._turned or self.has_rows(x)):
+                return NotImplemented
+            if id(x) in self._turned:
+                return self._turned[id(x)]
+            self._turned[id(result)] = x
+            self._alive.append(result)
+            return result
+        is_product = name == "mm" and id(args[1]) in self._turned and not self.has_rows(args[0])
+        fits = all(x.dim() == 2 if id(x) in self._turned or x.dim() else True for x in tensors)
+        with self:
+            if is_product:
+                return torch.mm(self._turned[id(args[1])], args[0].t()).t()
+            if fits and name in ELEMENTWISE and not any(map(self.has_rows, tensors)):
+                args, kwargs = pytree.tree_map_only(torch.Tensor, self._upright, (args, kwargs))
+                return func(*args, **kwargs).t()
+        return self._refuse(func(*args, **kwargs), mixing(name))
+
+    def _upright(self, x: torch.Tensor) -> torch.Tensor:
+        return self._turned.get(id(x), x.t() if x.dim() else x)
 
     def _refuse(self, result: Any, error: DGLError) -> Any:
         """Remember that a result is no value of each vertex; it is an error only where it is used as one."""
@@ -359,22 +371,17 @@ class Recorder(TorchDispatchMode):
 
 def trace_function(forward: Callable[[], Any], recorder: Recorder) -> None:
     """Run F once under the recorder."""
-    token, drawn = _recording.set(recorder), _states_of_generators()
+    token, drawn = _recording.set(recorder), states_of_generators()
     try:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False), RowContractions(recorder.has_rows), recorder:
             forward()
     finally:
         _recording.reset(token)
-    if _states_of_generators() != drawn:
+    if states_of_generators() != drawn:
         raise DGLError(
             "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
             "an input, or use torch's dropout or bernoulli"
         )
-
-
-def _states_of_generators() -> tuple[Any, ...]:
-    state: Any = np.random.get_state()
-    return random.getstate(), state[1].tobytes(), state[2:]
 
 
 def active_recorder(verb: str) -> Recorder:

@@ -20,7 +20,8 @@ from .gradient import ancestors, differentiate
 from .ir import Builder, Domain, Node, NodeKind
 from .plan import make_plan
 from .recipe import Buffer, Place, Role, Root, VertexPlan, own_buffer, rows_of_all
-from .trace import Recorder, TracedFunction, trace_function
+from .replay import TracedFunction
+from .trace import Recorder, trace_function
 
 __all__ = ["ClassPlan", "Needs", "TraceKey", "TracedProgram"]
 
@@ -114,7 +115,9 @@ class TracedProgram:
         def resolve(index: int) -> torch.Tensor:
             if index not in values:
                 x = self.shared[index]
-                values[index] = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
+                value = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
+                # Kernels read the only row of a matrix as a vector.
+                values[index] = value.contiguous() if value.dim() > 1 and len(value) == 1 else value
             return values[index]
 
         return [resolve(i) if i in self._read else None for i in range(len(self.shared))]

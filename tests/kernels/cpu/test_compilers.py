@@ -21,7 +21,7 @@ from dglite.opspec import Reducer
 from tests.kernels.cpu import test_matrix, test_steps
 from tests.kernels.cpu.test_agreement import MESSAGE, adjacency, operands
 
-KINDS = {"spmm", "sddmm", "argmax", "softmax", "attention", "cell", "sums", "step", "matrix"}
+KINDS = {"spmm", "sddmm", "argmax", "softmax", "attention", "cell", "reductions", "step", "matrix"}
 KINDS |= {"rowwise", "dropout"}
 X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
 FORMULA = X * 0.3 + Y * X.call("tanh") - Y

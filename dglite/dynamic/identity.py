@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...recorder import captured, code_of, read_of_modules
+from ..recorder import captured, code_of, read_of_modules
 
 __all__ = ["FunctionIdentity"]
 

@@ -1,0 +1,97 @@
+"""``torch.einsum`` and ``bilinear`` inside of vertex functions: products with parameters row by row.
+
+torch puts the operands' axes into another order and multiplies by ``bmm``, in which rows are no vertices any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["RowContractions"]
+
+_Operand = tuple[str, Tensor]
+"""Labels of the axes, without that of the rows, and the tensor."""
+
+
+class RowContractions(TorchFunctionMode):
+    """Replaces contractions of tensors that ``has_rows`` tells, where each row is contracted by itself."""
+
+    def __init__(self, has_rows: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self._has_rows = has_rows
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.einsum and not kwargs and isinstance(args[0], str):
+            tensors = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
+            parsed = self._parsed(args[0].replace(" ", ""), list(tensors))
+            return func(*args) if parsed is None else _contracted(*parsed)
+        if func in _BILINEAR and not kwargs and args[0].dim() == 2 and self._has_rows(args[0]):
+            x, y, weight, bias = (*args, None)[:4]
+            result = _contracted([("i", x), ("j", y)], [("kij", weight)], "k")
+            return result if bias is None else result + bias
+        return func(*args, **kwargs)
+
+    def _parsed(self, equation: str, tensors: list[Tensor]) -> tuple[list[_Operand], list[_Operand], str] | None:
+        """Return operands with rows, those that all rows share, and the result's labels; None for what mixes rows."""
+        inputs, arrow, output = equation.partition("->")
+        labels = inputs.split(",")
+        rows = [(of, x) for of, x in zip(labels, tensors, strict=False) if self._has_rows(x)]
+        plain = len(labels) == len(tensors) and "." not in equation and all(len({*of}) == len(of) for of in labels)
+        if not rows or not arrow or not plain:
+            return None
+        first = rows[0][0][:1]
+        shared = [(of, x) for of, x in zip(labels, tensors, strict=True) if not self._has_rows(x)]
+        inside = [of for of, _ in rows] + [output]
+        if any(of[:1] != first or of.count(first) != 1 for of in inside) or any(first in of for of, _ in shared):
+            return None
+        return [(of[1:], x) for of, x in rows], shared, output[1:]
+
+
+_BILINEAR = (F.bilinear, torch.bilinear)
+
+
+def _contracted(rows: list[_Operand], shared: list[_Operand], output: str) -> Tensor:
+    left = list[_Operand]()
+    for labels, x in shared:
+        for i, (own, row) in enumerate(rows):
+            others = "".join(of for of, _ in (*rows[:i], *rows[i + 1 :], *left)) + output
+            if own and all(label in labels and label not in others for label in own):
+                rows[i] = _multiplied(own, row, labels, x)
+                break
+        else:
+            left.append((labels, x))
+    return _multiplied_and_summed(rows, left, output)
+
+
+def _multiplied(own: str, row: Tensor, labels: str, x: Tensor) -> _Operand:
+    """Return a product of rows with a matrix: all axes of the rows are contracted."""
+    rest = [label for label in labels if label not in own]
+    sizes = [x.shape[labels.index(label)] for label in rest]
+    matrix = x.permute([labels.index(label) for label in (*own, *rest)]).reshape(-1, math.prod(sizes))
+    flat = row if row.dim() == 2 else row.reshape(len(row), -1)
+    product = flat @ matrix
+    return "".join(rest), product if len(rest) == 1 else product.reshape(len(row), *sizes)
+
+
+def _multiplied_and_summed(rows: list[_Operand], shared: list[_Operand], output: str) -> Tensor:
+    """Return the sum of products, with all operands in the axes of the result and of what is summed."""
+    labels = "".join(of for of, _ in (*rows, *shared))
+    summed = sorted({*labels} - {*output}, key=labels.index)
+    axes = [*output, *summed]
+    result: Tensor | None = None
+    for own, x in (*rows, *shared):
+        first = x.dim() - len(own)  # 1 where it has rows
+        moved = x.permute([*range(first), *(first + own.index(label) for label in axes if label in own)])
+        for i, label in enumerate(axes):
+            moved = moved if label in own else moved.unsqueeze(first + i)
+        result = moved if result is None else result * moved
+    assert result is not None
+    return result.sum([1 + len(output) + i for i in range(len(summed))]) if summed else result
