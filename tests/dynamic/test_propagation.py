@@ -12,7 +12,7 @@ from torch import nn
 import dglite
 from dglite import DGLGraph
 from dglite import function as fn
-from dglite.dynamic.program.identity import FunctionIdentity
+from dglite.dynamic.identity import FunctionIdentity
 from dglite.dynamic.propagation import propagate_as_program
 from dglite.recorder.dependencies import Dependencies
 
