@@ -159,11 +159,17 @@ class DGLGraph(
         return self._device
 
     def to(self, device: Any, **kwargs: Any) -> DGLGraph:
-        """Return the graph with its features on ``device``; this graph when it is there already."""
+        """Return the graph with its features on ``device``.
+
+        If it is there already, this graph is returned for a device object, and a shallow copy for a device that is
+        named by text, as in DGL: features set on ``g.to("cpu")`` do not appear in ``g``.
+        """
         target = canonical_device(device)
-        if target == self._device:
+        if target == self._device and not isinstance(device, str):
             return self
         graph = self.clone()
+        if target == self._device:
+            return graph
         graph._device = target
         for frames in (graph._node_frames, graph._edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]

@@ -73,7 +73,10 @@ def test_index_types():
 
 def test_devices():
     g = featured()
-    assert g.device == torch.device("cpu") and g.to("cpu") is g and g.cpu() is g
+    assert g.device == torch.device("cpu") and g.to(torch.device("cpu")) is g and g.cpu() is g
+    copy = g.to("cpu")  # DGL compares a device with the text, so that this is another graph there
+    copy.ndata["copied"] = torch.ones(g.num_nodes())
+    assert copy.device == g.device and "copied" not in g.ndata
     there = g.to("meta")
     assert there.device == torch.device("meta") and there.ndata["h"].device.type == "meta" and g.device.type == "cpu"
     assert there.num_nodes() == 3 and there.edges()[0].device.type == "meta" and there.adjacency() is g.adjacency()
