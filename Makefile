@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-distributed dropin test test-full gpu check format bench bench-quick docs gallery clean
+.PHONY: help demo demo-distributed dropin test test-full gpu check format bench bench-quick docs gallery dist clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs         build the documentation site in build/site"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
 	@echo "make gallery      draw the pictures of docs/gallery.md"
+	@echo "make dist         build what a release publishes in dist/, and try it in an empty environment"
 
 # torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
 $(BIN)/torch.installed: $(CONSTRAINTS)
@@ -87,6 +88,23 @@ gallery: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py --picture docs/pictures/karate_club.png
 	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
+
+# What a release publishes: wheels and source archives of dglite and of the name dgl. The wheels are built from the
+# archives, then installed, for which pip finds torch, in an environment that does not see this folder.
+RELEASE ?= build/release
+dist:
+	rm -rf dist $(RELEASE)
+	$(PYTHON) -m venv $(RELEASE)/tools
+	$(RELEASE)/tools/bin/python -m pip install --quiet build twine
+	for folder in . shim; do $(RELEASE)/tools/bin/python -m build --outdir dist $$folder || exit 1; done
+	$(RELEASE)/tools/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv $(RELEASE)/empty
+	$(RELEASE)/empty/bin/python -m pip install --quiet --constraint constraints.txt torch
+	$(RELEASE)/empty/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/dglite-*.whl)[torch]" dist/dgl-*.whl
+	$(RELEASE)/empty/bin/python -m pip check
+	$(RELEASE)/empty/bin/python -I -m dglite
+	$(RELEASE)/empty/bin/python -I examples/node_classification.py --model gcn --dataset karate --epochs 50
+	$(RELEASE)/empty/bin/python -I -c "import dgl, dglite; assert dgl.graph is dglite.graph; print('import dgl is dglite', dglite.__version__)"
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -185,7 +185,7 @@ if TYPE_CHECKING:
     from .show.profiling import profile
     from .transforms.splits import RandomLinkSplit, RandomNodeSplit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _as_vertex_program(*args: Any) -> str | None:
