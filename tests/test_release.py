@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import shutil
 import subprocess
@@ -80,8 +81,12 @@ def test_each_section_of_the_changelog_is_there_once_and_in_order() -> None:
 
 
 # -- what is published -------------------------------------------------------------------------------------------------
+def _workflow() -> dict:
+    return yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8"))
+
+
 def test_the_workflow_publishes_dglite_by_trusted_publishing() -> None:
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8"))
+    workflow = _workflow()
     assert workflow[True] == {"push": {"tags": ["v*"]}}  # YAML reads the key `on` as a boolean
     assert workflow["permissions"] == {"contents": "read"}
     publishing = {
@@ -94,6 +99,20 @@ def test_the_workflow_publishes_dglite_by_trusted_publishing() -> None:
     assert "password" not in str(job)
     (removal,) = (step["run"] for step in job["steps"] if "run" in step)
     assert removal == "rm dist/dgl-*"  # decision 237
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a command of the workflow, whose system is Linux")
+def test_links_of_the_page_on_the_index_are_complete(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "README.md", tmp_path)
+    (command,) = (step["run"] for step in _workflow()["jobs"]["build"]["steps"] if "README.md" in step.get("run", ""))
+    names = {"GITHUB_SERVER_URL": "https://site", "GITHUB_REPOSITORY": "who/dglite", "GITHUB_REF_NAME": "v1.2.3"}
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env={**os.environ, **names}, check=True)
+    before, after = ((folder / "README.md").read_text(encoding="utf-8") for folder in (ROOT, tmp_path))
+    link = re.compile(r'(?:\]\(|\bsrc="|\bsrcset=")([^)"]+)')
+    for old, new in zip(link.findall(before), link.findall(after), strict=True):
+        kind = "raw" if old.endswith(".svg") else "blob"
+        assert new == (old if old.startswith("https:") else f"https://site/who/dglite/{kind}/v1.2.3/{old}")
+    assert before != after
 
 
 @pytest.fixture(scope="module")
