@@ -91,7 +91,6 @@ def test_names_are_those_of_dglite(dgl_is_dglite: None) -> None:
         ("from dgl.utils import pin_memory_inplace", r"has no dgl\.utils\.pin_memory_inplace: use torch"),
         ("from dgl.data.tu import NoDataset", r"dglite has no dgl\.data\.tu\.NoDataset: pass the files' content"),
         ("from dgl._ffi.function import _init_api", r"dglite has no dgl\._ffi\.function: there is no C\+\+ library"),
-        ("from dgl.utils.shared_mem import create_shared_mem_array", r"create_shared_mem_array: use torch\.Tensor\.sh"),
         ("from dgl.contrib import KVServer", r"dglite has no dgl\.contrib\.KVServer: .*dglite\.distributed"),
         ("from dgl.contrib.sampling import metapath_random_walk", r"use dgl\.sampling\.random_walk, which has the arg"),
         ("from dgl.data.rdf import AIFB", r"dglite has no dgl\.data\.rdf\.AIFB: use dgl\.data\.AIFBDataset"),

@@ -87,7 +87,7 @@ def test_a_copy_has_memory_of_its_own():
 
 
 def test_a_block_that_is_too_small_makes_way(monkeypatch):
-    monkeypatch.setattr(memory, "KEPT", 0)
+    monkeypatch.setattr(memory, "MIN_LIMIT", 0)
     buffers = Buffers()
     own = buffers.pool = memory.Pool(lambda: 1 << 30)
     for size in range(SIZE, 2 * SIZE, SIZE // 8):
