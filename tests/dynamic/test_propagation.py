@@ -410,7 +410,7 @@ def test_explain_says_whether_a_propagation_is_a_program() -> None:
 
 REASONS = {
     "random": "random numbers",
-    "ids": "reads ids",
+    "ids": "reads the graph, ids",
     "a branch": "it branches",
     "built-in": "built-ins",
     "trained": "belongs to no module",
