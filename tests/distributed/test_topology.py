@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dglite.distributed import partition_graph
 from tests.distributed import checks_topology as checks
 from tests.distributed.spawn import results
 
-SIZES = [1, 2, 4]
+SIZES = [1, 2, *([4] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 
 
 @pytest.fixture(scope="module")
@@ -48,4 +49,4 @@ def test_shared_batches_are_the_same_for_any_number_of_ranks(found) -> None:
         for of in found(size):
             batches.update(of["shared_batches"][1])
         by_size.append(batches)
-    assert len(by_size[0]) == 27 and by_size[0] == by_size[1] == by_size[2]
+    assert len(by_size[0]) == 27 and all(batches == by_size[0] for batches in by_size)
