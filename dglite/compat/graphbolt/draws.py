@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def checked_seeds(seeds: Any, typed: bool, what: str = "seeds") -> Any:
     return seeds
 
 
-class GraphDraws:
+class GraphDraws(ABC):
     """What a sampling graph draws. Seeds are ids, or ids by node type where there are several types.
 
     Results are :class:`SampledSubgraphImpl` whose columns are the seeds and whose edges have ids of their sources in
@@ -71,32 +72,32 @@ class GraphDraws:
     _columns: FusedColumns | None
 
     @property
+    @abstractmethod
     def g(self) -> DGLGraph:
         """The DGLGraph."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def columns(self) -> FusedColumns:
         """The compressed columns."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def typed(self) -> bool:
         """Whether values are dictionaries by type."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def has_original_edge_ids(self) -> bool:
         """Whether samples have original edge ids."""
-        raise NotImplementedError
 
     node_attributes: Any
     edge_attributes: Any
     edge_type_to_id: Any
 
+    @abstractmethod
     def name_edges(self, block: DGLGraph) -> DGLGraph:
         """Let a block's edges have their original ids."""
-        raise NotImplementedError
 
     @property
     def merged(self) -> DGLGraph:
