@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dglite import DGLError, data
+from dglite import DGLError, DGLGraph, data
 from dglite.data import dataset
 from tests.data import planetoid_files
 from tests.data.test_damage import FAMILIES
@@ -44,9 +44,10 @@ def refuse(self: Any, *_: Any) -> None:
 def test_folders_with_hashes(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset.Downloader, "__call__", refuse)
     write, read = FAMILIES[family]
-    raw, name = tmp_path / "raw", HASHED[family]
-    raw.mkdir()
-    write(raw)
+    raw, plain, name = tmp_path / "raw", tmp_path / "plain", HASHED[family]
+    for folder in (raw, plain):
+        folder.mkdir()
+        write(folder)
     hashed = raw / f"{name}_0123abcd"
     if (raw / name).is_dir():
         (raw / name).rename(hashed)
@@ -55,7 +56,13 @@ def test_folders_with_hashes(family: str, tmp_path: Path, monkeypatch: pytest.Mo
         hashed.mkdir()
         for path in content:
             path.rename(hashed / path.name)
-    read(raw)
+    items, expected = read(raw), read(plain)
+    assert len(items) == len(expected) > 0
+    assert first_graph(items).num_edges() == first_graph(expected).num_edges() > 0
+
+
+def first_graph(items: Any) -> DGLGraph:
+    return items[0][0] if isinstance(items[0], tuple | list) else items[0]
 
 
 @pytest.mark.parametrize("folder", ["cora_v2_d697a464", "cora_v2"])
