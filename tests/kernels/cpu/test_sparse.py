@@ -127,6 +127,24 @@ def test_any_number_of_tasks_gives_the_same_bits(kind, reducer, dtype):
         np.testing.assert_array_equal(result, results[0])
 
 
+@pytest.mark.parametrize("reducer", ["sum", "max"])
+def test_parts_are_fewer_where_their_results_would_not_fit(reducer, monkeypatch):
+    coo, expr, entries = graph("star"), expression("copy_u"), 9
+    values = operands(expr, coo, ((20,),))
+    most = len(coo.src) * 20 * 4 // entries
+    monkeypatch.setattr(parts, "MOST_BYTES", most)
+    for tasks in (2, 9, 1000):
+        few, words, size = parts.part_memory(tasks, len(coo.src), 20, 80, False)
+        assert words[0] >= entries and few <= max(tasks, len(coo.src) // entries + 1)
+        assert 8 * size <= 3 * most + 1000
+    bound = bind_spmm(expr, Reducer(reducer), "float32", "int64", ((20,),))
+    runs = [run(coo, "int64", "float32", values, bound, (coo.num_dst, 20), threads) for threads in (1, 2, 9)]
+    assert_close(
+        runs[0][0], reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, runs[0][1]), "float32"
+    )
+    assert all((got == runs[0][0]).all() for got, _ in runs)
+
+
 @pytest.mark.parametrize("largest", [1 << 22, 120])
 @pytest.mark.parametrize("threads", [1, 2, 9])
 def test_an_epilogue_gets_each_row_once_all_its_parts_are_there(threads, largest, monkeypatch):

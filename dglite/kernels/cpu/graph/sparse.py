@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TypeAlias
 
+import numpy as np
+
 from ....expr import Expr, Side
 from ....opspec import Reducer
 from ...layout import BroadcastLayout, broadcast_layout
@@ -159,8 +161,10 @@ class SpmmKernel(_Bound):
         tasks, threads = tasks_for(work, threads)
         memory = part_memory(tasks, structure[NUM_ENTRIES], self.width, self.part_bytes, self.half) if cuts else None
         if memory is not None:
-            carry = memory[0] * memory[1]
-            words[CARRY] = carry.buffer_info()[0]
+            tasks, first_words, size = memory
+            carry = np.empty(size, np.int64)  # most of its pages are never touched
+            carry[: len(first_words)] = first_words
+            words[CARRY] = carry.ctypes.data
         launch_at(self.driver, words.buffer_info()[0], tasks, threads)
 
 

@@ -22,6 +22,8 @@ ROW_PART, ENTRIES = 1 << 15, 256
 LARGEST = 1 << 22
 """Elements of a part at most, whatever their number: a call, which ends after a tenth of a second or so for interrupts,
 has parts for all threads."""
+MOST_BYTES = 1 << 30
+"""Bytes of the results of all parts of a reduction at most, where rows are of tens of thousands of elements."""
 ROUNDED = 16
 """How many parts a row of a 16-bit dtype has at most: the result of each is rounded to that dtype."""
 
@@ -36,17 +38,23 @@ def num_parts(work: int, rows: int, least: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def part_memory(tasks: int, num_entries: int, width: int, part_bytes: int, half: bool) -> tuple[array[int], int] | None:
-    """Return the first words of the carry of a reduction, see :mod:`.driver`, and how often they fit in all of it.
+def part_memory(
+    tasks: int, num_entries: int, width: int, part_bytes: int, half: bool
+) -> tuple[int, array[int], int] | None:
+    """Return how many of the ``tasks`` to use, the first words of the carry, see :mod:`.driver`, and its size in words.
 
     It is None if rows cannot be long enough to be cut: all have ``num_entries`` entries together. ``part_bytes`` are
-    the bytes of one part's results; ``half``: they are rounded to 16 bits.
+    the bytes of one part's results; ``half``: they are rounded to 16 bits. Tasks are fewer where each would otherwise
+    have less than a part.
     """
     least, largest = (max(size // max(width, 1), ENTRIES) for size in (ROW_PART, LARGEST))
+    if num_entries * part_bytes > least * MOST_BYTES:
+        least = -(-num_entries * part_bytes // MOST_BYTES)
+        largest, tasks = max(largest, least), min(tasks, num_entries // least + 1)
     if num_entries <= least:
         return None
     most, of_task = ROUNDED if half else MOST_PARTS, -(-num_entries // tasks)
     slots = 1 + min(-(-of_task // least), most + 1 + of_task // largest)
     words = array("q", (least, most, largest, slots))
     size = 8 * len(words) + tasks * (8 * 2 + slots * part_bytes)
-    return words, -(-size // (8 * len(words)))
+    return tasks, words, -(-size // 8)
