@@ -17,8 +17,6 @@ from torch.utils import _pytree as pytree
 from ..errors import DGLError
 from .torch_library import decompositions
 
-__all__ = ["dynamic_shapes", "export", "register_container"]
-
 _CONTAINERS: list[type] = []
 """Classes of objects that hold tensors."""
 

@@ -17,8 +17,6 @@ from .numeric_pickle import CooMatrix, read_numeric_pickle
 from .published import SITE, PublishedDataset
 from .raw import lines_of
 
-__all__ = ["CoraBinary"]
-
 
 @final
 class CoraBinary(Graphs, PublishedDataset):

@@ -16,8 +16,6 @@ from .numeric_pickle import plain, read_numeric_pickle
 from .published import PublishedDataset
 from .raw import float_tensor, long_tensor
 
-__all__ = ["CIFAR10SuperPixelDataset", "MNISTSuperPixelDataset"]
-
 _URL = "https://www.dropbox.com/s/y2qwa77a0fxem47/superpixels.zip?dl=1"
 NEIGHBOURS, WIDTH_OVER = 9, 8
 """Edges go to 8 of the 9 most alike; likeness falls off with the mean distance of the 8 nearest."""

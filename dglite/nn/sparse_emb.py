@@ -10,8 +10,6 @@ from ..errors import DGLError
 from ..io.shared_arrays import call_once_and_share
 from . import functional
 
-__all__ = ["NodeEmbedding"]
-
 
 class NodeEmbedding:
     """A table of embeddings for nodes, of which a step reads and updates few rows.

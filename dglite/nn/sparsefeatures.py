@@ -22,8 +22,6 @@ from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key, variant
 from ..structure.parse import is_scipy
 
-__all__ = ["Features", "SparseFeatures", "as_features"]
-
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 
 

@@ -13,8 +13,6 @@ from .pnaconv import PNAConv
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["DGNConv"]
-
 
 @final
 class DGNConv(PNAConv):

@@ -13,8 +13,6 @@ from ..sparselinear import SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["DotGatConv"]
-
 
 @final
 class DotGatConv(InEdgesRequired):

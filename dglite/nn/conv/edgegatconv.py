@@ -13,8 +13,6 @@ from ..base import InEdgesRequired, nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeGATConv"]
-
 
 @final
 class EdgeGATConv(InEdgesRequired):

@@ -14,8 +14,6 @@ from ..sparselinear import FeatureDropout, SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GATConv"]
-
 
 @final
 class GATConv(InEdgesRequired):

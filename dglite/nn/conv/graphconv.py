@@ -14,8 +14,6 @@ from ..sparsefeatures import SparseFeatures
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GraphConv"]
-
 
 @final
 class GraphConv(InEdgesRequired):

@@ -12,8 +12,6 @@ from ..hetero.typedlinear import TypedLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HGTConv"]
-
 
 @final
 class HGTConv(nn.Module):

@@ -15,8 +15,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["PNAConv", "PNAConvTower"]
-
 
 class PNAConvTower(nn.Module):
     """The parameters of one tower of :class:`PNAConv`, which runs all towers together."""

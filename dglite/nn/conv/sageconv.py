@@ -19,9 +19,6 @@ from ..sparselinear import FeatureDropout, SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SAGEConv"]
-
-
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
 

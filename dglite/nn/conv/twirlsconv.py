@@ -15,8 +15,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["TWIRLSConv", "TWIRLSUnfoldingAndAttention"]
-
 _NORMS = ("none", "batch", "layer")
 
 

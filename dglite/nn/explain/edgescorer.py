@@ -19,8 +19,6 @@ from .explainer import Explainer
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeScorer"]
-
 _NO_IDS = np.empty(0, np.int64)
 
 

@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["Explainer"]
-
 
 class Explainer(nn.Module):
     """A model to explain, and how features and masks are given: dictionaries by type, or single tensors.

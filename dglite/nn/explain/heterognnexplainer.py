@@ -14,8 +14,6 @@ from .masklearner import MaskLearner
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HeteroGNNExplainer"]
-
 
 @final
 class HeteroGNNExplainer(MaskLearner):

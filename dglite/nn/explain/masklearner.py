@@ -16,8 +16,6 @@ from .explainer import Explainer
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["MaskLearner"]
-
 
 class MaskLearner(Explainer):
     """Learns a mask of the features of each node type and one of the edges of each edge type."""

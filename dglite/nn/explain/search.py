@@ -18,8 +18,6 @@ from .setvalues import SetValues
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SubgraphSearcher"]
-
 _BITS = 1 << 24
 """Sets of nodes are drawn for as many subgraphs at a time as keep their masks below this size."""
 

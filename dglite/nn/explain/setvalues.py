@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SetValues"]
-
 _ROWS = 1 << 16
 """Nodes and edges in one run of the model, about: what is computed from them should stay in the cache."""
 

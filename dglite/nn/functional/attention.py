@@ -14,8 +14,6 @@ from .convolution import reduce_neighbours
 from .edges import reduce_edges
 from .given import by_head
 
-__all__ = ["attention", "attention_by_scores", "attention_with_edges", "cosine_attention"]
-
 LEAST_SCALE = 1e-3
 """From which on products may be divided by a score's factor again for the factor's gradient."""
 _SOURCE: Expr = Operand(Side.U, 0)

@@ -18,25 +18,6 @@ from ..sparsefeatures import Features, SparseFeatures
 from ..sparselinear import SparseLinear
 from .given import is_plain, require_rows
 
-__all__ = [
-    "checked_edge_weight",
-    "gcn_norms",
-    "in_degrees",
-    "loops_replaced",
-    "mean_with_self",
-    "normalise_edge_weight",
-    "normalised_sum",
-    "product",
-    "product_goes_first",
-    "projected",
-    "reduce_neighbours",
-    "scaled_sum",
-    "sum_of_projected",
-    "sum_of_relu",
-    "walk",
-    "walk_weight",
-]
-
 gcn_norms = ("both", "right", "left", "none")
 """How a graph convolution may be normalised, see :func:`normalised_sum`."""
 

@@ -17,28 +17,6 @@ from ..sparsefeatures import Features, SparseFeatures, as_features
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = [
-    "activated",
-    "as_module",
-    "by_head",
-    "compute_weights",
-    "first_rows",
-    "formula_of",
-    "is_plain",
-    "is_relu",
-    "pair_of_features",
-    "pair_of_sizes",
-    "require_dense",
-    "require_dense_batch",
-    "require_matrix",
-    "require_one_size",
-    "require_pairs",
-    "require_rows",
-    "require_torch",
-    "require_width",
-    "set_number",
-]
-
 
 def is_plain(module: Any, kind: Any = None) -> bool:
     """Whether a layer may read a module's parameters in place of calling it: a ``kind``, ``nn.Linear`` unless given.

@@ -20,15 +20,6 @@ from .given import by_head
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = [
-    "attended_by_graph",
-    "batch_sizes",
-    "graph_members",
-    "graph_softmax",
-    "pooled",
-    "top_rows",
-]
-
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 _DOT = core.Attention(core.Score.DOT)

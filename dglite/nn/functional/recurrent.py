@@ -8,8 +8,6 @@ from ...backend import Tensor, active, framework
 from ..base import nn
 from .given import is_plain
 
-__all__ = ["gated_step", "recurrent"]
-
 
 def recurrent(network: Any, *inputs: Any) -> Any:
     """Run a recurrent network, under autocast in the dtype of its parameters.

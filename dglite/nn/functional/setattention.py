@@ -15,8 +15,6 @@ from ...structure.adjacency import Adjacency
 from ...structure.distinct import distinct
 from ..base import nn
 
-__all__ = ["SetPairs", "SetSizes", "equal_sizes", "seed_attention", "set_attention", "set_pairs"]
-
 
 class _DenseRows(NamedTuple):
     """Which rows stand in a dense batch, a graph's last row standing for what pads it."""

@@ -14,8 +14,6 @@ from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 
-__all__ = ["AGGREGATORS", "DIRECTIONS", "SCALERS", "degree_scaler", "directional", "statistics"]
-
 AGGREGATORS = ("mean", "sum", "max", "min", "std", "var", "moment3", "moment4", "moment5")
 """Statistics of messages, see :func:`statistics`."""
 SCALERS = ("identity", "amplification", "attenuation")

@@ -11,8 +11,6 @@ from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
-__all__ = ["InducedSetAttentionBlock", "MultiHeadAttention", "PMALayer", "SetAttentionBlock"]
-
 MOST_SEEDS = 8
 """Of more seeds, an edge for each row and seed is many edges: keys are made, and meet their queries densely."""
 

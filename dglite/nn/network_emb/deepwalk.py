@@ -18,8 +18,6 @@ from .. import functional
 from ..base import nn
 from .draw import Draw
 
-__all__ = ["DeepWalk"]
-
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 _LARGEST = 6.0
 """Scores are clipped to this, both ways."""

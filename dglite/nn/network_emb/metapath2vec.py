@@ -15,8 +15,6 @@ from .. import functional
 from ..base import nn
 from .draw import Draw
 
-__all__ = ["MetaPath2Vec"]
-
 _LARGEST = 10.0
 """Scores are clipped to this, both ways."""
 
