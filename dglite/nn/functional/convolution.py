@@ -238,11 +238,11 @@ def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tenso
 
 
 def _with_self_loops(adjacency: Adjacency) -> Adjacency:
-    found = adjacency.cache.get(_WITH_SELF_LOOPS)
-    if found is None:
+    looped = adjacency.cache.get(_WITH_SELF_LOOPS)
+    if looped is None:
         src, dst = adjacency.endpoints()
         other, nodes = src != dst, np.arange(adjacency.num_src, dtype=src.dtype)
         src, dst = (np.concatenate([side[other], nodes]) for side in (src, dst))
-        found = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
-        adjacency.cache[_WITH_SELF_LOOPS] = found
-    return found
+        looped = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
+        adjacency.cache[_WITH_SELF_LOOPS] = looped
+    return looped

@@ -84,9 +84,9 @@ class MultiHeadAttention(nn.Module):
     def _dropout(self) -> float:
         return self.dropouta if self.training else 0.0
 
-    def _finish(self, x: Tensor, found: Tensor) -> Tensor:
+    def _finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Return what follows of the attention's result, (num_rows, num_heads, d_head)."""
-        x = self.norm_in(x + self.proj_o(found.reshape(x.shape[0], self.num_heads * self.d_head)))
+        x = self.norm_in(x + self.proj_o(attended.reshape(x.shape[0], self.num_heads * self.d_head)))
         return self.norm_inter(x + self.ffn(x))
 
 
