@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from tqdm import tqdm
 
 from ..convert import graph
@@ -91,6 +90,8 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
 
 def likeness(place: np.ndarray, colour: np.ndarray | None) -> np.ndarray:
     """Return the similarity of nodes, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
+    from scipy.spatial.distance import cdist  # 0.2 s, which `import dglite` must not pay
+
     exponent = np.zeros((len(place), len(place)))
     for x in (place, colour):
         if x is not None:
