@@ -9,8 +9,6 @@ import numpy as np
 
 from .backend import Tensor, active
 
-__all__ = ["LazyColumn", "Take"]
-
 Take = Callable[[Tensor, np.ndarray], Tensor]
 """``take(x, rows)`` returns the rows of a tensor."""
 

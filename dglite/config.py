@@ -33,9 +33,6 @@ from .errors import DGLError
 with suppress(ImportError):  # Windows
     import resource
 
-__all__ = ["available_memory", "backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level"]
-__all__ += ["num_cores", "pool_limit"]
-
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
 

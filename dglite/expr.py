@@ -16,23 +16,6 @@ from typing import Any
 
 from .opspec import OPERATORS, Operator
 
-__all__ = [
-    "Call",
-    "Constant",
-    "Expr",
-    "Operand",
-    "Side",
-    "compact",
-    "derivative",
-    "evaluate",
-    "formula",
-    "operands_of",
-    "renumber",
-    "shared",
-    "swap_sides",
-    "write_out_powers",
-]
-
 
 class Side(Enum):
     """Whose rows an operand has: source nodes, edges, destination nodes, or the one row that all edges share."""

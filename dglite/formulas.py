@@ -18,8 +18,6 @@ from typing import Any
 from .expr import Call, Expr, Operand, Side
 from .opspec import COMPARISONS, OPERATORS
 
-__all__ = ["ALIASES", "FORMULAS", "Formula"]
-
 ALIASES = {
     "absolute": "abs",
     "clip": "clamp",

@@ -16,8 +16,6 @@ from .backend import Tensor, active, admit, require_one_library
 from .column import LazyColumn, Take
 from .errors import DGLError, MissingFeatureError
 
-__all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
-
 NID = EID = "_ID"
 """Column that holds the ids which nodes and edges had in the graph they were taken from."""
 NTYPE = ETYPE = "_TYPE"

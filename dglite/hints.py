@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
-__all__ = ["attribute_error", "names_of", "not_a_graph"]
-
 _EDGE_INDEX = "g = dglite.graph((edge_index[0], edge_index[1]), num_nodes=len(x))"
 _BATCHED = "the graph knows its batch, dglite.batch(graphs), so no vector `batch` is passed"
 

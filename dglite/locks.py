@@ -11,8 +11,6 @@ import threading
 import weakref
 from typing import Any
 
-__all__ = ["new_lock"]
-
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 """All of them, for a child to open."""
 

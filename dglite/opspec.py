@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "MESSAGES", "OPERATORS", "Operator", "Reducer", "operator"]
-
 
 @dataclass(frozen=True, eq=False)
 class Operator:

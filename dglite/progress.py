@@ -8,8 +8,6 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-__all__ = ["DELAY", "progress"]
-
 DELAY = 2.0
 """Seconds before a bar appears: what is done by then shows none."""
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from .errors import DGLError
 
-__all__ = ["draw_key", "draws_keyed_by", "generator", "key_here", "seed"]
-
 _generator = np.random.default_rng()
 _forked: np.random.SeedSequence | None = None
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-__all__ = ["Bar", "bytes_text", "html_card", "html_table", "html_text", "seconds_text", "text_table"]
-
 _STYLE = """<style>
 .dglite{--ink:#1f2733;--soft:#5b6675;--line:#d8dee6;--paper:#fff;--band:#f3f5f8;--chip:#e6eef9;--bar:#8fb3e8;
 display:inline-block;max-width:100%;overflow-x:auto;box-sizing:border-box;margin:4px 0;padding:10px 14px;

@@ -10,8 +10,6 @@ from .backend import Tensor
 from .backend import active as backend
 from .errors import DGLError
 
-__all__ = ["Columns", "EdgeBatch", "NodeBatch", "checked", "function_name"]
-
 _NO_CHANGES: Mapping[str, Tensor | None] = MappingProxyType({})
 
 

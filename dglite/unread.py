@@ -15,8 +15,6 @@ from .backend import active
 from .graph import DGLGraph
 from .structure.compressed import copy_as
 
-__all__ = ["leave_to_python"]
-
 _MODULES = (
     "batch convert generators geometry homophily io propagate readout sampling sparse subgraph transforms traversal"
 ).split()

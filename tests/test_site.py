@@ -18,22 +18,12 @@ import dglite
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 ONLY_READ_AS_FILES = {"progress"}
-NOT_USERS = {
-    "backend",
-    "column",
-    "config",
-    "convert",
-    "errors",
-    "expr",
-    "formulas",
-    "frame",
-    "graph",
-    "kernels",
-    "locks",
-    "opspec",
-}
-NOT_USERS |= {"recorder", "scheduler", "structure", "udf", "contrib", "random", "batch", "generators", "propagate"}
-NOT_USERS |= {"readout", "subgraph", "traversal", "homophily", "hints", "progress", "tables", "serving", "unread"}
+NOT_USERS = set(
+    """
+    backend batch convert errors generators graph homophily kernels propagate readout recorder scheduler serving
+    structure subgraph traversal
+    """.split()
+)
 """Modules whose public names, if any, are names of dglite itself."""
 
 

@@ -24,9 +24,6 @@ from .memory import new_array
 from .operations import dtype_of, functions
 from .protocols import DifferentiableOp, MakeOp
 
-__all__ = ["ArrayBackend"]
-
-
 _HAS_KERNELS = "array libraries run kernels; operations are not composed of theirs"
 
 

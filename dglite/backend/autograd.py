@@ -23,8 +23,6 @@ from .library import HOST, Device, library, mixture, not_torchs
 from .protocols import RESULT, DifferentiableOp
 from .rules import RULES, sum_to
 
-__all__ = ["Tensor", "apply", "backward", "enable_grad", "is_grad_enabled", "no_grad", "record", "set_grad_enabled"]
-
 
 # -- whether to record -------------------------------------------------------------------------------------------------
 class _Mode(threading.local):

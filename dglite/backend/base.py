@@ -18,8 +18,6 @@ import numpy as np
 from ..errors import DGLError
 from .protocols import DifferentiableOp, MakeOp, Recipe, Tensor, TransformedOp, Watch
 
-__all__ = ["Backend", "native"]
-
 Unread = TypeVar("Unread", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["product"]
-
 WORTH_THREADS = 1 << 28
 """Minimum number of multiplications at which threads are faster in spite of waiting: 10 ms on one core."""
 _NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")

@@ -12,8 +12,6 @@ from .autograd import Tensor, apply, as_array
 from .library import library
 from .operations import astype, dtype_of, functions, method
 
-__all__ = ["require_device"]
-
 
 # -- describe ----------------------------------------------------------------------------------------------------------
 @method()

@@ -12,8 +12,6 @@ from .autograd import Tensor
 from .library import Device, library
 from .rules import FUNCTIONS
 
-__all__ = ["CupyBackend"]
-
 library.xp = cupy
 FUNCTIONS["erf"] = erf
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from ..errors import DGLError
 
-__all__ = ["HOST", "Device", "Library", "library", "mixture", "not_torchs"]
-
 
 class Library:
     """The array module in use. ``generator`` is the host's; ``xp``'s own draws on a device."""

@@ -27,8 +27,6 @@ import numpy as np
 
 from ..config import pool_limit
 
-__all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "new_array", "pool"]
-
 LARGE = 1 << 18
 """Minimum number of elements of results from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0

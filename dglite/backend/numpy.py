@@ -7,8 +7,6 @@ from typing import final
 from .array import ArrayBackend
 from .autograd import Tensor
 
-__all__ = ["NumpyBackend"]
-
 
 @final
 class NumpyBackend(ArrayBackend):

@@ -18,8 +18,6 @@ from ..formulas import ALIASES, FORMULAS, Formula
 from ..opspec import COMPARISONS
 from .autograd import Tensor, apply, as_array, not_torchs
 
-__all__ = ["astype", "attach", "dtype_of", "functions", "method", "overridable", "promoted"]
-
 _Extremum = namedtuple("_Extremum", "values indices")
 _F32 = np.dtype(np.float32)
 

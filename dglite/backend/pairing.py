@@ -16,8 +16,6 @@ from .base import Backend
 from .library import mixture
 from .protocols import DifferentiableOp, Recipe, Tensor, TransformedOp
 
-__all__ = ["DISPATCH", "pair"]
-
 Method = Callable[..., Any]
 Chooser = Callable[[Iterable[Any]], bool]
 """Whether the tensors among some values are the guest's; ``DGLError`` where some are and some are not."""

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["RESULT", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "TransformedOp", "Watch"]
-
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
 

@@ -20,8 +20,6 @@ from ..formulas import FORMULAS, Formula
 from ..opspec import COMPARISONS, OPERATORS
 from .blas import product
 
-__all__ = ["FUNCTIONS", "RULES", "ArrayRule", "sum_to"]
-
 Array = Any
 """A NumPy or CuPy array."""
 

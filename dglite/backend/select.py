@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from ..errors import DGLError
 from .base import Backend
 
-__all__ = ["load", "owner"]
-
 
 class _Entry(NamedTuple):
     """Where a backend is defined, the package that it needs, and how to install that."""

@@ -12,8 +12,6 @@ from .autograd import Tensor, apply, as_array
 from .library import not_torchs
 from .operations import attach, method, promoted
 
-__all__ = ["permute", "reshape", "split", "squeeze", "unsqueeze"]
-
 
 # -- products ----------------------------------------------------------------------------------------------------------
 @method("matmul", "mm", "bmm", "__matmul__")

@@ -33,8 +33,6 @@ from .torch_plain import (
 )
 from .torch_transforms import transformed
 
-__all__ = ["TorchBackend"]
-
 _NAMES = {
     getattr(torch, name): name
     for name in ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split())

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from torch._C._dynamo import eval_frame
 
-__all__ = ["left_to_python"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _WHY = "it reads ids, of which a program has no values; call it before, or compile without fullgraph=True"

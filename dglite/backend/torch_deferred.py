@@ -18,8 +18,6 @@ from torch.utils.hooks import RemovableHandle
 
 from .protocols import Recipe, Watch
 
-__all__ = ["DeferredTensor", "can_defer", "deferred_of", "values"]
-
 _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 """What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing is deferred before."""
 

@@ -11,13 +11,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental import _config
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from ..errors import DGLError
 from .torch_library import decompositions
-
-__all__ = ["dynamic_shapes", "export", "register_container"]
 
 _CONTAINERS: list[type] = []
 """Classes of objects that hold tensors."""
@@ -102,7 +99,7 @@ def export(
             raise DGLError(f"Dynamo cannot read the model; leave out strict=True. It says: {error}") from error
         except torch._dynamo.exc.UserError as error:
             raise DGLError(f"the program would not be for every graph: {error}") from error
-        except (GuardOnDataDependentSymNode, DataDependentOutputException) as error:
+        except (_unknown_when_traced(), DataDependentOutputException) as error:
             raise DGLError(
                 "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
                 f"before it runs: choose values by torch.where instead ({str(error).splitlines()[0]})"
@@ -112,6 +109,13 @@ def export(
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
     return program
+
+
+def _unknown_when_traced() -> type[Exception]:
+    """Return the error of a branch on a traced value; its module imports SymPy, which `import dglite` must not pay."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return GuardOnDataDependentSymNode
 
 
 def _merge_equal_calls(module: torch.fx.GraphModule) -> None:

@@ -17,8 +17,6 @@ from .protocols import RESULT, MakeOp
 from .torch_breaks import left_to_python
 from .torch_plain import as_in_mode, has_memory, why_not_plain
 
-__all__ = ["call", "call_both", "decompositions", "fold_batch", "register"]
-
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
 _NOTHING = ((0,), "uint8")

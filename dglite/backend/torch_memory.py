@@ -13,8 +13,6 @@ from .memory import LARGE, pool, with_room
 from .torch_deferred import DeferredTensor
 from .torch_plain import is_recorded, is_watched, needs_operator
 
-__all__ = ["PLAIN", "add_product", "empty", "is_pooled", "product", "relu_gradient", "times"]
-
 PLAIN = (torch.Tensor, torch.nn.Parameter, DeferredTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
 _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {

@@ -21,23 +21,6 @@ from torch.utils._device import DeviceContext
 from ..errors import DGLError
 from .torch_deferred import DeferredTensor
 
-__all__ = [
-    "PLAIN",
-    "address",
-    "are_read",
-    "as_in_mode",
-    "has_memory",
-    "is_forward_mode",
-    "is_recorded",
-    "is_symbol",
-    "is_transformed",
-    "is_watched",
-    "needs_operator",
-    "refuse",
-    "unwrapped",
-    "why_not_plain",
-]
-
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 """Classes of ordinary tensors."""
 

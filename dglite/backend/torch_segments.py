@@ -9,8 +9,6 @@ import torch
 
 from .torch_plain import needs_operator
 
-__all__ = ["segment_mm", "segment_outer"]
-
 
 def segment_mm(x: torch.Tensor, matrices: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
     """Return the product of each segment of rows with its matrix."""

@@ -18,8 +18,6 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["make_tensors", "outside_of_programs", "structure_of"]
-
 _MOST = 8
 """Structures noted with one storage: a program may read the same edges between different numbers of nodes."""
 _NAME = "_dglite_structures"

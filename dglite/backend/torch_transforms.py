@@ -15,8 +15,6 @@ from .protocols import RESULT, TransformedOp
 from .torch_library import call_both, fold_batch
 from .torch_plain import is_transformed, needs_operator, unwrapped
 
-__all__ = ["transformed"]
-
 
 def transformed(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Run ``op``, made as if all inputs needed a gradient, under the active transform; None without one."""

@@ -78,7 +78,13 @@ def _is_ours(value: Any) -> bool:
 
 
 def _public(module: ModuleType) -> list[str]:
-    return [name for name in vars(module) if not name.startswith("_")]
+    """Return the names that a module without ``__all__`` defines, not those that it imports."""
+    names = [name for name in vars(module) if not name.startswith("_")]
+    return [name for name in names if _defining_module(vars(module)[name]) in (module.__name__, None)]
+
+
+def _defining_module(value: Any) -> str | None:
+    return value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
 
 
 class _Finder(MetaPathFinder, Loader):

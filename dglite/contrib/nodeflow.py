@@ -14,8 +14,6 @@ from ..graph import DGLGraph
 from ..graph.views import Space
 from ..structure.ids import ALL, integer_array, is_all, positions_of
 
-__all__ = ["NodeFlow"]
-
 
 class NodeFlow:
     """Layers 0 .. num_layers - 1 of nodes, and blocks of edges from each layer to the next.

@@ -18,8 +18,6 @@ from ..structure.ids import count_of, integer_array
 from ..transforms import to_block
 from .nodeflow import NodeFlow
 
-__all__ = ["NeighborSampler", "NodeFlow", "random_walk"]
-
 
 def random_walk(g: DGLGraph, seeds: Any, num_traces: int, num_hops: int) -> Tensor:
     """Walk ``num_traces`` times from each seed, ``num_hops`` steps along out-edges of a graph of one type.

@@ -14,8 +14,6 @@ from ..structure.ids import count_of
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import device_of, parse_edges
 
-__all__ = ["create_block", "graph", "heterograph"]
-
 
 def graph(
     data: Any,

@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from .edges import graph
 
-__all__ = ["ATOM_FEATURES", "BOND_FEATURES", "from_rdkit", "from_smiles"]
-
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
 _HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
 _BOND = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")

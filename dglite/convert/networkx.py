@@ -18,8 +18,6 @@ from .edges import graph, heterograph
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["bipartite_from_networkx", "from_networkx", "to_networkx"]
-
 
 def from_networkx(
     nx_graph: networkx.Graph,

@@ -13,8 +13,6 @@ from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from .edges import graph, heterograph
 
-__all__ = ["from_pandas", "to_pandas"]
-
 _ENDS = (("src", "dst"), ("source", "target"), ("src_id", "dst_id"), ("u", "v"), ("from", "to"), ("head", "tail"))
 """Names of the two columns of ids that are tried, in order, before the first two columns are taken."""
 _ID = ("id", "node_id", "node", "name", "index")

@@ -10,8 +10,6 @@ from ..graph import DGLGraph
 from ..structure.parse import is_scipy
 from .edges import graph, heterograph
 
-__all__ = ["bipartite_from_scipy", "from_scipy"]
-
 
 def from_scipy(sp_mat: Any, eweight_name: str | None = None, idtype: Any = None, device: Any = None) -> DGLGraph:
     """Make a graph with an edge for each stored entry of a square SciPy matrix, rows to columns, in COO order.

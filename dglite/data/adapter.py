@@ -22,8 +22,6 @@ from ..structure.distinct import contains, distinct
 from .dataset import DGLDataset, SingleGraphDataset
 from .splits import add_nodepred_split, mask_at, permuted_parts
 
-__all__ = ["AsGraphPredDataset", "AsLinkPredDataset", "AsNodePredDataset"]
-
 _PARTS = ("train", "val", "test")
 _ROUNDS = 10
 """The most rounds of drawing node pairs without an edge, in nearly complete graphs."""

@@ -18,8 +18,6 @@ from ..errors import DGLError
 from ..io.atomic import folder_beside
 from ..io.npz import zip_members
 
-__all__ = ["extract_archive"]
-
 _DEEPEST = 100
 """No member may lie in more folders than this."""
 _RATIO, _FREE = 200, 64 << 20

@@ -22,8 +22,6 @@ from .numeric_pickle import CsrMatrix, read_numeric_pickle
 from .published import OneGraph
 from .splits import mask_at
 
-__all__ = ["CitationGraphDataset", "CiteseerGraphDataset", "CoraGraphDataset", "PubmedGraphDataset"]
-
 _URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _NUM_VALIDATION = 500

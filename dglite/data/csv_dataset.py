@@ -21,8 +21,6 @@ from .dataset import DGLDataset, Transform
 from .raw import yaml_of
 from .splits import Subset
 
-__all__ = ["CSVDataset"]
-
 Columns = dict[str, np.ndarray]
 Parser = Callable[[Any], Mapping[str, Any]]
 

@@ -13,19 +13,6 @@ from ..config import data_dir
 from ..errors import DGLError, DGLWarning
 from .network import Downloader
 
-__all__ = [
-    "DGLDataset",
-    "Folder",
-    "Graphs",
-    "GraphsMadeWhenRead",
-    "GraphsWithLabels",
-    "SingleGraphDataset",
-    "Transform",
-    "fetch",
-    "file_name",
-    "text_of",
-]
-
 Folder = str | Path | None
 """``raw_dir`` and ``save_dir``: None is ``DGLITE_DATA_DIR`` or the user's data folder."""
 Transform = Callable[[Any], Any] | None

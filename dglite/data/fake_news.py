@@ -12,8 +12,6 @@ from .dataset import Folder, GraphsWithLabels, Transform
 from .published import SITE, PublishedDataset
 from .raw import csr_in, edges_in, float_tensor, long_tensor, mask_of, npy_of, npz_of, table_of
 
-__all__ = ["FakeNewsDataset"]
-
 _ARCHIVES = {"gossipcop": "FakeNewsGOS.zip", "politifact": "FakeNewsPOL.zip"}
 _FEATURES = ("bert", "content", "profile", "spacy")
 

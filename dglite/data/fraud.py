@@ -13,8 +13,6 @@ from .published import SITE, OneGraph
 from .raw import edges_in, float_tensor, long_tensor, mat_of
 from .splits import mask_at
 
-__all__ = ["FraudAmazonDataset", "FraudDataset", "FraudYelpDataset"]
-
 _SPARSEST = 1000
 """The most entries of a dense feature matrix per stored entry; these data sets have below 10."""
 

@@ -16,8 +16,6 @@ from .dataset import Folder, GraphsWithLabels, Transform, text_of
 from .published import PublishedDataset
 from .raw import long_tensor
 
-__all__ = ["GINDataset"]
-
 _URL = "https://raw.githubusercontent.com/weihua916/powerful-gnns/master/dataset.zip"
 
 

@@ -21,20 +21,6 @@ from .dataset import Folder, Transform
 from .published import SITE, OneGraph
 from .raw import edges_in, lines_of, npz_of
 
-__all__ = [
-    "ActorDataset",
-    "AmazonRatingsDataset",
-    "ChameleonDataset",
-    "CornellDataset",
-    "MinesweeperDataset",
-    "QuestionsDataset",
-    "RomanEmpireDataset",
-    "SquirrelDataset",
-    "TexasDataset",
-    "TolokersDataset",
-    "WisconsinDataset",
-]
-
 _AUTHORS = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 _SPLITS = ("train", "val", "test")
 _WIDEST = 1 << 16

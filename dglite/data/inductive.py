@@ -18,8 +18,6 @@ from .dataset import Graphs
 from .published import SITE, PartOfThree
 from .raw import edges_in, float_tensor, json_of, npy_of
 
-__all__ = ["CLUSTERDataset", "LegacyPPIDataset", "PATTERNDataset", "PPIDataset", "ZINCDataset"]
-
 _GRAPHS = {"train": (1, 21), "valid": (21, 23), "test": (23, 25)}
 """The numbers of PPI's graphs in each part."""
 

@@ -10,8 +10,6 @@ from .. import backend
 from ..convert import graph
 from ..graph import DGLGraph
 
-__all__ = ["Joined", "starts"]
-
 
 def starts(counts: np.ndarray) -> np.ndarray:
     """Return the offsets of parts of ``counts`` rows, int64 ``(len(counts) + 1,)``."""

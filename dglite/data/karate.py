@@ -10,8 +10,6 @@ from .. import backend
 from ..convert import from_networkx
 from .dataset import SingleGraphDataset, Transform
 
-__all__ = ["KarateClubDataset"]
-
 
 @final
 class KarateClubDataset(SingleGraphDataset):

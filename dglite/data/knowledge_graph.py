@@ -17,8 +17,6 @@ from .dataset import Folder, Transform
 from .published import SITE, OneGraph
 from .raw import lines_of
 
-__all__ = ["FB15k237Dataset", "FB15kDataset", "KnowledgeGraphDataset", "WN18Dataset"]
-
 _SETS = ("train", "valid", "test")
 
 

@@ -16,8 +16,6 @@ from .numeric_pickle import read_numeric_pt
 from .published import PublishedDataset
 from .raw import edges_in, float_tensor, long_tensor
 
-__all__ = ["PeptidesFunctionalDataset", "PeptidesStructuralDataset"]
-
 _PARTS = ("train", "val", "test")
 
 

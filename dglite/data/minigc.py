@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..transforms import add_self_loop
 from .dataset import GraphsWithLabels, Transform
 
-__all__ = ["MiniGCDataset"]
-
 
 @final
 class MiniGCDataset(GraphsWithLabels):

@@ -16,8 +16,6 @@ from .published import SITE, OneGraph
 from .raw import float_tensor
 from .splits import mask_at, split_dataset
 
-__all__ = ["MovieLensDataset"]
-
 _GENRES = (
     "unknown Action Adventure Animation Children Comedy Crime Documentary Drama Fantasy Film-Noir Horror Musical "
     "Mystery Romance Sci-Fi Thriller War Western IMAX"

@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-__all__ = ["Downloader", "require_connection"]
-
 _PORTS = {"http": 80, "https": 443}
 _SECONDS = 2.5
 

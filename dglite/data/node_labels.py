@@ -21,21 +21,6 @@ from .dataset import Folder, Transform
 from .published import SITE, OneGraph
 from .raw import csr_in, edges_in, float_tensor, json_of, long_tensor, mask_of, npy_of, npz_of, sparse_edges_of
 
-__all__ = [
-    "AmazonCoBuy",
-    "AmazonCoBuyComputerDataset",
-    "AmazonCoBuyPhotoDataset",
-    "Coauthor",
-    "CoauthorCSDataset",
-    "CoauthorPhysicsDataset",
-    "CoraFull",
-    "CoraFullDataset",
-    "FlickrDataset",
-    "RedditDataset",
-    "WikiCSDataset",
-    "YelpDataset",
-]
-
 
 def _in_near_order(g: DGLGraph) -> DGLGraph:
     """Return the graph as DGL orders it: nodes by reverse Cuthill-McKee, edges by destination."""

@@ -21,9 +21,6 @@ import numpy as np
 from ..errors import DGLError
 from ..io.npz import zip_members
 
-__all__ = ["CooMatrix", "CsrMatrix", "plain", "read_numeric_pickle", "read_numeric_pt"]
-
-
 _SPARSEST = 256
 """The largest ratio of a matrix's memory when dense to when sparse. Data sets of bags of words are below 100."""
 

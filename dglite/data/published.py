@@ -13,8 +13,6 @@ from .archives import extract_archive
 from .dataset import DGLDataset, Folder, SingleGraphDataset, Transform, fetch, file_name
 from .utils import check_sha1
 
-__all__ = ["SITE", "OneGraph", "PartOfThree", "PublishedDataset"]
-
 SITE = "https://data.dgl.ai/dataset"
 """The address at which DGL publishes files."""
 

@@ -18,8 +18,6 @@ from .joined import Joined, starts
 from .published import SITE, PublishedDataset
 from .raw import float_tensor, long_tensor, mat_of, npz_of
 
-__all__ = ["QM7bDataset", "QM9Dataset", "QM9EdgeDataset"]
-
 _KEYS = ("mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "U0", "U", "H", "G", "Cv")
 _EDGE_KEYS = (*_KEYS, "U0_atom", "U_atom", "H_atom", "G_atom", "A", "B", "C")
 

@@ -18,22 +18,6 @@ from .numeric_pickle import CsrMatrix
 from .splits import mask_at
 from .utils import loadtxt
 
-__all__ = [
-    "csr_in",
-    "edges_in",
-    "float_tensor",
-    "json_of",
-    "lines_of",
-    "long_tensor",
-    "mask_of",
-    "mat_of",
-    "npy_of",
-    "npz_of",
-    "sparse_edges_of",
-    "table_of",
-    "yaml_of",
-]
-
 
 def float_tensor(values: Any) -> Any:
     """Return values as a tensor of float32."""

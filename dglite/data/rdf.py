@@ -25,8 +25,6 @@ from .published import SITE, OneGraph
 from .raw import lines_of
 from .triples import BLANK, IRI, LITERAL, Statement, Term, order, statements
 
-__all__ = ["AIFBDataset", "AMDataset", "BGSDataset", "MUTAGDataset", "RDFGraphDataset"]
-
 _RENAMED = {"type": "rdftype", "rev-type": "rev-rdftype"}
 """DGL's names of relations that ``torch.nn.ModuleDict`` has no place for."""
 

@@ -18,8 +18,6 @@ from ..graph import DGLGraph
 from ..transforms import line_graph
 from .dataset import DGLDataset
 
-__all__ = ["SBMMixtureDataset"]
-
 
 def _block_model(n_blocks: int, size: int, p: float, q: float, numbers: Any) -> DGLGraph:
     """Return a graph of ``n_blocks`` communities of ``size`` nodes, an edge each way.

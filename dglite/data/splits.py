@@ -12,17 +12,6 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.ids import count_of
 
-__all__ = [
-    "Subset",
-    "add_node_property_split",
-    "add_nodepred_split",
-    "generate_mask_tensor",
-    "idx2mask",
-    "mask_at",
-    "mask_nodes_by_property",
-    "split_dataset",
-]
-
 _PROPERTY_MASKS = ("in_train_mask", "in_valid_mask", "in_test_mask", "out_valid_mask", "out_test_mask")
 _IN_DISTRIBUTION = 3
 """The number of these masks with nodes from the training distribution."""

@@ -24,8 +24,6 @@ from ..io.atomic import replacing
 from .dataset import Folder, GraphsMadeWhenRead, Transform, fetch, text_of
 from .published import PublishedDataset
 
-__all__ = ["SSTDataset"]
-
 _URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 _SENTENCES = {"train": 8544, "dev": 1101, "test": 2210}
 """The published numbers of sentences, to which a download is held."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from tqdm import tqdm
 
 from ..convert import graph
@@ -15,8 +14,6 @@ from .dataset import Folder, GraphsWithLabels, Transform
 from .numeric_pickle import plain, read_numeric_pickle
 from .published import PublishedDataset
 from .raw import float_tensor, long_tensor
-
-__all__ = ["CIFAR10SuperPixelDataset", "MNISTSuperPixelDataset"]
 
 _URL = "https://www.dropbox.com/s/y2qwa77a0fxem47/superpixels.zip?dl=1"
 NEIGHBOURS, WIDTH_OVER = 9, 8
@@ -93,6 +90,8 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
 
 def likeness(place: np.ndarray, colour: np.ndarray | None) -> np.ndarray:
     """Return the similarity of nodes, (nodes, nodes) and symmetric, from 0 to 1; 0 for a node and itself."""
+    from scipy.spatial.distance import cdist  # 0.2 s, which `import dglite` must not pay
+
     exponent = np.zeros((len(place), len(place)))
     for x in (place, colour):
         if x is not None:

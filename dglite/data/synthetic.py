@@ -20,8 +20,6 @@ from ..transforms import reorder_graph
 from .dataset import Folder, GraphsWithLabels, SingleGraphDataset, Transform
 from .raw import float_tensor, long_tensor
 
-__all__ = ["BA2MotifDataset", "BACommunityDataset", "BAShapeDataset", "TreeCycleDataset", "TreeGridDataset"]
-
 Edges = Iterable[tuple[int, int]]
 
 

@@ -18,8 +18,6 @@ from .dataset import Folder, GraphsMadeWhenRead, Transform
 from .published import SITE, PartOfThree, PublishedDataset
 from .raw import long_tensor
 
-__all__ = ["GDELT", "ICEWS18", "BitcoinOTC", "BitcoinOTCDataset", "GDELTDataset", "ICEWS18Dataset"]
-
 _FORTNIGHT = 14 * 24 * 3600
 _LARGEST = 1 << 53
 """Node numbers and times are below that: they are read as float64."""

@@ -16,8 +16,6 @@ from urllib.parse import urljoin
 from ..errors import DGLError
 from .dataset import text_of
 
-__all__ = ["BLANK", "IRI", "LITERAL", "Statement", "Term", "order", "statements"]
-
 BLANK, IRI, LITERAL = 0, 1, 2
 """Kinds of terms, in the order in which they are sorted."""
 

@@ -20,8 +20,6 @@ from .joined import Joined, starts
 from .published import PublishedDataset
 from .raw import table_of
 
-__all__ = ["LegacyTUDataset", "TUDataset"]
-
 _URL = "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip"
 _WIDEST = 1 << 16
 """More node labels than that are not written as one-hot features; the collection has below 100."""

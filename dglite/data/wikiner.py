@@ -15,8 +15,6 @@ from .dataset import Folder, fetch
 from .published import PublishedDataset
 from .raw import lines_of
 
-__all__ = ["Sentence", "WikiNERDataset"]
-
 _URL = "https://raw.githubusercontent.com/neulab/dynet-benchmark/master/data/tags/dev.txt"
 _SHA256 = "bbbf63da9cc22d347c1c1d72ef35b5fde2fa3ece9c2c048b16dc4285e763e553"
 

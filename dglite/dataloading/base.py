@@ -10,17 +10,6 @@ from ..frame import NID
 from ..graph import DGLGraph
 from .features import FeatureStore, take_rows
 
-__all__ = [
-    "BlockSampler",
-    "Sampler",
-    "SubgraphSampler",
-    "names_by_type",
-    "set_dst_lazy_features",
-    "set_edge_lazy_features",
-    "set_node_lazy_features",
-    "set_src_lazy_features",
-]
-
 Names = Sequence[str] | Mapping[Any, Any] | None
 """Feature names of the only type, or by type; or stores by name, where features are not those of the graph."""
 

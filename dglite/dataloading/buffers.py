@@ -18,8 +18,6 @@ from ..backend import framework
 from ..backend.memory import LARGE, Pool, pool
 from ..locks import new_lock
 
-__all__ = ["Buffers", "buffers_here", "current_buffers"]
-
 ALIGNMENT = 64
 SMALL = 1 << 16
 """Bytes below which the system's own allocator has pages at hand."""

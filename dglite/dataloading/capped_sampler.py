@@ -18,8 +18,6 @@ from ..structure.ids import count_of
 from .base import Names
 from .subgraph_samplers import HopSampler
 
-__all__ = ["CapSampler", "CappedNeighborSampler"]
-
 
 @final
 class CappedNeighborSampler(HopSampler):

@@ -14,8 +14,6 @@ from ..graph import DGLGraph
 from .base import BlockSampler, check_edges, check_nodes
 from .edge_sampler import EdgePredictionSampler
 
-__all__ = ["Collator", "EdgeCollator", "GraphCollator", "NodeCollator"]
-
 
 class Collator(ABC):
     """A data set of ids, and the function that makes a batch of some of them."""

@@ -17,16 +17,6 @@ from .items import Items
 from .loader import Loader, shortened
 from .transfer import Transfer, moved, on_gpu
 
-__all__ = [
-    "DataLoader",
-    "DistDataLoader",
-    "DistEdgeDataLoader",
-    "DistNodeDataLoader",
-    "EdgeDataLoader",
-    "NodeDataLoader",
-    "make_formats",
-]
-
 _OF_EDGES = ("g_sampling", "exclude", "reverse_eids", "reverse_etypes", "negative_sampler")
 
 

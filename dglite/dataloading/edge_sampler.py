@@ -17,8 +17,6 @@ from .exclusion import find_exclude_eids
 from .neighbor_sampler import NeighborSampler
 from .pairs_in_time import in_time
 
-__all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler", "graph_of_pairs"]
-
 
 def as_edge_prediction_sampler(
     sampler: Any,

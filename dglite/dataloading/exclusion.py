@@ -13,8 +13,6 @@ from ..graph import DGLGraph
 from ..structure.distinct import distinct
 from ..structure.ids import integer_array
 
-__all__ = ["SpotTarget", "find_exclude_eids"]
-
 Edges = Tensor | Mapping[Any, Tensor]
 """Edge ids of the only type, or by edge type."""
 

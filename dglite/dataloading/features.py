@@ -26,8 +26,6 @@ from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of
 from .buffers import buffers_here
 
-__all__ = ["CachedFeatures", "FeatureStore", "MappedFeatures", "TensorFeatures", "hot_rows", "take_rows"]
-
 _WIDENED = {"float16": "widen_float16", "bfloat16": "widen_bfloat16", "int8": "widen_int8"}
 _NO_POSITIONS = np.empty(0, np.int64)
 _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())

@@ -12,8 +12,6 @@ from .collator import GraphCollator
 from .loader import Loader
 from .order import check_function
 
-__all__ = ["GraphDataLoader"]
-
 
 class GraphDataLoader(Loader):
     """Iterates over batches of a data set whose samples are graphs, alone or with labels.

@@ -18,8 +18,6 @@ from .base import Sampler
 from .dataloader import DataLoader
 from .transfer import moved
 
-__all__ = ["inference"]
-
 
 def inference(
     model: Any,

@@ -11,8 +11,6 @@ from ..backend import Backend, Tensor, active, backend_of
 from ..errors import DGLError
 from ..structure.ids import integer_array
 
-__all__ = ["Items", "by_kind"]
-
 
 class Items:
     """Ids of nodes or edges, or other items that a sampler takes.

@@ -23,8 +23,6 @@ from ..structure import Adjacency
 from ..transforms.block import block_of_rows, index_dtype_of, numbered_block
 from .buffers import Buffers, current_buffers
 
-__all__ = ["block_of_drawn", "sample_layers", "uniform_draw", "uniform_draws"]
-
 LARGEST_TABLE = 1 << 26
 """Nodes of a type up to which there is a table with a place for each; beyond, numbers are looked up in hash tables."""
 _NO_IDS = np.empty(0, np.int64)

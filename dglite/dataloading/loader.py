@@ -17,8 +17,6 @@ from .buffers import Buffers
 from .order import BatchOrder, Share, check_count, check_flag, check_function, seed_from
 from .pipeline import Ordered
 
-__all__ = ["Epoch", "Loader", "Progress", "Resumable"]
-
 _ACCEPTED = frozenset(
     "pin_memory pin_memory_device persistent_workers timeout multiprocessing_context in_order batch_size".split()
 )

@@ -13,8 +13,6 @@ from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import global_uniform_negative_sampling
 
-__all__ = ["GlobalUniform", "PerSourceUniform", "Uniform"]
-
 Pairs = tuple[Tensor, Tensor]
 """Source and destination nodes."""
 

@@ -22,8 +22,6 @@ from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
 from .layered import Draw, block_of_drawn, sample_layers, uniform_draws
 
-__all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
-
 
 class _Layered(BlockSampler):
     """Base of samplers with a fan-out for each layer."""

@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..random import draw_key
 from ..structure.ids import integer_array
 
-__all__ = ["BatchOrder", "Share", "check_count", "check_flag", "check_function", "check_order", "seed_from"]
-
 _SHUFFLE = 1
 """Set apart from a batch's draws, whose keys are longer."""
 

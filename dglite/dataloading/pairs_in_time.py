@@ -12,8 +12,6 @@ from ..graph import DGLGraph
 from ..sampling.temporal import TIME, edge_times
 from ..structure.distinct import distinct, numbered
 
-__all__ = ["in_time"]
-
 Sets = dict[int, np.ndarray]
 """Something for the nodes of each node set."""
 

@@ -14,8 +14,6 @@ from typing import Any, final
 
 from ..backend import active
 
-__all__ = ["Ordered", "call_in_next"]
-
 Produce = Callable[[int], Any]
 """Makes the result of a position."""
 

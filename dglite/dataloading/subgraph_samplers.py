@@ -23,8 +23,6 @@ from ..transforms import metis_partition_assignment
 from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
 from .neighbor_sampler import NeighborSampler
 
-__all__ = ["ClusterGCNSampler", "SAINTSampler", "ShaDowKHopSampler"]
-
 
 @final
 class ClusterGCNSampler(SubgraphSampler):

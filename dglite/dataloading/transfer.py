@@ -8,8 +8,6 @@ from typing import Any, final
 from ..backend import active, framework
 from ..graph import DGLGraph
 
-__all__ = ["Transfer", "moved", "on_gpu"]
-
 
 def on_gpu(device: Any) -> bool:
     """Whether a device is a GPU that torch copies to."""

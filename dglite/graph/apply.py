@@ -18,8 +18,6 @@ from ..udf import EdgeBatch, NodeBatch, checked, function_name
 from .base import GraphBase
 from .registry import RegistryMixin, function_or_registered
 
-__all__ = ["ApplyMixin", "active_relation", "etypes_with_columns", "relation_of"]
-
 
 class ApplyMixin(RegistryMixin):
     """The methods of ``DGLGraph`` that use no messages; see :class:`~dglite.graph.messages.MessageMixin`."""

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from .base import GraphBase
 
-__all__ = ["AttachedMixin", "attach"]
-
 _Function = Callable[..., Any]
 
 

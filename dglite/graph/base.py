@@ -16,8 +16,6 @@ from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
 
-__all__ = ["GraphBase", "copies", "id_dtype", "sizes_in_program", "tensor_dtype"]
-
 _DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
 _ID_DTYPES: dict[Any, np.dtype] = {tensor_dtype: dtype for dtype, tensor_dtype in _DTYPES.items()}
 

@@ -10,8 +10,6 @@ from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..structure import Adjacency, Metagraph
 from .base import GraphBase
 
-__all__ = ["combine_relations"]
-
 
 def combine_relations(graph: GraphBase, indices: Sequence[int], joined: GraphBase) -> None:
     """Fill ``joined``, which has no state yet: the graph of one edge type that joins relations ``indices``.

@@ -21,8 +21,6 @@ from .formats import FormatMixin
 from .queries import QueryMixin
 from .types import TypeMixin
 
-__all__ = ["READONLY", "DeprecatedMixin"]
-
 
 class _Renamed:
     """A method that has another name today."""

@@ -13,8 +13,6 @@ from ..tables import html_card, html_table
 if TYPE_CHECKING:
     from .storage import DGLGraph
 
-__all__ = ["html_of", "text_of"]
-
 WIDTH = 100
 """Columns up to which a dictionary is written on one line."""
 

@@ -11,8 +11,6 @@ from ..structure.metagraph import EdgeType
 from .queries import QueryMixin
 from .views import ColumnStorage, EdgeView, NodeView, TypedData
 
-__all__ = ["FeatureMixin"]
-
 
 class FeatureMixin(QueryMixin):
     """Access to frames. With one type a feature is a tensor; with several, a dictionary by type."""

@@ -13,8 +13,6 @@ from ..structure.adjacency import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 
-__all__ = ["FormatMixin"]
-
 
 class FormatMixin(GraphBase):
     """COO, CSR and CSC of a graph's relations."""

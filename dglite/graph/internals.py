@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["INTERNALS"]
-
 
 def _canonical_by_name(g: Any) -> dict[str, tuple[str, ...]]:
     """Return the canonical edge type of each name, ``()`` where relations share it."""

@@ -32,8 +32,6 @@ from .base import GraphBase
 from .registry import function_or_registered, reducers
 from .send import SendMixin, receivers
 
-__all__ = ["MessageMixin"]
-
 
 class MessageMixin(SendMixin):
     """The message-passing methods of ``DGLGraph``.

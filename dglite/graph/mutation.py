@@ -17,8 +17,6 @@ from ..structure.room import require_room
 from ..structure.traced import traced_edges
 from .base import GraphBase
 
-__all__ = ["MutationMixin"]
-
 _Numbers = tuple[np.ndarray, ...] | None
 """Numbers of nodes or edges in each graph of a batch, by type."""
 

@@ -19,8 +19,6 @@ from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 
-__all__ = ["QueryMixin"]
-
 
 class QueryMixin(GraphBase):
     """Counts, degrees, neighbours and edges. Errors are :class:`DGLError` and name the offending id or type."""

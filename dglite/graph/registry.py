@@ -7,8 +7,6 @@ from typing import Any
 from ..errors import DGLError, warn_deprecated
 from .base import GraphBase
 
-__all__ = ["RegistryMixin", "function_or_registered", "reducers", "state"]
-
 
 class RegistryMixin(GraphBase):
     """The ``register_*`` methods of ``DGLGraph``, each deprecated: pass functions to methods instead."""

@@ -29,8 +29,6 @@ from .apply import ApplyMixin, relation_of
 from .base import GraphBase
 from .registry import function_or_registered, reducers, state
 
-__all__ = ["SendMixin", "receivers"]
-
 _APPLY = UserFunction(2)
 """Functions of a message-passing method over one relation are (message, reduce, apply)."""
 

@@ -26,8 +26,6 @@ from .mutation import MutationMixin
 from .queries import QueryMixin
 from .types import TypeMixin
 
-__all__ = ["DGLGraph", "make_graph", "require_graph"]
-
 _STATE = (
     "adjacencies",
     "_metagraph",

@@ -21,8 +21,6 @@ from ..structure import Metagraph
 from ..structure.traced import TracedAdjacency, relation_of
 from .storage import DGLGraph, make_graph, require_graph
 
-__all__ = ["Schema", "from_tensors", "schema_of", "to_tensors"]
-
 Schema = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...], tuple[str, ...] | None, str]
 """Node types, edge types, destination types of a block, id dtype."""
 _AS_THEY_ARE = "_tensors"

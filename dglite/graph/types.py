@@ -17,8 +17,6 @@ from .combine import combine_relations
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["TypeMixin"]
-
 
 class TypeMixin(GraphBase):
     """Type names and what a graph is, read from its metagraph."""

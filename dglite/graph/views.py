@@ -16,8 +16,6 @@ from ..structure.room import require_room
 if TYPE_CHECKING:
     from .queries import QueryMixin
 
-__all__ = ["ColumnStorage", "EdgeView", "FrameRows", "NodeView", "Space", "TypedData"]
-
 
 class Space(NamedTuple):
     """Some nodes or edges; ``data`` maps names to their features."""

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["folder_beside", "replacing"]
-
 _IN_USE_STAYS = os.name == "nt"
 """Whether a file that is open or mapped cannot be replaced."""
 

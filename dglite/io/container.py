@@ -22,8 +22,6 @@ from ..structure.ids import LARGEST_COUNT
 from .atomic import replacing
 from .mapped import MappedFile
 
-__all__ = ["DGL_MAGIC", "VERSION", "Container", "FileRows", "first_bytes", "local_path", "write_container"]
-
 VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
 

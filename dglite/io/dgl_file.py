@@ -29,9 +29,6 @@ from ..structure import Adjacency
 from ..structure.restore import restore
 from .unpack import metagraph_of
 
-__all__ = ["ARRAY", "COO", "CSR", "FORMATS", "HEADER", "HETEROGRAPH", "LATER", "METAGRAPH", "RELATION"]
-__all__ += ["Cursor", "DGLFile", "read_metagraph"]
-
 HEADER = 4096
 ARRAY, HETEROGRAPH, METAGRAPH, RELATION, COO, CSR = (
     0xDD5E40F096B4A13F,

@@ -21,8 +21,6 @@ from ..graph import DGLGraph
 from . import dgl_states as states
 from .container import local_path
 
-__all__ = ["load_pickled"]
-
 _ZIP, _TORCH = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The first bytes of files of ``torch.save``, since 2020 and before."""
 

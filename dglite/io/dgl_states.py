@@ -32,21 +32,6 @@ from ..structure.restore import restore
 from .dgl_file import Cursor, read_metagraph
 from .unpack import metagraph_of
 
-__all__ = [
-    "ColumnState",
-    "FrameRefState",
-    "FrameState",
-    "GraphIndexState",
-    "HeteroGraphIndexState",
-    "IndexState",
-    "PickledIndexState",
-    "SchemeState",
-    "SparseMatrixState",
-    "State",
-    "graph_of",
-    "new_object",
-]
-
 _COO, _CSR, _CSC = (1,), (2,), (3, 4)
 """Numbers of formats; 4 is CSC since DGL 0.6, 3 before."""
 

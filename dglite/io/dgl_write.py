@@ -18,8 +18,6 @@ from . import dgl_file as layout
 from .atomic import replacing
 from .container import DGL_MAGIC
 
-__all__ = ["write_dgl_file"]
-
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5}
 """Kinds of numbers, as DLPack counts them."""
 _CPU = 1

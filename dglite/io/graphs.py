@@ -16,8 +16,6 @@ from .dgl_write import write_dgl_file
 from .pack import pack_graphs
 from .unpack import GraphReader
 
-__all__ = ["load_graphs", "load_labels", "save_graphs"]
-
 _KIND = "graphs"
 
 

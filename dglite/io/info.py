@@ -13,8 +13,6 @@ from ..errors import DGLError
 from .container import Container, first_bytes, local_path, write_container
 from .dgl_pickle import load_pickled
 
-__all__ = ["load_info", "save_info"]
-
 _KIND = "info"
 _PICKLE = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of pickles, by protocol."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from ..backend import native
 
-__all__ = ["MappedFile"]
-
 _DTYPES = {
     "BOOL": "bool",
     "I8": "int8",

@@ -13,8 +13,6 @@ from numpy.lib import format as npy
 from ..errors import DGLError
 from .atomic import replacing
 
-__all__ = ["read_npz", "write_npz", "zip_members"]
-
 _DENSEST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 """The most bytes that one packed byte expands to. bzip2 and LZMA, which .zip files may also have, have no bound."""
 

@@ -13,8 +13,6 @@ from ..graph import DGLGraph
 from ..structure import Adjacency, Compressed
 from ..structure.adjacency import FORMATS
 
-__all__ = ["pack_graphs"]
-
 _PREFERRED = ("coo", "csc", "csr")
 """Which of the formats that a graph has is stored when the user names none."""
 

@@ -10,8 +10,6 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 
-__all__ = ["from_pyg", "to_pyg"]
-
 _EDGES = ("edge_index", "adj", "adj_t")
 
 

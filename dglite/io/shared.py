@@ -17,8 +17,6 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from .graphs import load_graphs, save_graphs
 
-__all__ = ["forget_place", "hetero_from_shared_memory", "shared_memory", "shared_place"]
-
 _SHARED = Path("/dev/shm")
 """A file system in memory, as Linux has it; elsewhere files for a while, which the system keeps in memory, too."""
 

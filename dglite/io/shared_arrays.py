@@ -15,8 +15,6 @@ from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from .shared import forget_place, shared_place
 
-__all__ = ["call_once_and_share", "create_shared_array", "get_shared_array", "has_shared_array"]
-
 
 def create_shared_array(name: str, shape: Sequence[int], dtype: Any) -> Tensor:
     """Return a tensor of zeros that other processes find by ``name`` as long as it lives.

@@ -9,8 +9,6 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from .container import Container, local_path, write_container
 
-__all__ = ["load_tensors", "save_tensors"]
-
 _KIND = "tensors"
 
 

@@ -16,8 +16,6 @@ from ..structure.metagraph import HOMOGENEOUS
 from ..structure.restore import restore
 from .container import Container, FileRows
 
-__all__ = ["GraphReader", "metagraph_of"]
-
 
 class GraphReader:
     """The graphs in a container. A graph is made when it is asked for; the others stay on the disk."""

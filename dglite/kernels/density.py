@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DENSE_RATIO", "SHORT_TABLE", "few_among"]
-
 DENSE_RATIO = 8
 """Maximum number of table entries per id in use: clearing more takes longer than hashing the ids."""
 

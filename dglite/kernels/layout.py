@@ -21,8 +21,6 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["BroadcastLayout", "Pattern", "broadcast_layout", "broadcast_shape"]
-
 
 class Pattern(Enum):
     """How an operand's row is read along the output's features."""

@@ -11,9 +11,6 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..opspec import Reducer
 from .layout import BroadcastLayout, Pattern
 
-__all__ = ["ITEM_BYTES", "REDUCED", "KernelSpec", "Prefetch", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of"]
-__all__ += ["spec_of"]
-
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 REDUCED = Operand(Side.V, -1)
 """In an epilogue: what the reduction found for the row."""

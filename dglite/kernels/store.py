@@ -22,8 +22,6 @@ from pathlib import Path
 from ..config import cache_dir, cache_limit
 from ..errors import DGLWarning
 
-__all__ = ["file_name", "folder", "read", "trim", "used", "write", "write_text"]
-
 KINDS = ("cuda", "emulated", "kernels")
 _ENTRY = re.compile(r"(\w.*_)?[0-9a-f]{16,20}(\.\w+)?|tmp\w+\.tmp")
 """Names of what dglite puts into these folders; nothing else is removed from them."""

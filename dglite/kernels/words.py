@@ -7,27 +7,6 @@ named tuple beside it: its template reads the fields by :func:`read_words`, and 
 
 from __future__ import annotations
 
-__all__ = [
-    "ARGMAX",
-    "CARRY",
-    "EDGE_IDS",
-    "FIRST_OPERAND",
-    "GROUPS",
-    "INDICES",
-    "INDPTR",
-    "INNER",
-    "KERNEL",
-    "MODE",
-    "NUM_ENTRIES",
-    "NUM_ROWS",
-    "OUT",
-    "PITCH",
-    "WORDS_PER_OPERAND",
-    "operand_word",
-    "read_words",
-    "word_of",
-]
-
 INDPTR, INDICES, EDGE_IDS, NUM_ROWS, NUM_ENTRIES = range(5)
 """A structure, the words of a compressed matrix: three addresses (edge ids: 0 if entry j is edge j) and two counts."""
 INNER, GROUPS, KERNEL, OUT, ARGMAX, CARRY, MODE, PITCH = range(5, 13)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 else:
     nn = framework.nn
 
-__all__ = ["InEdgesRequired", "nn"]
-
 
 class InEdgesRequired(nn.Module):
     """A layer that refuses graphs with nodes without in-edges, unless ``allow_zero_in_degree`` is set."""

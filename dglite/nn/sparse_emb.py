@@ -10,8 +10,6 @@ from ..errors import DGLError
 from ..io.shared_arrays import call_once_and_share
 from . import functional
 
-__all__ = ["NodeEmbedding"]
-
 
 class NodeEmbedding:
     """A table of embeddings for nodes, of which a step reads and updates few rows.
@@ -60,7 +58,7 @@ class NodeEmbedding:
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
         self._world_size, self._is_shared = ranks, ranks > 1
 
-        def made() -> Tensor:
+        def make_table() -> Tensor:
             table = framework.zeros(num_embeddings, embedding_dim, device=place)
             table = table if init_func is None else init_func(table)
             if tuple(table.shape) != (num_embeddings, embedding_dim):
@@ -70,9 +68,8 @@ class NodeEmbedding:
                 )
             return table
 
-        self._tensor = (
-            self._shared(made, (num_embeddings, embedding_dim), framework.float32) if self._is_shared else made()
-        )
+        shape = num_embeddings, embedding_dim
+        self._tensor = self._shared(make_table, shape, framework.float32) if self._is_shared else make_table()
         self._optm_state: tuple[Tensor, ...] | None = None
         self._trace: list[tuple[Tensor, Tensor]] = []
 
@@ -112,10 +109,10 @@ class NodeEmbedding:
         """The number of this process in its group, -1 without a group."""
         return framework.distributed.get_rank() if self._world_size else -1
 
-    def _shared(self, made: Callable[[], Tensor], shape: Sequence[int], dtype: Any) -> Tensor:
+    def _shared(self, make: Callable[[], Tensor], shape: Sequence[int], dtype: Any) -> Tensor:
         """Return in shared memory what the first process makes."""
         with framework.no_grad():
-            return call_once_and_share(made, shape, dtype)
+            return call_once_and_share(make, shape, dtype)
 
     @property
     def world_size(self) -> int:
@@ -156,15 +153,15 @@ class NodeEmbedding:
         counts = [framework.zeros(1, dtype=framework.int64) for _ in range(world)]
         group.all_gather(counts, framework.tensor([len(ids)]))
         most = max(map(int, counts))
-        found = []
+        gathered = []
         for mine in (ids, grads):
             padded = mine.new_zeros(most, *mine.shape[1:])
             padded[: len(mine)] = mine
             parts = [framework.empty_like(padded) for _ in range(world)]
             group.all_gather(parts, padded)
-            found.append(framework.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)]))
-        own = found[0] % world == self.rank
-        return found[0][own], found[1][own]
+            gathered.append(framework.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)]))
+        is_own = gathered[0] % world == self.rank
+        return gathered[0][is_own], gathered[1][is_own]
 
     def _wait(self) -> None:
         """Wait until all processes that share the table have changed their rows."""
@@ -208,6 +205,6 @@ class NodeEmbedding:
 
     def _all_set_optm_state(self, states: Sequence[Tensor]) -> None:
         """Write what an optimizer keeps."""
-        for own, state in zip(self._optm_state or (), states, strict=True):
-            own.copy_(state)
+        for stored, state in zip(self._optm_state or (), states, strict=True):
+            stored.copy_(state)
         self._wait()

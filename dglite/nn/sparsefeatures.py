@@ -22,8 +22,6 @@ from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key, variant
 from ..structure.parse import is_scipy
 
-__all__ = ["Features", "SparseFeatures", "as_features"]
-
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 
 
@@ -75,9 +73,9 @@ class SparseFeatures:
 
     def with_values(self, values: Tensor) -> SparseFeatures:
         """Return the matrix with other values in the same places, in the same order."""
-        made = object.__new__(SparseFeatures)
-        made.structure, made.values = self.structure, values
-        return made
+        matrix = object.__new__(SparseFeatures)
+        matrix.structure, matrix.values = self.structure, values
+        return matrix
 
     def __getitem__(self, rows: slice) -> SparseFeatures:
         """Return the first rows, ``x[:n]``: those of the destination nodes of a block."""
@@ -87,9 +85,9 @@ class SparseFeatures:
             return self
         structure, entries = _first_rows(self.structure, rows.stop)
         values = self.values[: structure.num_edges] if entries is None else core.take_rows(self.values, entries)
-        made = self.with_values(values)
-        made.structure = structure
-        return made
+        first = self.with_values(values)
+        first.structure = structure
+        return first
 
     def matmul(self, weight: Tensor) -> Tensor:
         """Return the product with ``weight`` (columns, width), (rows, width), in one kernel."""
@@ -137,9 +135,9 @@ _KNOWN: dict[int, tuple[weakref.ref, Adjacency]] = {}
 
 def _structure(matrix: Any, same: Callable[[Adjacency], bool], make: Callable[[], Adjacency]) -> Adjacency:
     key = id(matrix)
-    found = _KNOWN.get(key)
-    if found is not None and found[0]() is matrix and same(found[1]):
-        return found[1]
+    entry = _KNOWN.get(key)
+    if entry is not None and entry[0]() is matrix and same(entry[1]):
+        return entry[1]
     structure = make()
     _KNOWN[key] = weakref.ref(matrix, lambda dead: _forget(key, dead)), structure
     return structure
@@ -147,8 +145,8 @@ def _structure(matrix: Any, same: Callable[[Adjacency], bool], make: Callable[[]
 
 def _forget(key: int, dead: weakref.ref) -> None:
     """Drop a dead matrix's structure, unless another matrix has come to have its identity."""
-    found = _KNOWN.get(key)
-    if found is not None and found[0] is dead:
+    entry = _KNOWN.get(key)
+    if entry is not None and entry[0] is dead:
         _KNOWN.pop(key, None)
 
 
@@ -158,10 +156,10 @@ def _from_rows(
     rows, columns = shape
     indices = indices[:num_entries]
 
-    def same(known: Adjacency) -> bool:
-        csc = known.csc()
+    def same(structure: Adjacency) -> bool:
+        csc = structure.csc()
         return (
-            (known.num_dst, known.num_src) == (rows, columns)
+            (structure.num_dst, structure.num_src) == (rows, columns)
             and np.array_equal(csc.indptr, indptr)
             and np.array_equal(csc.indices, indices)
         )
@@ -186,10 +184,10 @@ def _from_tensor(matrix: Tensor) -> tuple[Adjacency, Tensor]:
         return _from_rows(matrix, (rows, columns), first, second, len(second)), values
     dst, src = first, second
 
-    def same(known: Adjacency) -> bool:
-        ends = known.endpoints()
+    def same(structure: Adjacency) -> bool:
+        ends = structure.endpoints()
         return (
-            (known.num_dst, known.num_src) == (rows, columns)
+            (structure.num_dst, structure.num_src) == (rows, columns)
             and np.array_equal(ends[0], src)
             and np.array_equal(ends[1], dst)
         )
@@ -201,11 +199,11 @@ def _from_tensor(matrix: Tensor) -> tuple[Adjacency, Tensor]:
 def _first_rows(structure: Adjacency, count: int) -> tuple[Adjacency, np.ndarray | None]:
     """Return the first ``count`` rows as a relation, and the entries in it, None where these are the first ones."""
     key = variant(_FIRST_ROWS, count)
-    found = structure.cache.get(key)
-    if found is None:
+    rows = structure.cache.get(key)
+    if rows is None:
         csc = structure.csc()
         last = int(csc.indptr[count])
         part = Adjacency.from_csc(structure.num_src, count, csc.indptr[: count + 1], csc.indices[:last])
         entries = None if csc.edge_ids is None else csc.edge_ids[:last].astype(np.int64)
-        found = structure.cache.setdefault(key, (part, entries))
-    return found
+        rows = structure.cache.setdefault(key, (part, entries))
+    return rows

@@ -9,8 +9,6 @@ from ..ops.dropout import dropout
 from .base import nn
 from .sparsefeatures import Features, SparseFeatures, as_features
 
-__all__ = ["FeatureDropout", "SparseLinear"]
-
 _linear = nn.functional.linear
 
 

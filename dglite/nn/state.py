@@ -16,8 +16,6 @@ from ..errors import DGLError
 from ..io.atomic import replacing
 from ..io.npz import read_npz, write_npz
 
-__all__ = ["load_state_dict", "save_state_dict"]
-
 _SUFFIXES = (".npz", ".safetensors")
 
 

@@ -14,8 +14,6 @@ from ..structure.derived import CacheKey, cache_key, variant
 from .operands import check_tensor
 from .softmax import edge_softmax
 
-__all__ = ["softmax_across"]
-
 _UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations as one, for a softmax across them")
 
 

@@ -23,8 +23,6 @@ from .devices import KernelDevice, device_of
 from .operands import check_tensor, evaluated, require_alike, sum_to
 from .traced import GraphOp, registered, run
 
-__all__ = ["argmax_gradients"]
-
 
 def argmax_gradients(
     adj: Adjacency | TracedAdjacency,

@@ -28,8 +28,6 @@ from .softmax import edge_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import GraphOp, is_traced, registered, traced
 
-__all__ = ["Attention", "Score", "attention", "attention_weights", "attention_with_edges"]
-
 MOST_HEADS = 64
 """A kernel's text grows with the number of heads; beyond this it is composed."""
 MOST_ON_GPU = 1024

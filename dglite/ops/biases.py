@@ -11,8 +11,6 @@ from ..expr import Expr, Operand, Side, derivative, evaluate
 from ..formulas import FORMULAS
 from .devices import device_of
 
-__all__ = ["RELU", "Activation", "bias_gradient", "biased", "has_kernel", "scaled_rows", "slope_of"]
-
 Activation = tuple[str, tuple[tuple[str, Any], ...]]
 """A function's name in the table of formulas, and its options."""
 _GRAD, _ROWS, _BIAS = (Operand(Side.E, slot) for slot in range(3))

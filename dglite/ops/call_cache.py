@@ -14,8 +14,6 @@ from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key
 from .biases import scaled_rows
 
-__all__ = ["CALLS", "Scaling", "cache_kernel", "lookup", "run_cached", "store"]
-
 CALLS: CacheKey[dict[Any, Any]] = cache_key("calls", "kernels and plans of earlier calls, by shapes and dtypes")
 MAX_CALLS = 64
 """Calls that are cached for a relation; layers need a few each."""

@@ -16,8 +16,6 @@ from ..structure.derived import CacheKey, cache_key, variant
 from . import fallback
 from .traced import GraphOp, is_traced, registered, traced
 
-__all__ = ["DEGREE_SCALES", "DegreeScale", "degree_scale", "require_in_edges"]
-
 
 @dataclass(frozen=True, eq=False)
 class DegreeScale:

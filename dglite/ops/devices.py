@@ -20,8 +20,6 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
-__all__ = ["HOST", "Gpu", "KernelDevice", "can_launch", "device_of", "device_on", "require_gpu"]
-
 _WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
     "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
 )

@@ -9,8 +9,6 @@ from typing import Any
 from ..backend import Tensor, active
 from .devices import device_of
 
-__all__ = ["dropout"]
-
 
 def dropout(x: Tensor, p: float) -> Tensor:
     """Return ``x``, each element 0 with probability ``p``, else divided by ``1 - p``: large matrices by our kernel.

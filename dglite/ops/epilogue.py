@@ -25,8 +25,6 @@ from .run import run_spmm
 from .sparse import gradient, mean_scale, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
 
-__all__ = ["After", "is_one_kernel", "spmm_epilogue", "spmm_then"]
-
 
 def spmm_epilogue(
     adj: Adjacency,

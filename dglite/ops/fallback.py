@@ -20,8 +20,6 @@ from .devices import can_launch, require_gpu
 from .operands import evaluated
 from .traced import is_traced
 
-__all__ = ["degrees", "edge_softmax", "lacks_kernels", "sddmm", "spmm"]
-
 _WARNED: list[bool] = []
 
 

@@ -18,8 +18,6 @@ from ..structure.derived import CacheKey, cache_key
 from .devices import device_of
 from .products import product, weight_gradient
 
-__all__ = ["Attention", "FusedAttention"]
-
 _ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),

@@ -18,8 +18,6 @@ from ..structure.ids import integer_array
 from .operands import to_common_dtype
 from .rows import take_rows
 
-__all__ = ["Groups", "gather_mm", "group_rows", "grouped_mm", "segment_mm"]
-
 
 @dataclass(frozen=True, eq=False)
 class Groups:

@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..kernels.render.rowwise import IGNORED
 from .devices import device_of
 
-__all__ = ["cross_entropy"]
-
 
 def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -> Tensor:
     """Return the mean cross entropy of nodes, as one pass over their logits, a tensor of no axes.

@@ -18,20 +18,6 @@ from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency
 
-__all__ = [
-    "FLOATS",
-    "adjacency_of",
-    "broadcast",
-    "check_operands",
-    "check_tensor",
-    "evaluated",
-    "reads_edges",
-    "require_alike",
-    "sum_to",
-    "tensor_operand",
-    "to_common_dtype",
-]
-
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
 _OWNERS = ("source node", "edge", "destination node", "relation")

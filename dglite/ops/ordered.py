@@ -15,8 +15,6 @@ from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key
 
-__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "ORDERED_WEIGHTS", "in_order"]
-
 LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
 SAMPLES = 8

@@ -10,8 +10,6 @@ from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
 from .devices import HOST, device_of
 
-__all__ = ["product", "product_forward", "product_gradients", "sum_of_products", "weight_gradient"]
-
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU: large ones in memory of the pool."""

@@ -22,17 +22,6 @@ from .across import softmax_across
 from .core import sddmm, spmm
 from .operands import adjacency_of, tensor_operand
 
-__all__ = [
-    "dot_attention",
-    "edge_softmax",
-    "gat_attention",
-    "gatv2_attention",
-    "gsddmm",
-    "gspmm",
-    "segment_reduce",
-    "segment_softmax",
-]
-
 _BINARY = tuple(name for name in MESSAGES if name != "dot")
 _COPIES = ("copy_lhs", "copy_rhs")
 

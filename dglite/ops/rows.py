@@ -13,8 +13,6 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .sparse import spmm_unchecked
 
-__all__ = ["RowIndex", "take_rows"]
-
 
 class RowIndex:
     """Rows that are taken more than once: what the gradient needs is made the first time. They are never changed."""

@@ -17,8 +17,6 @@ from .call_cache import Scaling, cache_kernel, run_cached
 from .devices import HOST, device_of
 from .operands import broadcast
 
-__all__ = ["run_sddmm", "run_spmm"]
-
 _LONGEST_ROW: CacheKey[int] = cache_key("longest row", "the largest in-degree")
 _WITHOUT_EMPTY_ROWS: CacheKey[EdgeSubset] = cache_key(
     "without empty rows", "the same edges among the destinations that have any"

@@ -22,8 +22,6 @@ from .attention import MOST_HEADS, Attention, Score, apply_dropout, attention, l
 from .operands import FLOATS
 from .traced import is_traced
 
-__all__ = ["can_defer_scores", "edge_scores", "edge_softmax", "is_fused_attention"]
-
 WORTH_DEFERRING = 1 << 14
 """Minimum number of score elements at which saving a kernel outweighs the cost of a deferred tensor, some 50 us."""
 

@@ -25,8 +25,6 @@ from .scores import edge_softmax
 from .sparse import Spmm, spmm
 from .traced import registered, traced
 
-__all__ = ["TracedSegments", "is_program_of", "segment_reduce", "segment_softmax", "segments"]
-
 _ROW = Operand(Side.E, 0)
 
 

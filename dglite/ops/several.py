@@ -22,8 +22,6 @@ from .run import run_spmm
 from .sparse import gradient, mean_gradient, saved_slots, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
 
-__all__ = ["MOST_AT_ONCE", "Parts", "spmm_several"]
-
 Parts = tuple[tuple[Expr, Reducer], ...]
 """Expressions and how each is reduced."""
 MOST_AT_ONCE = 8

@@ -13,8 +13,6 @@ from ..opspec import MESSAGES, Reducer
 from .core import sddmm, spmm
 from .operands import adjacency_of, tensor_operand
 
-__all__ = ["SHORTHANDS"]
-
 
 def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
     """Return ``u_<op>_e_<reduce_op>(g, x, y)``: (num_src, *feat) and (num_edges, *feat) to (num_dst, *feat)."""

@@ -16,8 +16,6 @@ from .operands import check_tensor, require_alike
 from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import GraphOp, is_traced, registered, run, traced
 
-__all__ = ["edge_softmax"]
-
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     """Return exp(logit) / sum of exp over the edges with the same destination, ``(num_edges, *feat)``.

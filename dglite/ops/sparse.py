@@ -26,18 +26,6 @@ from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_ope
 from .run import run_sddmm, run_spmm
 from .traced import GraphOp, expression_of, is_read, is_traced, postfix, registered, reversed_of, traced
 
-__all__ = [
-    "Spmm",
-    "gradient",
-    "mean_gradient",
-    "mean_scale",
-    "saved_slots",
-    "sddmm",
-    "sddmm_unchecked",
-    "spmm",
-    "spmm_unchecked",
-]
-
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
 def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:

@@ -25,19 +25,6 @@ from ..opspec import OPERATORS
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency, relation_of
 
-__all__ = [
-    "GraphOp",
-    "expression_of",
-    "is_read",
-    "is_traced",
-    "postfix",
-    "registered",
-    "require_input",
-    "reversed_of",
-    "run",
-    "traced",
-]
-
 
 def is_traced(adj: Adjacency | TracedAdjacency, inputs: Sequence[Tensor] = ()) -> bool:
     """Whether an operation on ``adj`` and ``inputs`` has to be a registered one."""

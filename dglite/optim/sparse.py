@@ -10,8 +10,6 @@ from ..backend import Tensor, framework
 from ..errors import DGLError
 from ..nn import NodeEmbedding
 
-__all__ = ["SparseAdagrad", "SparseAdam", "SparseGradOptimizer"]
-
 
 class SparseGradOptimizer(ABC):
     """Base of both optimizers.

@@ -13,8 +13,6 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from .opcodes import known_opcodes
 
-__all__ = ["SETS_ITEM", "CallTarget", "Code", "analyse", "call_target", "code_of", "constants_of"]
-
 CallTarget = tuple[types.FunctionType, Any, tuple[Any, ...]]
 """What a call runs: the function written in Python, the object that its code reads, the arguments of a ``partial``."""
 

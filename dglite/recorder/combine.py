@@ -16,8 +16,6 @@ from ..opspec import COMPARISONS, OPERATORS
 from .deferred import EdgeColumn, Tape, is_deferred, real
 from .rows import is_rows
 
-__all__ = ["FLOATS", "LARGEST", "OperationTable", "combine", "is_boolean", "reshaped", "rowwise", "settled", "stored"]
-
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
 FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -23,9 +23,6 @@ from ..errors import DGLError
 from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
 from ..function import FieldName, Reshaped
 
-__all__ = ["Deferred", "EdgeColumn", "Operations", "Source", "Tape", "Unrecordable", "deferred_in"]
-__all__ += ["is_deferred", "real", "realised"]
-
 Source = tuple[Side, FieldName]
 """Whose rows an operand has, and what it reads."""
 

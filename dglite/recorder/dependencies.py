@@ -16,8 +16,6 @@ from typing import Any
 from ..backend import active as backend
 from .bytecode import CallTarget, analyse
 
-__all__ = ["CONTAINERS", "LONGEST", "MISSING", "Dependencies", "is_simple"]
-
 MISSING = object()
 CONTAINERS = (list, dict, set, tuple, frozenset)
 LONGEST = 256

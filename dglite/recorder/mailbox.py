@@ -21,8 +21,6 @@ from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
 from .operations import MESSAGES
 from .rows import NodeColumn
 
-__all__ = ["MAILBOX", "Mailbox", "Reduced"]
-
 MAILBOX = OperationTable(MESSAGES)
 """Operations on mailbox columns: those on messages, and the reductions over them."""
 

@@ -17,8 +17,6 @@ from ..opspec import OPERATORS
 from .combine import LARGEST, OperationTable, combine, is_boolean, reshaped, rowwise, settled
 from .deferred import EdgeColumn, Tape, is_deferred
 
-__all__ = ["MESSAGES"]
-
 MESSAGES = OperationTable()
 """Operations on columns of a batch of edges, and inside a mailbox."""
 

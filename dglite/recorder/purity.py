@@ -17,8 +17,6 @@ from .bytecode import SETS_ITEM, CallTarget, Code, analyse, call_target
 from .dependencies import CONTAINERS, LONGEST, MISSING, Dependencies, is_simple
 from .reads import BUILTINS, is_known, only_computes, own_operations, through
 
-__all__ = ["may_write", "purity_check", "refusal"]
-
 _WRITING = frozenset(
     [SETS_ITEM]
     + "append extend insert remove pop popitem clear update setdefault add discard sort reverse".split()

@@ -13,9 +13,6 @@ from .bytecode import Code, analyse, call_target
 from .dependencies import MISSING, Dependencies
 from .mailbox import MAILBOX
 
-__all__ = ["BUILTINS", "captured", "is_known", "only_computes", "own_operations", "read_of_modules", "repeats"]
-__all__ += ["through"]
-
 _MODULES = (*backend.modules, "math", "operator", "_operator", "typing")
 """Modules and packages whose functions only compute, and tell a deferred column from a tensor: ours do not."""
 _EFFECTS = tuple(

@@ -16,8 +16,6 @@ from ..backend import active as backend
 from ..formulas import ALIASES, FORMULAS
 from .deferred import Deferred, EdgeColumn, Unrecordable, deferred_in, is_deferred, real, realised
 
-__all__ = ["NodeColumn", "is_rows"]
-
 
 class NodeColumn(Deferred):
     """A tensor (num_nodes, *feat) of which row i belongs to node i.

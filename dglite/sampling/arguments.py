@@ -14,19 +14,6 @@ from ..graph.storage import require_graph
 from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of, integer_array, number_of
 
-__all__ = [
-    "edge_weights",
-    "excluded_edges",
-    "fanouts_of",
-    "integers",
-    "is_inward",
-    "numbers",
-    "offsets_of",
-    "probability",
-    "seed_sets",
-    "seeds_of",
-]
-
 
 def is_inward(edge_dir: str) -> bool:
     """Return whether ``edge_dir``, "in" or "out", means the edges that enter the seeds."""

@@ -16,8 +16,6 @@ from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Compressed
 
-__all__ = ["NO_EDGES", "Chosen", "Drawn", "IncidentEdges", "compiled", "edge_frame", "frontier"]
-
 _NO_IDS = np.empty(0, np.int64)
 
 

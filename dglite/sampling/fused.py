@@ -20,8 +20,6 @@ from .arguments import is_inward, seed_sets
 from .frontier import edge_frame
 from .neighbor import choose, sample_neighbors
 
-__all__ = ["sample_neighbors_fused"]
-
 _NO_IDS = np.empty(0, np.int64)
 
 

@@ -19,8 +19,6 @@ from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
 
-__all__ = ["Labor", "sample_labors"]
-
 _MOST_ROUNDS = 50
 _CONVERGED = 1e-4
 """Relative fall of the expected number of vertices below which importances are taken to have converged."""

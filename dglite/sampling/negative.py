@@ -16,8 +16,6 @@ from ..structure import Adjacency
 from ..structure.distinct import in_order_of_appearance
 from ..structure.ids import count_of
 
-__all__ = ["global_uniform_negative_sampling"]
-
 _LISTED = 1 << 16
 """Up to this many pairs of nodes, those without an edge are listed and drawn from."""
 _MOST_ROUNDS = 20

@@ -20,8 +20,6 @@ from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_in
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
 from .sums import cached_sums
 
-__all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
-
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
 
 Times = tuple[np.ndarray, np.ndarray]

@@ -17,8 +17,6 @@ from .arguments import probability
 from .frontier import compiled
 from .walks import repeated, walk
 
-__all__ = ["PinSAGESampler", "RandomWalkNeighborSampler"]
-
 _LARGEST_TRACES = 1 << 27
 """Nodes in the walks from one seed: they take 1 GiB."""
 _TRACES_AT_ONCE = 1 << 23

@@ -17,8 +17,6 @@ from ..locks import new_lock
 from ..structure import Adjacency
 from .frontier import IncidentEdges, compiled
 
-__all__ = ["cached_sums"]
-
 _NONE = np.empty(0)
 
 

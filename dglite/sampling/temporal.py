@@ -16,8 +16,6 @@ from .arguments import numbers, seed_sets
 from .frontier import edge_frame
 from .neighbor import Times, choose
 
-__all__ = ["TIME", "edge_times", "sample_blocks_at", "sample_blocks_until", "seed_times"]
-
 TIME = "_TIME"
 """Column of a block's nodes that holds the time at which each is looked at: its seed's."""
 

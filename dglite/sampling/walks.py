@@ -18,8 +18,6 @@ from ..structure.ids import count_of, integer_array
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
 
-__all__ = ["node2vec_random_walk", "pack_traces", "random_walk"]
-
 _MOST_STEPS = 1 << 28
 """The trace of one such walk has 2 GB."""
 _NO_WEIGHTS = np.empty(0, np.float32)

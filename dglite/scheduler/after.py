@@ -24,8 +24,6 @@ from .plan import ColumnRead, FusedReduce, spell
 from .relation import Relation, Table, has_kernels
 from .tape import refuse_graph
 
-__all__ = ["apply_after", "apply_as_written"]
-
 _REDUCED = Operand(Side.E, 0)
 """The reduced column. Its rows are nodes, where the rows of a message's tape are edges."""
 _ONE = Constant(1.0)

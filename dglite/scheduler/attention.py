@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ..expr import Call, Constant, Expr, Operand, Side
 
-__all__ = ["ScoreTerms", "WeightedSum", "find_attention", "find_score"]
-
 
 class ScoreTerms(NamedTuple):
     """The slots of the terms of a score, None where the edge has no term, and the slope of its leaky ReLU."""

@@ -22,8 +22,6 @@ from ..structure.derived import CacheKey, cache_key
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .relation import CopyOnWriteGuard, Relation, Table, gather
 
-__all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce_in_buckets"]
-
 
 class Buckets:
     """The order in which a relation's destination nodes and edges fall into buckets of one in-degree.

@@ -10,8 +10,6 @@ from .lower import MessageSignature, ReduceSignature, lower_update
 from .plan import Plan, UserFunction
 from .rewrite import rewrite
 
-__all__ = ["compiled", "update_plan"]
-
 _PAIRS: dict[tuple[int, int], tuple[Any, Any, Plan]] = {}
 """Plans of built-in pairs by identity, with the pair, which keeps the identities from being used again."""
 _MAX_PAIRS = 1024

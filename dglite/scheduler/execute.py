@@ -44,8 +44,6 @@ from .plan import (
 from .relation import CopyOnWriteGuard, Relation, Table, gather
 from .tape import reduce_once
 
-__all__ = ["HANDLERS", "execute"]
-
 
 class Run:
     """One execution: the relations and functions of the call, and the tables made so far."""

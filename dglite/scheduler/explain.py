@@ -47,8 +47,6 @@ from .relation import Relation
 from .rewrite import rewrite
 from .tape import reduce_once
 
-__all__ = ["Explanation", "Line", "explain"]
-
 ColumnKind = tuple[tuple[int, ...], str] | None
 """Feature shape and dtype of a column; None where only a run of a user's function could tell."""
 

@@ -19,8 +19,6 @@ from .execute import execute
 from .lower import MessageSignature, lower_message
 from .relation import Relation, Snapshot, Table
 
-__all__ = ["Inbox", "Sent"]
-
 
 class Sent:
     """What one ``send`` has left: built-in messages and the columns that they read, or a user's messages, computed.

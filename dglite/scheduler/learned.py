@@ -26,17 +26,6 @@ from ..recorder import (
 from ..udf import function_name
 from .relation import Relation, has_kernels
 
-__all__ = [
-    "bucket",
-    "cached_builtins",
-    "cached_messages",
-    "log_unfused",
-    "note_builtins",
-    "note_messages",
-    "why_bucketed",
-    "why_not_fused",
-]
-
 _logger = logging.getLogger("dglite")
 
 

@@ -26,22 +26,6 @@ from .plan import (
     Write,
 )
 
-__all__ = [
-    "CROSS_REDUCERS",
-    "MessageSignature",
-    "ReduceSignature",
-    "RelationUpdate",
-    "cross_signature",
-    "lower_edges",
-    "lower_group",
-    "lower_message",
-    "lower_multi",
-    "lower_nodes",
-    "lower_update",
-    "message_signature",
-    "reduce_signature",
-]
-
 MessageSignature = tuple[MessageFunction, ...] | UserFunction | None
 """Built-in messages, a user's function, or None where the messages are stored already."""
 ReduceSignature = tuple[ReduceFunction, ...] | UserFunction

@@ -16,33 +16,6 @@ from ..expr import Call, Constant, Expr, Operand, Side
 from ..function import FieldName, MessageFunction, ReduceFunction
 from ..opspec import Reducer
 
-__all__ = [
-    "Apply",
-    "ApplyAfter",
-    "BucketReduce",
-    "ColumnRead",
-    "CopyColumn",
-    "CrossReduce",
-    "EdgeCompute",
-    "EdgeScores",
-    "Field",
-    "FusedReduce",
-    "GroupEdges",
-    "Instruction",
-    "Message",
-    "Plan",
-    "Reduce",
-    "ReduceOnce",
-    "RunEdgeUDF",
-    "Source",
-    "StoredMessages",
-    "TakeColumn",
-    "UserFunction",
-    "Write",
-    "spell",
-    "verify",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:

@@ -25,9 +25,6 @@ from .plan import Plan, UserFunction
 from .relation import Relation, Table, has_kernels
 from .tape import RelationTape
 
-__all__ = ["applier_of", "messages_of", "reducer_of", "run"]
-
-
 # -- message functions -------------------------------------------------------------------------------------------------
 FEW_EDGES = 1 << 12
 """Chosen edges up to which recording a function takes longer than the gathers that it saves."""

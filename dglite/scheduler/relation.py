@@ -21,8 +21,6 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
 
-__all__ = ["ColumnStore", "CopyOnWriteGuard", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
-
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
 

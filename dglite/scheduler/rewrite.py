@@ -38,8 +38,6 @@ from .plan import (
     verify,
 )
 
-__all__ = ["RULES", "RewriteRule", "StepPattern", "rewrite"]
-
 _COPY_E = Operand(Side.E, 0)
 
 

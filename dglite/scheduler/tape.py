@@ -37,8 +37,6 @@ from .learned import note_builtins
 from .plan import ColumnRead, spell
 from .relation import Relation, Table, gather, has_kernels
 
-__all__ = ["MailboxField", "RelationTape", "reduce_once", "refuse_graph"]
-
 MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
 

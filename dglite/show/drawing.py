@@ -11,8 +11,6 @@ import numpy as np
 
 from ..errors import DGLError
 
-__all__ = ["Ties", "draw_edges", "draw_labels", "draw_nodes"]
-
 PALETTE = ("#4878cf", "#ee854a", "#5fb760", "#d65f5f", "#956cb4", "#a1795b", "#dc7ec0", "#8f8f8f", "#c9a83f", "#5fb3c4")
 """Colours that differ in lightness, too, and can be seen on white and on black."""
 EDGE, RING = "#8b95a3", "#e5383b"

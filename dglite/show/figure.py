@@ -15,8 +15,6 @@ from ..graph.storage import require_graph
 from .drawing import Ties, draw_edges, draw_labels, draw_nodes
 from .layout import distance_layout, layered_layout, networkx_layout
 
-__all__ = ["plot"]
-
 MOST_EDGES_PER_NODE = 20
 
 

@@ -15,8 +15,6 @@ from scipy.sparse import coo_matrix, csgraph, csr_matrix
 
 from ..errors import DGLError
 
-__all__ = ["distance_layout", "layered_layout", "networkx_layout"]
-
 EXACT = 400
 """Nodes up to which the distances between all of them are used."""
 PIVOTS = 100

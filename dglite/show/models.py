@@ -16,8 +16,6 @@ from ..graph import DGLGraph
 from ..tables import bytes_text, html_card, html_table, seconds_text, text_table
 from .profiling import Event, profile
 
-__all__ = ["LayerRow", "ModelSummary", "summary"]
-
 _CONTAINERS = ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 _HEAD = ("layer", "output", "parameters", "kernels", "read and written", "time")
 

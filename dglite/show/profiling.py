@@ -27,8 +27,6 @@ from ..scheduler.plan import Apply, ApplyAfter, BucketReduce, ReduceOnce, RunEdg
 from ..tables import Bar, bytes_text, html_card, html_table, seconds_text, text_table
 from ..udf import function_name
 
-__all__ = ["Event", "TimeProfile", "profile"]
-
 _VERBS = (
     "update_all multi_update_all apply_edges apply_nodes group_apply_edges send recv send_and_recv pull push "
     "prop_nodes prop_edges"

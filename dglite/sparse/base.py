@@ -13,8 +13,6 @@ from ..ops import core
 from ..ops.operands import FLOATS
 from ..structure import Adjacency, Compressed
 
-__all__ = ["MatrixBase", "is_float", "is_scalar", "take_rows", "value_shape"]
-
 
 def is_scalar(x: Any) -> bool:
     """Whether ``x`` is a number or a tensor without axes."""

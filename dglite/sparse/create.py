@@ -15,8 +15,6 @@ from ..structure.traced import traced_edges
 from .base import checked_values
 from .matrix import SparseMatrix
 
-__all__ = ["diag", "from_coo", "from_csc", "from_csr", "identity", "spmatrix", "val_like"]
-
 Shape = tuple[int, int]
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)

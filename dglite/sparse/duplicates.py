@@ -12,8 +12,6 @@ from ..structure.distinct import numbered
 from .base import MatrixBase, take_rows
 from .reduction import reduced
 
-__all__ = ["coalesce", "has_duplicate", "keys_of", "summed"]
-
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 

@@ -15,21 +15,6 @@ from ..ops import core
 from .base import MatrixBase, is_float, is_scalar, take_rows, value_shape
 from .duplicates import coalesce, has_duplicate, keys_of
 
-__all__ = [
-    "add",
-    "div",
-    "inv",
-    "mul",
-    "neg",
-    "power",
-    "sp_add_v",
-    "sp_broadcast_v",
-    "sp_div_v",
-    "sp_mul_v",
-    "sp_sub_v",
-    "sub",
-]
-
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 

@@ -16,8 +16,6 @@ from .base import take_rows
 from .create import matrix_of, rows_of, spmatrix
 from .matrix import SparseMatrix
 
-__all__ = ["from_torch_sparse", "to_torch_sparse_coo", "to_torch_sparse_csc", "to_torch_sparse_csr"]
-
 
 def from_torch_sparse(torch_sparse_tensor: Any) -> SparseMatrix:
     """Make a matrix of a torch sparse tensor of layout COO, CSR or CSC; entries keep their order, repeated ones too.

@@ -11,8 +11,6 @@ from ..graph.attached import attach
 from .base import checked_values
 from .matrix import SparseMatrix
 
-__all__ = ["adj"]
-
 
 def adj(
     g: DGLGraph,

@@ -12,8 +12,6 @@ from . import elementwise, products, reduction, select
 from .base import MatrixBase, is_scalar, value_shape
 from .duplicates import coalesce, has_duplicate
 
-__all__ = ["SparseMatrix"]
-
 _SHOWN = 8
 """Entries that a notebook shows."""
 

@@ -17,8 +17,6 @@ from .base import MatrixBase, is_float, take_rows, value_shape
 from .duplicates import grouping
 from .reduction import reduced
 
-__all__ = ["bsddmm", "bspmm", "matmul", "sddmm", "spmm", "spspmm"]
-
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 _WEIGHTED = Operand(Side.U, 0) * Operand(Side.E, 1)

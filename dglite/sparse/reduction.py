@@ -19,8 +19,6 @@ from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
 from .base import MatrixBase, is_float, take_rows, value_shape
 
-__all__ = ["reduce", "reduced", "smax", "smean", "smin", "softmax", "sprod", "sum"]
-
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 _REDUCERS = {

@@ -14,8 +14,6 @@ from ..structure.distinct import contains, distinct
 from ..structure.ids import as_ids, count_of
 from .base import MatrixBase, take_rows, value_shape
 
-__all__ = ["compact", "index_select", "range_select", "sample"]
-
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
 _NAMES = ("column", "row")

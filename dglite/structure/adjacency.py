@@ -21,8 +21,6 @@ from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
 
-__all__ = ["FORMATS", "Adjacency", "Compressed", "EdgeSubset", "index_dtype_for"]
-
 FORMATS = ("coo", "csr", "csc")
 """Every sparse format."""
 

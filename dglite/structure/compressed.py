@@ -14,19 +14,6 @@ from ..locks import new_lock
 from .ids import check_range
 from .room import require_room
 
-__all__ = [
-    "SMALL",
-    "Compressed",
-    "check_indptr",
-    "check_permutation",
-    "compress",
-    "copy_as",
-    "count_ids",
-    "expand_ranges",
-    "kernels",
-    "scattered",
-]
-
 SMALL = 512
 """Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import DGLError
 
-__all__ = ["KEYS", "CacheKey", "DerivedCache", "cache_key", "variant"]
-
 Value = TypeVar("Value")
 KEYS: dict[str, str] = {}
 """Each declared key, and what is cached under it."""

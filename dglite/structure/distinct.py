@@ -17,8 +17,6 @@ from ..kernels.density import few_among
 from .compressed import SMALL
 from .ids import largest_unsigned
 
-__all__ = ["Positions", "contains", "distinct", "in_order_of_appearance", "numbered", "renumbered", "renumbered_ends"]
-
 KEY_BITS = 63
 """The most bits of values that are sorted as one number."""
 

@@ -14,19 +14,6 @@ import numpy as np
 from ..backend import active, admit, native
 from ..errors import DGLError
 
-__all__ = [
-    "ALL",
-    "LARGEST_COUNT",
-    "as_ids",
-    "broadcast_pair",
-    "check_range",
-    "count_of",
-    "integer_array",
-    "is_all",
-    "number_of",
-    "positions_of",
-]
-
 ALL = "__ALL__"
 """Stands for every node or every edge."""
 

@@ -16,8 +16,6 @@ from .derived import CacheKey, DerivedCache, cache_key, variant
 from .distinct import KEY_BITS, Positions
 from .pairs import SortedPairs
 
-__all__ = ["Lookups"]
-
 _ASCENDING: CacheKey[np.ndarray] = cache_key("ascending ends", "the sources, or the destinations, of all edges, sorted")
 _IS_MULTIGRAPH: CacheKey[bool] = cache_key("is a multigraph", "whether two edges join the same nodes")
 _SORTED_PAIRS: CacheKey[SortedPairs] = cache_key("sorted pairs", "the edges sorted by (source, destination, id)")

@@ -7,8 +7,6 @@ from typing import Any
 
 from ..errors import DGLError
 
-__all__ = ["HOMOGENEOUS", "EdgeType", "Metagraph"]
-
 EdgeType = str | tuple[str, str, str]
 """An edge type by its name, or by (source type, name, destination type)."""
 

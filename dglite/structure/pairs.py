@@ -6,8 +6,6 @@ import numpy as np
 
 from .distinct import KEY_BITS, distinct
 
-__all__ = ["SortedPairs"]
-
 
 class SortedPairs:
     """The edges of a relation in order of source, destination and id, and a search in them.

@@ -14,8 +14,6 @@ from .adjacency import Adjacency
 from .ids import LARGEST_COUNT, integer_array, largest_unsigned
 from .traced import traced_edges
 
-__all__ = ["device_of", "is_networkx", "is_scipy", "networkx_edges", "parse_edges", "sorted_nodes"]
-
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _COMPRESSED = ("csr", "csc")
 

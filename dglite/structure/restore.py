@@ -11,8 +11,6 @@ from .adjacency import FORMATS, Adjacency
 from .compressed import Compressed, check_indptr, check_permutation, scattered
 from .ids import check_range
 
-__all__ = ["restore"]
-
 CompressedRows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """``indptr``, ``indices``, and the edge id of each entry, None where entry j is edge j."""
 

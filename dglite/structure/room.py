@@ -6,8 +6,6 @@ from ..backend.memory import pool
 from ..config import available_memory
 from ..errors import DGLError
 
-__all__ = ["require_room"]
-
 _CHECKED_FROM = 1 << 28
 """Bytes below which the system is not asked."""
 

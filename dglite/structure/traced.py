@@ -11,8 +11,6 @@ from ..errors import DGLError
 from .adjacency import Adjacency
 from .derived import DerivedCache
 
-__all__ = ["TracedAdjacency", "relation_of", "traced_edges"]
-
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 

@@ -14,8 +14,6 @@ from ..random import generator
 from ..structure.ids import number_of
 from .module import BaseTransform
 
-__all__ = ["AddEdge", "DropEdge", "DropNode", "FeatMask", "NodeShuffle", "RowFeatNormalizer"]
-
 
 class NodeShuffle(BaseTransform):
     """Permutes the features of the nodes of each type at random, all features alike; edges stay."""

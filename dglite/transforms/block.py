@@ -17,8 +17,6 @@ from ..ops.devices import Gpu, device_on
 from ..structure import Adjacency, Metagraph
 from ..structure.distinct import Pairs, distinct
 
-__all__ = ["to_block"]
-
 
 def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True, src_nodes: Any = None) -> DGLGraph:
     """Return the block of a graph's edges: sources and destinations are separate sets, without nodes that have no edge.

@@ -18,8 +18,6 @@ from ..structure import Adjacency
 from .module import BaseTransform
 from .parts import matrix, require_homogeneous
 
-__all__ = ["GDC", "PPR", "GCNNorm", "HeatKernel", "SIGNDiffusion"]
-
 
 class GCNNorm(BaseTransform):
     """Weighs the edges between nodes of one type by ``w / sqrt(d(u) d(v))``, d(v) the sum of v's in-edges' weights.

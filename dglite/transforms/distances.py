@@ -12,8 +12,6 @@ from ..graph import DGLGraph
 from ..structure import Adjacency
 from .parts import matrix, require_homogeneous
 
-__all__ = ["double_radius_node_labeling", "shortest_dist"]
-
 
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = False) -> Any:
     """Return how many edges the shortest directed paths have, int64, or -1 if there is no path.

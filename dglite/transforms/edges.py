@@ -19,18 +19,6 @@ from ..structure import Adjacency
 from ..structure.room import require_room
 from .parts import node_frames, without_parallel
 
-__all__ = [
-    "add_edges",
-    "add_nodes",
-    "add_reverse_edges",
-    "add_self_loop",
-    "remove_edges",
-    "remove_nodes",
-    "remove_self_loop",
-    "reverse",
-    "to_bidirected",
-]
-
 
 def reverse(
     g: DGLGraph,

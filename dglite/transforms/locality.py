@@ -15,8 +15,6 @@ from ..progress import progress
 from ..structure import Adjacency
 from ..structure.compressed import compress
 
-__all__ = ["locality_order"]
-
 GROWTH = 16
 """Nodes in a cluster of the first level, and clusters in one of the next."""
 

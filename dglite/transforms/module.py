@@ -18,23 +18,6 @@ from ..structure import Adjacency, Metagraph
 from . import edges, products, simple, spectral
 from .parts import require_homogeneous
 
-__all__ = [
-    "SVDPE",
-    "AddMetaPaths",
-    "AddReverse",
-    "AddSelfLoop",
-    "BaseTransform",
-    "Compose",
-    "KHopGraph",
-    "LapPE",
-    "LaplacianPE",
-    "LineGraph",
-    "RandomWalkPE",
-    "RemoveSelfLoop",
-    "ToLevi",
-    "ToSimple",
-]
-
 
 class BaseTransform(ABC):
     """Base class of transforms: objects called with a graph, which return a new graph and leave their input unchanged.

@@ -15,8 +15,6 @@ from ..graph import DGLGraph
 from ..progress import progress
 from ..structure.ids import count_of, integer_array, number_of
 
-__all__ = ["knn_graph", "radius_graph", "segmented_knn_graph"]
-
 _ALGORITHMS = ("bruteforce-blas", "bruteforce", "bruteforce-sharemem", "kd-tree", "nn-descent")
 _DISTANCES = ("euclidean", "cosine")
 _MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")

@@ -19,8 +19,6 @@ from ..structure.ids import count_of, integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import require_homogeneous, without_parallel
 
-__all__ = ["metis_partition", "metis_partition_assignment", "partition_graph_with_halo"]
-
 _MOST_EMPTY = 1 << 16
 """Parts that may be made although there are fewer nodes."""
 _MODES, _OBJECTIVES = ("k-way", "recursive"), ("cut", "vol")

@@ -14,8 +14,6 @@ from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
 
-__all__ = ["matrix", "node_frames", "one_relation", "require_homogeneous", "without_parallel"]
-
 
 def without_parallel(relation: Adjacency) -> tuple[Adjacency, np.ndarray, np.ndarray]:
     """Return the relation with parallel edges merged, ordered by source, then destination.

@@ -7,8 +7,6 @@ from ..frame import Frame
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 
-__all__ = ["to_bfloat16", "to_double", "to_float", "to_half"]
-
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 

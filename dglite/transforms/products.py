@@ -21,15 +21,6 @@ from ..structure.ids import LARGEST_COUNT, count_of
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import matrix, node_frames, one_relation, require_homogeneous, without_parallel
 
-__all__ = [
-    "adj_product_graph",
-    "adj_sum_graph",
-    "khop_adj",
-    "khop_graph",
-    "line_graph",
-    "metapath_reachable_graph",
-]
-
 
 def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> DGLGraph:
     """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)`` but itself.

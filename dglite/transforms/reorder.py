@@ -19,8 +19,6 @@ from ..structure.distinct import distinct
 from ..structure.ids import count_of, integer_array
 from .locality import locality_order
 
-__all__ = ["reorder_graph"]
-
 Config = Mapping[str, Any]
 
 

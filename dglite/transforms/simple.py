@@ -21,8 +21,6 @@ from ..structure.compressed import scattered
 from ..structure.distinct import Pairs, renumbered_ends
 from .parts import node_frames, without_parallel
 
-__all__ = ["compact_graphs", "to_simple", "to_simple_graph"]
-
 _AGGREGATORS = ("arbitrary", "sum", "mean")
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 

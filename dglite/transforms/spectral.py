@@ -15,8 +15,6 @@ from ..structure import Adjacency
 from ..structure.ids import count_of
 from .parts import matrix, require_homogeneous
 
-__all__ = ["lap_pe", "laplacian_lambda_max", "laplacian_pe", "random_walk_pe", "svd_pe"]
-
 _DENSE = 1024
 """Up to this many nodes LAPACK on a dense matrix is fast, and finds eigenvalues that coincide."""
 

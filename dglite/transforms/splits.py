@@ -16,8 +16,6 @@ from ..structure.distinct import contains, distinct
 from .edges import remove_edges
 from .module import BaseTransform
 
-__all__ = ["LinkSplit", "RandomLinkSplit", "RandomNodeSplit"]
-
 
 class LinkSplit(NamedTuple):
     """One part of :class:`RandomLinkSplit`. Where it split several edge types, all but the graph are dictionaries by

@@ -13,8 +13,6 @@ from ..graph.storage import require_graph
 from ..structure import Adjacency, Compressed
 from ..structure.distinct import numbered
 
-__all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
-
 
 def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""

@@ -20,8 +20,6 @@ from ..structure.metagraph import HOMOGENEOUS
 from ..structure.room import require_room
 from .parts import require_homogeneous
 
-__all__ = ["block_to_graph", "to_heterogeneous", "to_homogeneous"]
-
 
 def to_homogeneous(
     G: DGLGraph,

@@ -11,8 +11,6 @@ import numpy as np
 from ...errors import DGLError
 from ..autograd import Tensor
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
-
 
 class Optimizer(ABC):
     """Holds parameters in groups, each with its settings: ``param_groups``, as in torch."""

@@ -15,8 +15,6 @@ from .facts import facts_of, url_of
 from .files import checked_ids, read_pt
 from .raw import read_heterograph, read_raw
 
-__all__ = ["PARTS", "OgbDataset", "OneOgbGraph", "labels"]
-
 PARTS = ("train", "valid", "test")
 
 

@@ -12,8 +12,6 @@ from ...errors import DGLError
 from ...metrics import average_precision, hits_at_k, ranks, roc_auc
 from .facts import facts_of
 
-__all__ = ["Evaluator"]
-
 
 class Evaluator:
     """Judges predictions for one of OGB's sets: ``eval`` takes and returns a dict.

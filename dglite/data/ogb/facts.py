@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from ...errors import DGLError
 
-__all__ = ["Facts", "facts_of", "url_of"]
-
 _SITE = "https://snap.stanford.edu/ogb/data"
 _TASKS = {"ogbn": "nodeproppred", "ogbl": "linkproppred", "ogbg": "graphproppred"}
 

@@ -14,8 +14,6 @@ from ... import backend
 from ...errors import DGLError
 from ..numeric_pickle import read_numeric_pt
 
-__all__ = ["checked_ids", "flags", "read_pt", "table", "tensors", "words"]
-
 _RATIO, _FREE = 200, 256 << 20
 """A table may unpack to 200 times its size and 256 MiB. A column of one number, which there is, packs 1000 times."""
 _BLOCK = 1 << 20

@@ -17,8 +17,6 @@ from ..joined import Joined, starts
 from .facts import Facts
 from .files import table, words
 
-__all__ = ["read_heterograph", "read_raw"]
-
 
 def read_raw(folder: Path, facts: Facts) -> Joined:
     """Return the graphs in a folder of one node type; if a line means both directions, the reversed edge follows.

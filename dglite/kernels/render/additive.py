@@ -31,9 +31,6 @@ from .tiles import (
     per_head,
 )
 
-__all__ = ["EDGE_FEATURES", "additive_destination", "additive_scores", "additive_source", "edge_out_row"]
-__all__ += ["edge_term_destination", "edge_term_source"]
-
 EDGE_FEATURES = "edge_feat + edge_index(edge_ids, j) * {width} * ITEM"
 """Template of the address of an entry's edge features."""
 

@@ -37,8 +37,6 @@ from .tiles import (
     per_head,
 )
 
-__all__ = ["attention_source"]
-
 
 def attention_source(spec: AttentionSpec) -> str:
     """Return the source of the row kernel of one phase.

@@ -16,8 +16,6 @@ from ..words import read_words, word_of
 from .common import indent
 from .rows import formula_lines, functions_of
 
-__all__ = ["RUN", "SHARED", "BiasedWords", "biased_source"]
-
 SHARED = 2
 """The slot of the operand that all rows share."""
 

@@ -11,10 +11,6 @@ from dataclasses import dataclass, replace
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from .tiles import AttentionSpec, Score, block, operand_words, runs_of
 
-__all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "ColumnPass", "Piece", "accumulate", "addresses", "dots", "far_grad", "fill"]
-__all__ += ["operands", "sweeps_of"]
-
-
 AHEAD = "index(indices, j + distance)"
 FAR_X = "x + {far} * x_stride * ITEM"
 FAR_RIGHT = "right + {far} * right_stride * ITEM"

@@ -9,10 +9,6 @@ from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ..layout import Pattern
 from ..spec import ITEM_BYTES, REDUCED, KernelSpec, Prefetch, SpmmSpec
 
-__all__ = ["LEAST_AHEAD", "MOST_AHEAD", "OF_ROW", "called_functions", "distance_line"]
-__all__ += ["entries_ahead", "entry_lines", "indent", "is_fused", "lines_of_row", "number_text", "offset", "reads"]
-__all__ += ["values_of"]
-
 OF_ROW = (Side.V, Side.G)
 """Sides whose operands are the same for all entries of a row."""
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..spec import ITEM_BYTES
 
-__all__ = ["dropout_source", "dropout_words", "features_source"]
-
 
 def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
     """Return the arguments of a dropout: a word drawn below ``threshold`` drops, what is kept grows to make up."""

@@ -25,8 +25,6 @@ from collections.abc import Callable
 from ..spec import ITEM_BYTES, pieces_of
 from .common import indent
 
-__all__ = ["DEALT", "matrix_source", "run_source"]
-
 DEALT = 16
 _AT_ONCE = 4
 """Rows of the matrix that are worked on at a time."""

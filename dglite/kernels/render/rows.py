@@ -31,9 +31,6 @@ from ...opspec import OPERATORS
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from .common import called_functions, indent, is_fused, number_text
 
-__all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "RowAccess", "StepSpec", "cell_source", "formula_lines", "functions_of"]
-__all__ += ["reduce_source", "step_source"]
-
 FIRST_PLACE, WORDS_PER_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT = 3, 3, 4, 2
 
 

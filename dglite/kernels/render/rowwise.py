@@ -14,8 +14,6 @@ from ..spec import ITEM_BYTES
 from ..words import read_words, word_of
 from .common import indent
 
-__all__ = ["FORMS", "IGNORED", "LABELLED", "RowwiseWords", "loss_source", "rowwise_source"]
-
 LABELLED = ("cross_entropy", "nll_loss")
 FORMS = (*LABELLED, "softmax", "log_softmax")
 IGNORED = -100

@@ -9,8 +9,6 @@ from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from ..words import EDGE_IDS, NUM_ENTRIES, operand_word
 from .common import MOST_AHEAD, distance_line
 
-__all__ = ["softmax_source"]
-
 
 def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
     """Return the source with two row kernels, ``forward`` and ``backward``.

@@ -27,8 +27,6 @@ from .common import (
     values_of,
 )
 
-__all__ = ["sddmm_source", "spmm_source"]
-
 ROLLED_LINES = {Prefetch.ALL: (1, 0), Prefetch.ROWS: (1, 2), Prefetch.NOTHING: (2, 2)}
 """Lengths of rows, in cache lines, whose loop over entries LLVM must not unroll: such rows wait for memory, and
 unrolling needs a second loop for the rest. Longer rows compute more; a row of one line in L2 is one instruction."""

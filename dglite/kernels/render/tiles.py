@@ -15,9 +15,6 @@ from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from ..words import EDGE_IDS, FIRST_OPERAND, INDICES, NUM_ENTRIES
 from .common import distance_line
 
-__all__ = ["STATE", "WORDS", "AttentionSpec", "Phase", "Score", "block", "draw_multipliers", "exponentials", "header"]
-__all__ += ["in_tiles", "multiplier", "operand_words", "per_head", "runs_of"]
-
 
 class Score(Enum):
     """How the score of an edge u -> v for one head is made of the two nodes' features."""

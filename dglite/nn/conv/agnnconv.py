@@ -11,8 +11,6 @@ from ..base import InEdgesRequired
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["AGNNConv"]
-
 
 @final
 class AGNNConv(InEdgesRequired):

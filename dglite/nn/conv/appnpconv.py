@@ -11,8 +11,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["APPNPConv"]
-
 
 @final
 class APPNPConv(nn.Module):

@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["AtomicConv", "RadialPooling"]
-
 
 @final
 class RadialPooling(nn.Module):
@@ -50,7 +48,7 @@ class AtomicConv(nn.Module):
     interaction_cutoffs, rbf_kernel_means, rbf_kernel_scaling
         :math:`R, \mu, \gamma`, tensors (K,).
     features_to_use
-        The values a of a node's feature that are told apart, (T,); without them the feature itself is the factor.
+        The values a of a node's feature with filters of their own, (T,); without them the feature itself is the factor.
 
     Shapes
     ------

@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["ChebConv"]
-
 
 @final
 class ChebConv(nn.Module):
@@ -91,14 +89,14 @@ class ChebConv(nn.Module):
 
     def _stretch(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float]) -> Tensor:
         """Return 2 / lambda_max of each node's graph, (num_nodes, 1)."""
-        given: Any = (
+        largest: Any = (
             lambda_max if active.is_tensor(lambda_max) else framework.tensor(list(lambda_max), dtype=feat.dtype)
         )
-        if given.numel() != graph.batch_size:
+        if largest.numel() != graph.batch_size:
             raise DGLError(
-                f"ChebConv: lambda_max has shape {tuple(given.shape)}; expected a number for each of the "
+                f"ChebConv: lambda_max has shape {tuple(largest.shape)}; expected a number for each of the "
                 f"{graph.batch_size} batched graphs"
             )
-        given = active.astype(active.to_device(given, active.device(feat)), active.dtype(feat))
+        largest = active.astype(active.to_device(largest, active.device(feat)), active.dtype(feat))
         functional.batch_sizes(self, graph, feat)
-        return broadcast_nodes(graph, 2.0 / given.reshape(-1, 1))
+        return broadcast_nodes(graph, 2.0 / largest.reshape(-1, 1))

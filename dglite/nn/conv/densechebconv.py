@@ -10,8 +10,6 @@ from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
-__all__ = ["DenseChebConv"]
-
 
 @final
 class DenseChebConv(nn.Module):

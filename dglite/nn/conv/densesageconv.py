@@ -9,8 +9,6 @@ from ...backend import Tensor
 from .. import functional
 from ..base import nn
 
-__all__ = ["DenseSAGEConv"]
-
 
 @final
 class DenseSAGEConv(nn.Module):

@@ -13,8 +13,6 @@ from .pnaconv import PNAConv
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["DGNConv"]
-
 
 @final
 class DGNConv(PNAConv):
@@ -28,7 +26,7 @@ class DGNConv(PNAConv):
     Parameters and shapes are those of :class:`PNAConv`.
     """
 
-    known = (*functional.AGGREGATORS, *functional.DIRECTIONS)
+    known_aggregators = (*functional.AGGREGATORS, *functional.DIRECTIONS)
 
     def forward(  # type: ignore[override]
         self, graph: DGLGraph, node_feat: Tensor, edge_feat: Tensor | None = None, eig_vec: Tensor | None = None
@@ -53,10 +51,10 @@ class DGNConv(PNAConv):
         self, adjacency: Adjacency, operands: list[Tensor], node_feat: Tensor, fields: Tensor | None
     ) -> list[Tensor]:
         plain = [name for name in self._aggregators if not name.startswith("dir")]
-        found = dict(zip(plain, functional.statistics(adjacency, operands, plain), strict=True))
+        statistics = dict(zip(plain, functional.statistics(adjacency, operands, plain), strict=True))
         for name in self._aggregators:
-            if name not in found and fields is not None:
+            if name not in statistics and fields is not None:
                 number = int(name[3]) - 1
                 field = fields[:, number : number + 1]
-                found[name] = functional.directional(adjacency, operands, field, node_feat, name[-2:])
-        return [found[name] for name in self._aggregators]
+                statistics[name] = functional.directional(adjacency, operands, field, node_feat, name[-2:])
+        return [statistics[name] for name in self._aggregators]

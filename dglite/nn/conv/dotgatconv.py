@@ -13,8 +13,6 @@ from ..sparselinear import SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["DotGatConv"]
-
 
 @final
 class DotGatConv(InEdgesRequired):
@@ -75,8 +73,10 @@ class DotGatConv(InEdgesRequired):
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination = self._project(source, destination, isinstance(feat, tuple))
-        how = Attention(Score.DOT, scale=max(self._out_feats, 1) ** -0.5)
-        result, weights = functional.attention(adjacency, how, source, (destination,), get_attention=get_attention)
+        attention = Attention(Score.DOT, scale=max(self._out_feats, 1) ** -0.5)
+        result, weights = functional.attention(
+            adjacency, attention, source, (destination,), get_attention=get_attention
+        )
         return result if weights is None else (result, weights)
 
     def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor]:

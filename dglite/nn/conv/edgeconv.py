@@ -11,8 +11,6 @@ from ..base import InEdgesRequired, nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeConv"]
-
 
 @final
 class EdgeConv(InEdgesRequired):

@@ -13,8 +13,6 @@ from ..base import InEdgesRequired, nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeGATConv"]
-
 
 @final
 class EdgeGATConv(InEdgesRequired):
@@ -134,7 +132,7 @@ class EdgeGATConv(InEdgesRequired):
         else:
             functional.compute_weights(fc_dst, destination)
             operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst.weight, self.attn_r)
-        how = Attention(
+        attention = Attention(
             Score.ADDITIVE,
             self.leaky_relu.negative_slope,
             dropout=self.attn_drop.p * self.training,
@@ -145,10 +143,10 @@ class EdgeGATConv(InEdgesRequired):
         functional.compute_weights(self.fc_edge, edge_feat)
         edge_weight = self.fc_edge.weight
         terms = edge_feat @ self._folded(edge_weight, self.attn_edge)
-        result, met, weights = functional.attention_with_edges(
-            adjacency, how, values, (*operands, terms), edge_feat, get_attention
+        result, edge_sums, weights = functional.attention_with_edges(
+            adjacency, attention, values, (*operands, terms), edge_feat, get_attention
         )
-        result = result + functional.by_each_head(met, edge_weight)
+        result = result + functional.by_each_head(edge_sums, edge_weight)
         if self.res_fc is not None:
             result = result + functional.by_head(self.res_fc(destination), self._num_heads)
         bias = None if self.bias is None else self.bias.reshape(self._num_heads, self._out_feats)

@@ -12,8 +12,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeWeightNorm"]
-
 
 @final
 class EdgeWeightNorm(nn.Module):

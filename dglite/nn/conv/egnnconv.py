@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EGNNConv"]
-
 
 @final
 class EGNNConv(nn.Module):
@@ -90,11 +88,11 @@ class EGNNConv(nn.Module):
             parts = *functional.both_ends(adjacency, node_feat), apart, *(() if edge_feat is None else (edge_feat,))
             return self.edge_mlp(framework.cat(parts, -1))
         linear, weight = nn.functional.linear, first.weight
-        own = apart * weight[:, 2 * size]
+        edge_term = apart * weight[:, 2 * size]
         if edge_feat is not None:
-            own = own + linear(edge_feat, weight[:, 2 * size + 1 :])
+            edge_term = edge_term + linear(edge_feat, weight[:, 2 * size + 1 :])
         left, right = linear(node_feat, weight[:, :size]), linear(node_feat, weight[:, size : 2 * size], first.bias)
-        hidden = functional.sum_of_three(adjacency, left, right, own)
+        hidden = functional.sum_of_three(adjacency, left, right, edge_term)
         for layer in list(self.edge_mlp)[1:]:
             hidden = layer(hidden)
         return hidden

@@ -14,8 +14,6 @@ from ..sparselinear import FeatureDropout, SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GATConv"]
-
 
 @final
 class GATConv(InEdgesRequired):
@@ -126,13 +124,13 @@ class GATConv(InEdgesRequired):
         if edge_weight is not None:
             functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         source, operands, residual = self._project(source, destination, isinstance(feat, tuple))
-        how = Attention(
+        attention = Attention(
             Score.ADDITIVE,
             self.leaky_relu.negative_slope,
             dropout=self.attn_drop.p * self.training,
             projected=not isinstance(feat, tuple) and not self._paired,
         )
-        result, weights = functional.attention(adjacency, how, source, operands, edge_weight, get_attention)
+        result, weights = functional.attention(adjacency, attention, source, operands, edge_weight, get_attention)
         if self.res_fc is not None:
             if isinstance(self.res_fc, nn.Identity):
                 functional.require_dense(residual, "a residual without a matrix")

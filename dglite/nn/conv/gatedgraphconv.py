@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GatedGraphConv"]
-
 
 @final
 class GatedGraphConv(nn.Module):

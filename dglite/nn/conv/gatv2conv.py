@@ -14,8 +14,6 @@ from ..sparselinear import FeatureDropout, SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GATv2Conv"]
-
 
 @final
 class GATv2Conv(InEdgesRequired):
@@ -114,9 +112,9 @@ class GATv2Conv(InEdgesRequired):
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
-        how = Attention(Score.GATV2, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
+        attention = Attention(Score.GATV2, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
         operands = destination, self.attn[0].expand(source.shape[1:])
-        result, weights = functional.attention(adjacency, how, source, operands, get_attention=get_attention)
+        result, weights = functional.attention(adjacency, attention, source, operands, get_attention=get_attention)
         if self.res_fc is not None:
             if isinstance(self.res_fc, nn.Identity):
                 functional.require_dense(residual, "a residual without a matrix")

@@ -13,8 +13,6 @@ from ..base import InEdgesRequired, nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GCN2Conv"]
-
 
 @final
 class GCN2Conv(InEdgesRequired):
@@ -69,8 +67,8 @@ class GCN2Conv(InEdgesRequired):
         self._activation = activation
         self._allow_zero_in_degree = allow_zero_in_degree
         self.weight1 = nn.Parameter(framework.empty(in_feats, in_feats))
-        own = None if project_initial_features else nn.Parameter(framework.empty(in_feats, in_feats))
-        self.register_parameter("weight2", own)
+        initial_weight = None if project_initial_features else nn.Parameter(framework.empty(in_feats, in_feats))
+        self.register_parameter("weight2", initial_weight)
         self.register_parameter("bias", nn.Parameter(framework.empty(in_feats)) if bias else None)
         self.reset_parameters()
 

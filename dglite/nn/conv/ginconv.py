@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GINConv"]
-
 _AGGREGATORS = ("sum", "max", "mean")
 
 
@@ -70,8 +68,8 @@ class GINConv(nn.Module):
         if edge_weight is not None:
             functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         reducer = Reducer(self._aggregator_type)
-        own = (1 + self.eps) * destination
-        result = functional.reduce_neighbours(adjacency, source, reducer, edge_weight, residual=own)
+        scaled = (1 + self.eps) * destination
+        result = functional.reduce_neighbours(adjacency, source, reducer, edge_weight, residual=scaled)
         if self.apply_func is not None:
             result = self.apply_func(result)
         return result if self.activation is None else self.activation(result)

@@ -14,8 +14,6 @@ from ..sparsefeatures import SparseFeatures
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GraphConv"]
-
 
 @final
 class GraphConv(InEdgesRequired):
@@ -119,13 +117,13 @@ class GraphConv(InEdgesRequired):
             result = functional.product(result, weight, bias, relu)
         return functional.activated(result, None, None if relu else activation)
 
-    def _weight(self, given: Tensor | None) -> Tensor | None:
-        own = self.weight
-        if given is None:
-            return own
-        if own is not None:
+    def _weight(self, weight: Tensor | None) -> Tensor | None:
+        parameter = self.weight
+        if weight is None:
+            return parameter
+        if parameter is not None:
             raise DGLError("a weight was given to a layer that has its own; construct it with weight=False to pass one")
-        return given
+        return weight
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""

@@ -15,8 +15,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GroupRevRes"]
-
 
 @final
 class GroupRevRes(nn.Module):

@@ -12,8 +12,6 @@ from ..hetero.typedlinear import TypedLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HGTConv"]
-
 
 @final
 class HGTConv(nn.Module):
@@ -86,17 +84,19 @@ class HGTConv(nn.Module):
         functional.require_width(self, "x", x, self.in_size)
         functional.require_rows(self, "ntype", ntype, adjacency.num_src, "source nodes")
         functional.require_rows(self, "etype", etype, adjacency.num_edges, "edges")
-        own, own_type = functional.first_rows(x, adjacency.num_dst), functional.first_rows(ntype, adjacency.num_dst)
+        destination, dst_type = (functional.first_rows(rows, adjacency.num_dst) for rows in (x, ntype))
         keys, values = (functional.by_head(f(x, ntype), self.num_heads) for f in (self.linear_k, self.linear_v))
-        queries = functional.by_head(self.linear_q(own, own_type), self.num_heads)
+        queries = functional.by_head(self.linear_q(destination, dst_type), self.num_heads)
         for linear in (*self.relation_att, *self.relation_msg):
             functional.compute_weights(linear, keys, etype)
         prior = framework.stack(list(self.relation_pri), 1)[:, :, None, None] * max(self.head_size, 1) ** -0.5
         score = framework.stack([linear.W for linear in self.relation_att], 1) * prior
         message = framework.stack([linear.W for linear in self.relation_msg], 1)
-        met = functional.typed_attention(adjacency, keys, queries, values, etype, score, message)
-        result = self.drop(self.linear_a(met.reshape(adjacency.num_dst, self.num_heads * self.head_size), own_type))
-        gate = framework.sigmoid(self.skip[own_type])[:, None]
-        residual = own if own.shape[1] == result.shape[1] else own @ self.residual_w
+        attended = functional.typed_attention(adjacency, keys, queries, values, etype, score, message)
+        result = self.drop(
+            self.linear_a(attended.reshape(adjacency.num_dst, self.num_heads * self.head_size), dst_type)
+        )
+        gate = framework.sigmoid(self.skip[dst_type])[:, None]
+        residual = destination if destination.shape[1] == result.shape[1] else destination @ self.residual_w
         result = result * gate + residual * (1 - gate)
         return self.norm(result) if self.use_norm else result

@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["NNConv"]
-
 _AGGREGATORS = ("sum", "mean", "max")
 
 

@@ -15,8 +15,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["PNAConv", "PNAConvTower"]
-
 
 class PNAConvTower(nn.Module):
     """The parameters of one tower of :class:`PNAConv`, which runs all towers together."""
@@ -46,17 +44,19 @@ class PNAConvTower(nn.Module):
         parts = [linear(feat, weight[:, :size]), linear(feat, weight[:, size : 2 * size], self.M.bias)]
         return parts if edge_feat is None else [*parts, linear(edge_feat, weight[:, 2 * size :])]
 
-    def update(self, feat: Tensor, met: Tensor, scales: Sequence[Tensor | float], by_graph: Tensor | float) -> Tensor:
-        """Return the tower's output from what arrived, (num_nodes, aggregators * in_size).
+    def update(
+        self, feat: Tensor, reduced: Tensor, scales: Sequence[Tensor | float], by_graph: Tensor | float
+    ) -> Tensor:
+        """Return the tower's output from the reduced messages, (num_nodes, aggregators * in_size).
 
         A scaled copy of that is never made: its product is scaled.
         """
-        functional.compute_weights(self.U, met)
-        size, wide, weight = self.in_size, met.shape[1], self.U.weight
+        functional.compute_weights(self.U, reduced)
+        size, wide, weight = self.in_size, reduced.shape[1], self.U.weight
         result = nn.functional.linear(feat, weight[:, :size], self.U.bias)
         for i, scale in enumerate(scales):
             begin = size + i * wide
-            result = result + scale * nn.functional.linear(met, weight[:, begin : begin + wide])
+            result = result + scale * nn.functional.linear(reduced, weight[:, begin : begin + wide])
         return self.dropout(self.batchnorm(result * by_graph))
 
 
@@ -98,7 +98,7 @@ class PNAConv(nn.Module):
     node_feat (num_nodes, in_size), edge_feat (num_edges, edge_feat_size) -> (num_nodes, out_size)
     """
 
-    known: tuple[str, ...] = functional.AGGREGATORS
+    known_aggregators: tuple[str, ...] = functional.AGGREGATORS
 
     def __init__(
         self,
@@ -113,10 +113,12 @@ class PNAConv(nn.Module):
         residual: bool = True,
     ) -> None:
         super().__init__()
-        for given, known in ((aggregators, self.known), (scalers, functional.SCALERS)):
-            for name in given:
-                if name not in known:
-                    raise DGLError(f"{type(self).__name__}: {name!r} is not known; expected some of {', '.join(known)}")
+        for names, admitted in ((aggregators, self.known_aggregators), (scalers, functional.SCALERS)):
+            for name in names:
+                if name not in admitted:
+                    raise DGLError(
+                        f"{type(self).__name__}: {name!r} is not known; expected some of {', '.join(admitted)}"
+                    )
         if in_size % num_towers or out_size % num_towers:
             raise DGLError(
                 f"{type(self).__name__}: num_towers={num_towers} must divide in_size={in_size} and out_size={out_size}"
@@ -160,15 +162,15 @@ class PNAConv(nn.Module):
         feats = [node_feat[:, t * size : (t + 1) * size] for t in range(len(towers))]
         parts = [tower.message_parts(feat, edge_feat) for tower, feat in zip(towers, feats, strict=True)]
         operands = [framework.cat(part, 1) for part in zip(*parts, strict=True)]
-        met = framework.stack(self._aggregate(adjacency, operands, node_feat, fields), 1)
+        reduced = framework.stack(self._aggregate(adjacency, operands, node_feat, fields), 1)
         first = towers[0]
-        scales = [functional.degree_scaler(adjacency, name, first.delta, met) for name in first.scalers]
-        by_graph = _root_of_sizes(graph, met)
+        scales = [functional.degree_scaler(adjacency, name, first.delta, reduced) for name in first.scalers]
+        by_graph = _root_of_sizes(graph, reduced)
         outputs = []
         for t, (tower, feat) in enumerate(zip(towers, feats, strict=True)):
-            own = met[:, :, t * size : (t + 1) * size]
-            own = own.reshape(adjacency.num_dst, len(first.aggregators) * size)
-            outputs.append(tower.update(feat, own, scales, by_graph))
+            of_tower = reduced[:, :, t * size : (t + 1) * size]
+            of_tower = of_tower.reshape(adjacency.num_dst, len(first.aggregators) * size)
+            outputs.append(tower.update(feat, of_tower, scales, by_graph))
         return framework.cat(outputs, 1)
 
     def _aggregate(

@@ -15,8 +15,6 @@ from ..hetero.typedlinear import TypedLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["RelGraphConv"]
-
 
 @final
 class RelGraphConv(nn.Module):

@@ -19,9 +19,6 @@ from ..sparselinear import FeatureDropout, SparseLinear
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SAGEConv"]
-
-
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
 
@@ -138,15 +135,16 @@ class SAGEConv(nn.Module):
     ) -> Tensor:
         """Aggregate the neighbours, apply ``fc_neigh``, which goes first where messages are narrower then, and add."""
         if self._aggre_type == "pool":
-            found = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
+            neighbours = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
         elif self._aggre_type == "lstm":
-            found = self._last_state(graph, adjacency, source, edge_weight)
+            neighbours = self._last_state(graph, adjacency, source, edge_weight)
         elif self._product_goes_first(adjacency, source):
-            own, source = (functional.projected(*x) for x in ((self.fc_self, destination), (self.fc_neigh, source)))
-            return functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight, residual=own)
+            layers = (self.fc_self, destination), (self.fc_neigh, source)
+            residual, source = (functional.projected(*layer) for layer in layers)
+            return functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight, residual=residual)
         else:
-            found = functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight)
-        return functional.sum_of_projected(self.fc_self, destination, self.fc_neigh, found)
+            neighbours = functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight)
+        return functional.sum_of_projected(self.fc_self, destination, self.fc_neigh, neighbours)
 
     def _mean_with_self(
         self,
@@ -160,8 +158,8 @@ class SAGEConv(nn.Module):
         if product_first:
             source = self.fc_neigh(source)
             destination = None if destination is None else self.fc_neigh(destination)
-        own = functional.first_rows(source, adjacency.num_dst) if destination is None else destination
-        result = functional.mean_with_self(adjacency, source, own, edge_weight)
+        center = functional.first_rows(source, adjacency.num_dst) if destination is None else destination
+        result = functional.mean_with_self(adjacency, source, center, edge_weight)
         result = result if product_first else self.fc_neigh(result)
         return result if self.bias is None else result + self.bias
 

@@ -12,8 +12,6 @@ from ..base import InEdgesRequired, nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SGConv"]
-
 
 @final
 class SGConv(InEdgesRequired):

@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["TAGConv"]
-
 
 @final
 class TAGConv(nn.Module):

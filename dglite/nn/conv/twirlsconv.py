@@ -15,8 +15,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["TWIRLSConv", "TWIRLSUnfoldingAndAttention"]
-
 _NORMS = ("none", "batch", "layer")
 
 
@@ -42,7 +40,7 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
     prop_step
         How many steps are taken.
     attn_aft
-        After so many steps edges are reweighted; -1 for never.
+        After this many steps edges are reweighted; -1 for never.
     tau, T, p
         Of the attention.
     use_eta
@@ -97,12 +95,12 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
         if self.init_att:
             weight, loops, scales = self._attend(adjacency, y, looped)
         for step in range(self.prop_step):
-            root, own, rest = scales
+            root, scale, rest = scales
             after = root * (self.alp * self.lam)
             moved = functional.scaled_sum(adjacency, y, root, after, weight)
             if loops is not None:
                 moved = moved + loops * root * after * y
-            y = rest * y + moved + own * x
+            y = rest * y + moved + scale * x
             if step == self.attn_aft - 1:
                 weight, loops, scales = self._attend(adjacency, y, looped)
         return y

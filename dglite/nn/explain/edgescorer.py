@@ -19,8 +19,6 @@ from .explainer import Explainer
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["EdgeScorer"]
-
 _NO_IDS = np.empty(0, np.int64)
 
 
@@ -96,8 +94,8 @@ class EdgeScorer(Explainer):
         """
         assert self.edge_mask is not None
         missed = -(prob.gather(-1, ori_pred.unsqueeze(-1)) + 1e-6).log().mean()
-        taken = self.sparse_mask_values.sum()
-        size = taken if self.coff_budget <= 0 else (taken - self.coff_budget).relu()
+        num_taken = self.sparse_mask_values.sum()
+        size = num_taken if self.coff_budget <= 0 else (num_taken - self.coff_budget).relu()
         chance = self.edge_mask * 0.98 + 0.01  # away from the ends, where logarithms are infinite
         entropy = -chance * chance.log() - (1 - chance) * (1 - chance).log()
         undecided = entropy.sum() / max(len(entropy), 1)
@@ -113,10 +111,10 @@ class EdgeScorer(Explainer):
         kwargs: dict[str, Any],
     ) -> tuple[Any, Any]:
         """Return the model's output with a mask, and the mask."""
-        given = self._given(features)
+        inputs = self._as_argument(features)
         with self._model_on(graph.device) as model, framework.set_grad_enabled(training):
             with framework.no_grad():
-                ends, reverse = self._ends(graph, model(graph, given, embed=True, **kwargs), centers)
+                ends, reverse = self._ends(graph, model(graph, inputs, embed=True, **kwargs), centers)
             scores = self.elayers.to(graph.device)(ends).reshape(-1)
             values = self.concrete_sample(scores, beta=temperature, training=training)
             mask = (values + values[reverse]) / 2
@@ -124,8 +122,8 @@ class EdgeScorer(Explainer):
             self.set_masks(graph, mask)
             etypes = graph.canonical_etypes
             parts = mask.split([graph.num_edges(etype) for etype in etypes])
-            by_type = self._given(dict(zip(etypes, parts, strict=True)))
-            output = model(graph, given, edge_weight=by_type, **kwargs)
+            by_type = self._as_argument(dict(zip(etypes, parts, strict=True)))
+            output = model(graph, inputs, edge_weight=by_type, **kwargs)
             if training and graph.num_edges():
                 # The model's parameters are constant here, so that a gradient can come from the mask alone.
                 parts = output.values() if isinstance(output, Mapping) else [output]
@@ -168,10 +166,10 @@ class EdgeScorer(Explainer):
         if not self.typed:
             return {graph.ntypes[0]: output}
         if not isinstance(output, Mapping) or not set(ntypes) <= set(output):
-            given = list(output) if isinstance(output, Mapping) else type(output).__name__
+            returned = list(output) if isinstance(output, Mapping) else type(output).__name__
             raise DGLError(
                 f"{type(self).__name__}: the model must return a dictionary by node type with embed=True, and to "
-                f"explain nodes, here of {sorted(ntypes)}; got {given}"
+                f"explain nodes, here of {sorted(ntypes)}; got {returned}"
             )
         return output
 
@@ -205,9 +203,9 @@ class EdgeScorer(Explainer):
         for name, x in features.items():
             data = joined.nodes[name].data
             features[name] = data["feat"] = x[data[NID].long()]
-            chosen = np.zeros(before[name], bool)
-            chosen[[place for ntype, place in centers if ntype == name]] = True
-            data["train"] = framework.from_numpy(chosen).to(graph.device)
+            is_center = np.zeros(before[name], bool)
+            is_center[[place for ntype, place in centers if ntype == name]] = True
+            data["train"] = framework.from_numpy(is_center).to(graph.device)
         return _Neighbourhoods(joined, features, centers)
 
     def _train_nodes(
@@ -217,7 +215,7 @@ class EdgeScorer(Explainer):
         near = self._neighbourhoods(graph, feat, nodes)
         places = {name: rows for name, rows in near.places().items() if len(rows)}
         with self._model_on(graph.device) as model, framework.no_grad():
-            output = model(near.batch, self._given(near.features), embed=False, **kwargs)
+            output = model(near.batch, self._as_argument(near.features), embed=False, **kwargs)
         predicted = self._by_ntype(graph, output, places)
         output, _ = self._masked(near.batch, near.features, near.centers, temperature, True, kwargs)
         masked = self._by_ntype(graph, output, places)
@@ -239,7 +237,7 @@ class EdgeScorer(Explainer):
         near = self._neighbourhoods(graph, feat, nodes)
         output, mask = self._masked(near.batch, near.features, near.centers, temperature, training, kwargs)
         chances = {name: logits.softmax(-1) for name, logits in self._by_ntype(graph, output).items()}
-        return self._given(chances), mask, near.batch, self._given(near.places())
+        return self._as_argument(chances), mask, near.batch, self._as_argument(near.places())
 
     def _require(self, explains_graphs: bool) -> None:
         if self.graph_explanation is not explains_graphs:
@@ -253,7 +251,7 @@ class EdgeScorer(Explainer):
         self._require(True)
         features = self._features(graph, feat)
         with self._model_on(graph.device) as model, framework.no_grad():
-            predicted = model(graph, self._given(features), embed=False, **kwargs).argmax(-1)
+            predicted = model(graph, self._as_argument(features), embed=False, **kwargs).argmax(-1)
         output, _ = self._masked(graph, features, (), temperature, True, kwargs)
         return self.loss(output.softmax(-1), predicted)
 
@@ -281,5 +279,5 @@ def _reverse_edges(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> np.ndarr
     place = np.searchsorted(ascending, backward) + rank
     inside = place < len(order)
     place[~inside] = 0
-    own = np.arange(len(order))
-    return np.where(inside & (ascending[place] == backward), order[place], own) if len(order) else own
+    edges = np.arange(len(order))
+    return np.where(inside & (ascending[place] == backward), order[place], edges) if len(order) else edges

@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["Explainer"]
-
 
 class Explainer(nn.Module):
     """A model to explain, and how features and masks are given: dictionaries by type, or single tensors.
@@ -56,13 +54,13 @@ class Explainer(nn.Module):
                 )
             feat = {graph.ntypes[0]: feat}
         elif not isinstance(feat, Mapping) or not feat or not set(feat) <= set(graph.ntypes):
-            given = list(feat) if isinstance(feat, Mapping) else type(feat).__name__
-            raise DGLError(f"{name}: feat must be a dictionary by node type, of {graph.ntypes}; got {given}")
+            received = list(feat) if isinstance(feat, Mapping) else type(feat).__name__
+            raise DGLError(f"{name}: feat must be a dictionary by node type, of {graph.ntypes}; got {received}")
         for ntype, x in feat.items():
             if not active.is_tensor(x) or x.ndim < 2 or x.shape[0] != graph.num_nodes(ntype):
-                given = f"shape {tuple(x.shape)}" if active.is_tensor(x) else type(x).__name__
+                received = f"shape {tuple(x.shape)}" if active.is_tensor(x) else type(x).__name__
                 raise DGLError(
-                    f"{name}: the features of node type {ntype!r} are {given}; expected a dense tensor "
+                    f"{name}: the features of node type {ntype!r} are {received}; expected a dense tensor "
                     f"({graph.num_nodes(ntype)}, size), a row for each node"
                 )
         return {ntype: x.detach() for ntype, x in feat.items()}
@@ -76,6 +74,6 @@ class Explainer(nn.Module):
                 "GraphConv(...)(graph, feat, edge_weight=...) does"
             )
 
-    def _given(self, by_type: dict[Any, Any]) -> Any:
+    def _as_argument(self, by_type: dict[Any, Any]) -> Any:
         """Return values by type as the user gives and gets them."""
         return by_type if self.typed else next(iter(by_type.values()))

@@ -13,8 +13,6 @@ from .masklearner import MaskLearner
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["GNNExplainer"]
-
 
 @final
 class GNNExplainer(MaskLearner):

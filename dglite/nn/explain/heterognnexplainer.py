@@ -14,8 +14,6 @@ from .masklearner import MaskLearner
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HeteroGNNExplainer"]
-
 
 @final
 class HeteroGNNExplainer(MaskLearner):
@@ -84,10 +82,10 @@ class HeteroGNNExplainer(MaskLearner):
 
         def read(output: Any) -> Tensor:
             if not isinstance(output, Mapping) or ntype not in output:
-                given = list(output) if isinstance(output, Mapping) else type(output).__name__
+                returned = list(output) if isinstance(output, Mapping) else type(output).__name__
                 raise DGLError(
                     "HeteroGNNExplainer.explain_node: the model must return a dictionary by node type that has "
-                    f"{ntype!r}; got {given}"
+                    f"{ntype!r}; got {returned}"
                 )
             return self._logits_of_node(output[ntype], node, near.num_nodes(ntype))
 

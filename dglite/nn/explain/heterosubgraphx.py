@@ -10,8 +10,6 @@ from .search import SubgraphSearcher
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HeteroSubgraphX"]
-
 
 @final
 class HeteroSubgraphX(SubgraphSearcher):

@@ -16,8 +16,6 @@ from .explainer import Explainer
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["MaskLearner"]
-
 
 class MaskLearner(Explainer):
     """Learns a mask of the features of each node type and one of the edges of each edge type."""
@@ -57,14 +55,15 @@ class MaskLearner(Explainer):
         """
         with self._model_on(graph.device) as model, framework.enable_grad():
             with framework.no_grad():
-                label = read(model(graph=graph, feat=self._given(features), **kwargs)).argmax()
+                label = read(model(graph=graph, feat=self._as_argument(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)
             optimizer = framework.optim.Adam([masks.logits], lr=self.lr)
             for epoch in tqdm(range(self.num_epochs), desc=title, disable=not self.log):
                 chances = masks.logits.sigmoid()
                 of_features, of_edges = masks.by_type(chances)
-                seen = {ntype: x * of_features[ntype] for ntype, x in features.items()}
-                output = model(graph=graph, feat=self._given(seen), eweight=self._given(of_edges), **kwargs)
+                masked = {ntype: x * of_features[ntype] for ntype, x in features.items()}
+                feat, eweight = self._as_argument(masked), self._as_argument(of_edges)
+                output = model(graph=graph, feat=feat, eweight=eweight, **kwargs)
                 logits = read(output)
                 if not epoch and graph.num_edges():
                     self._require_weighted(_depends(logits, list(of_edges.values())), "eweight")
@@ -73,7 +72,7 @@ class MaskLearner(Explainer):
                 loss.backward()
                 optimizer.step()
         of_features, of_edges = masks.by_type(masks.logits.detach().sigmoid())
-        return self._given(of_features), self._given(of_edges)
+        return self._as_argument(of_features), self._as_argument(of_edges)
 
     def _logits_of_graph(self, output: Tensor) -> Tensor:
         """Return the row of a graph. Raises ``DGLError`` where the model gives another number of rows than one."""
@@ -120,22 +119,22 @@ class _Masks:
         form: dict[str, Any] = {"device": graph.device}
         form["dtype"] = some.dtype if some.is_floating_point() else framework.get_default_dtype()
         self.ntypes, self.etypes = list(features), graph.canonical_etypes
-        drawn, on_values, on_entropy = [], [], []
+        initial, on_values, on_entropy = [], [], []
         for x in features.values():
             size = x.shape[1:]
-            drawn.append(framework.randn(1, *size, **form).reshape(-1) * 0.1)
+            initial.append(framework.randn(1, *size, **form).reshape(-1) * 0.1)
             on_values.append(settings.beta1 / max(size.numel(), 1))
             on_entropy.append(settings.beta2 / max(size.numel(), 1))
         for source, etype, destination in self.etypes:
             relation = (source, etype, destination)
             num_ends = graph.num_nodes(source) + graph.num_nodes(destination)
             num_edges = graph.num_edges(relation)
-            drawn.append(framework.randn(num_edges, **form) * (2 / sqrt(max(num_ends, 1))))
+            initial.append(framework.randn(num_edges, **form) * (2 / sqrt(max(num_ends, 1))))
             on_values.append(settings.alpha1)
             on_entropy.append(settings.alpha2 / max(num_edges, 1))
-        self.sizes = [len(part) for part in drawn]
+        self.sizes = [len(part) for part in initial]
         self.shapes = [tuple(x.shape[1:]) for x in features.values()]
-        self.logits = framework.cat(drawn).requires_grad_()
+        self.logits = framework.cat(initial).requires_grad_()
         counts = framework.tensor(self.sizes, device=graph.device)
         self.on_values = framework.tensor(on_values, **form).repeat_interleave(counts)
         self.on_entropy = framework.tensor(on_entropy, **form).repeat_interleave(counts)

@@ -10,8 +10,6 @@ from .edgescorer import EdgeScorer
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["PGExplainer"]
-
 
 @final
 class PGExplainer(EdgeScorer):

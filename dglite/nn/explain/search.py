@@ -18,14 +18,12 @@ from .setvalues import SetValues
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SubgraphSearcher"]
-
 _BITS = 1 << 24
 """Sets of nodes are drawn for as many subgraphs at a time as keep their masks below this size."""
 
 
 class SubgraphSearcher(Explainer):
-    """Searches a graph's connected parts for the one of the largest Shapley value."""
+    """Searches a graph's connected parts for the part of the largest Shapley value."""
 
     def __init__(
         self,
@@ -62,16 +60,16 @@ class SubgraphSearcher(Explainer):
                 f"{self.node_min}, so no part of it is left to search for"
             )
         with self._model_on(graph.device) as model:
-            values = SetValues(model, graph, features, self._given, target_class, kwargs)
+            values = SetValues(model, graph, features, self._as_argument, target_class, kwargs)
             nodes = Search(self, _links(graph), values).best()
-        found, start = {}, 0
+        best, start = {}, 0
         for ntype in graph.ntypes:
             end = start + graph.num_nodes(ntype)
             inside = nodes[(nodes >= start) & (nodes < end)] - start
             if len(inside):
-                found[ntype] = graph._ids_tensor(inside)
+                best[ntype] = graph._ids_tensor(inside)
             start = end
-        return found
+        return best
 
 
 def _links(graph: DGLGraph) -> Any:
@@ -148,7 +146,7 @@ class Search:
         links = self._links[part.nodes][:, part.nodes]
         degrees = links.sum(1)
         order = np.argsort(-degrees if self._settings.high2low else degrees, kind="stable")
-        made, new = {}, []
+        children, new = {}, []
         for node in order[: self._settings.num_child]:
             rest = np.delete(np.arange(len(part.nodes)), node)
             _, component = connected_components(links[rest][:, rest], directed=False)
@@ -157,9 +155,9 @@ class Search:
             if key not in self.parts:
                 self.parts[key] = SearchNode(nodes)
                 new.append(self.parts[key])
-            made[key] = self.parts[key]
+            children[key] = self.parts[key]
         self.estimate(new)
-        part.children = list(made.values())
+        part.children = list(children.values())
         return part.children
 
     def estimate(self, parts: list[SearchNode]) -> None:
@@ -168,12 +166,12 @@ class Search:
         at_once = max(1, _BITS // (2 * steps * self._num_nodes))
         for start in range(0, len(parts), at_once):
             some = parts[start : start + at_once]
-            sets = np.concatenate([half for part in some for half in self._drawn(part.nodes)])
+            sets = np.concatenate([half for part in some for half in self._draw_sets(part.nodes)])
             without, with_part = self._values(sets).reshape(len(some), 2, steps).transpose(1, 0, 2)
             for part, gain in zip(some, (with_part - without).mean(1).tolist(), strict=True):
                 part.shapley = gain
 
-    def _drawn(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_sets(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ``shapley_steps`` sets of nodes (steps, num_nodes) without the given ones, and the same with them.
 
         Of the nodes near a part, those take part that a random order has before it; nodes far off always do.

@@ -14,8 +14,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SetValues"]
-
 _ROWS = 1 << 16
 """Nodes and edges in one run of the model, about: what is computed from them should stay in the cache."""
 
@@ -32,11 +30,11 @@ class SetValues:
         model: nn.Module,
         graph: DGLGraph,
         features: dict[str, Tensor],
-        given: Callable[[dict[str, Tensor]], Any],
+        as_argument: Callable[[dict[str, Tensor]], Any],
         target_class: int,
         kwargs: dict[str, Any],
     ) -> None:
-        self._model, self._graph, self._features, self._given = model, graph, features, given
+        self._model, self._graph, self._features, self._as_argument = model, graph, features, as_argument
         self._target_class = target_class
         counts = [graph.num_nodes(ntype) for ntype in graph.ntypes]
         ends = np.cumsum(counts).tolist()
@@ -71,11 +69,11 @@ class SetValues:
         graph, kwargs = self._batch(len(sets))
         features = {}
         for ntype, x in self._features.items():
-            kept = framework.from_numpy(sets[:, self._ranges[ntype]]).to(x.device)
-            kept = kept.reshape(*kept.shape, *[1] * (x.ndim - 1))
-            features[ntype] = (x * kept).reshape(-1, *x.shape[1:])
+            mask = framework.from_numpy(sets[:, self._ranges[ntype]]).to(x.device)
+            mask = mask.reshape(*mask.shape, *[1] * (x.ndim - 1))
+            features[ntype] = (x * mask).reshape(-1, *x.shape[1:])
         with framework.no_grad():
-            output = self._model(graph, self._given(features), **kwargs)
+            output = self._model(graph, self._as_argument(features), **kwargs)
             return output.softmax(-1)[:, self._target_class].double().cpu().numpy()
 
     def _batch(self, size: int) -> tuple[DGLGraph, dict[str, Any]]:

@@ -10,8 +10,6 @@ from .search import SubgraphSearcher
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SubgraphX"]
-
 
 @final
 class SubgraphX(SubgraphSearcher):
@@ -43,7 +41,7 @@ class SubgraphX(SubgraphSearcher):
     num_rollouts
         How many times the search walks down.
     node_min
-        Parts of so many nodes, or fewer, are not divided, and are the possible results.
+        Parts of this many nodes, or fewer, are not divided, and are the possible results.
     shapley_steps
         How many random sets a Shapley value is a mean of.
     log

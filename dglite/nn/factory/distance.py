@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...backend import Tensor
 
-__all__ = ["pairwise_squared_distance"]
-
 
 def pairwise_squared_distance(x: Tensor) -> Tensor:
     r"""Return the squares of the distances between all points: (\*, points, dimensions) -> (\*, points, points).

@@ -8,8 +8,6 @@ from ...backend import Tensor
 from ...transforms import radius_graph
 from ..base import nn
 
-__all__ = ["RadiusGraph"]
-
 
 @final
 class RadiusGraph(nn.Module):

@@ -14,8 +14,6 @@ from .convolution import reduce_neighbours
 from .edges import reduce_edges
 from .given import by_head
 
-__all__ = ["attention", "attention_by_scores", "attention_with_edges", "cosine_attention"]
-
 LEAST_SCALE = 1e-3
 """From which on products may be divided by a score's factor again for the factor's gradient."""
 _SOURCE: Expr = Operand(Side.U, 0)
@@ -24,7 +22,7 @@ _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 
 def attention(
     adjacency: Adjacency,
-    how: core.Attention,
+    scoring: core.Attention,
     feat: Tensor,
     operands: Sequence[Tensor],
     edge_weight: Tensor | None = None,
@@ -35,10 +33,10 @@ def attention(
     Weights, (num_edges, *heads, 1), exist only with ``get_attention``; otherwise one kernel does it all. What is
     dropped is the same either way. See ``ops/attention.py`` for the operands.
     """
-    how = how.seeded()
+    scoring = scoring.seeded()
     if not get_attention:
-        return core.attention(adjacency, how, feat, operands, edge_weight), None
-    weights = core.attention_weights(adjacency, how, feat, operands, edge_weight)
+        return core.attention(adjacency, scoring, feat, operands, edge_weight), None
+    weights = core.attention_weights(adjacency, scoring, feat, operands, edge_weight)
     return reduce_neighbours(adjacency, feat, Reducer.SUM, weights), weights
 
 
@@ -55,13 +53,13 @@ def attention_by_scores(
         active.full((count, *heads), 0.0, active.dtype(scores), active.device(scores))
         for count in (adjacency.num_src, adjacency.num_dst)
     ]
-    how = core.Attention(core.Score.ADDITIVE, slope=1.0, edges=True)
-    return attention(adjacency, how, feat, (*nothing, scores), edge_weight, get_attention)
+    scoring = core.Attention(core.Score.ADDITIVE, slope=1.0, edges=True)
+    return attention(adjacency, scoring, feat, (*nothing, scores), edge_weight, get_attention)
 
 
 def attention_with_edges(
     adjacency: Adjacency,
-    how: core.Attention,
+    scoring: core.Attention,
     feat: Tensor,
     operands: Sequence[Tensor],
     edge_feat: Tensor,
@@ -69,13 +67,13 @@ def attention_with_edges(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return what :func:`attention` does, with the sum of ``edge_feat``, (num_dst, *heads, f), by the same weights.
 
-    ``edge_feat`` (num_edges, f) is the same for all heads. ``how`` has ``edges`` and ``edge_features``; the last of
+    ``edge_feat`` (num_edges, f) is the same for all heads. ``scoring`` has ``edges`` and ``edge_features``; the last of
     ``operands`` is the edges' term of the scores, (num_edges, *heads).
     """
-    how, operands = how.seeded(), (*operands, edge_feat)
+    scoring, operands = scoring.seeded(), (*operands, edge_feat)
     if not get_attention:
-        return *core.attention_with_edges(adjacency, how, feat, operands), None
-    weights = core.attention_weights(adjacency, how, feat, operands)
+        return *core.attention_with_edges(adjacency, scoring, feat, operands), None
+    weights = core.attention_weights(adjacency, scoring, feat, operands)
     nodes = reduce_neighbours(adjacency, feat, Reducer.SUM, weights)
     return nodes, reduce_edges(adjacency, edge_feat[:, None, :], Reducer.SUM, weights), weights
 
@@ -99,8 +97,8 @@ def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, 
         queries = active.apply(_Factor(scale), queries, beta)
     # The kernel's keys are its values: unit vectors are, and an edge's weight is the length of its source.
     weight = core.sddmm(adjacency, _SOURCE, (lengths,))
-    how = core.Attention(core.Score.DOT, scale=scale)
-    result = core.attention(adjacency, how, by_head(keys, 1), (by_head(queries, 1),), weight)
+    scoring = core.Attention(core.Score.DOT, scale=scale)
+    result = core.attention(adjacency, scoring, by_head(keys, 1), (by_head(queries, 1),), weight)
     return result.reshape(adjacency.num_dst, source.shape[-1])
 
 

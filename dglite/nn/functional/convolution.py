@@ -18,25 +18,6 @@ from ..sparsefeatures import Features, SparseFeatures
 from ..sparselinear import SparseLinear
 from .given import is_plain, require_rows
 
-__all__ = [
-    "checked_edge_weight",
-    "gcn_norms",
-    "in_degrees",
-    "loops_replaced",
-    "mean_with_self",
-    "normalise_edge_weight",
-    "normalised_sum",
-    "product",
-    "product_goes_first",
-    "projected",
-    "reduce_neighbours",
-    "scaled_sum",
-    "sum_of_projected",
-    "sum_of_relu",
-    "walk",
-    "walk_weight",
-]
-
 gcn_norms = ("both", "right", "left", "none")
 """How a graph convolution may be normalised, see :func:`normalised_sum`."""
 
@@ -257,11 +238,11 @@ def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tenso
 
 
 def _with_self_loops(adjacency: Adjacency) -> Adjacency:
-    found = adjacency.cache.get(_WITH_SELF_LOOPS)
-    if found is None:
+    looped = adjacency.cache.get(_WITH_SELF_LOOPS)
+    if looped is None:
         src, dst = adjacency.endpoints()
         other, nodes = src != dst, np.arange(adjacency.num_src, dtype=src.dtype)
         src, dst = (np.concatenate([side[other], nodes]) for side in (src, dst))
-        found = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
-        adjacency.cache[_WITH_SELF_LOOPS] = found
-    return found
+        looped = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
+        adjacency.cache[_WITH_SELF_LOOPS] = looped
+    return looped

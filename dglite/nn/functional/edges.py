@@ -14,26 +14,6 @@ from ..base import nn
 from .convolution import reduce_neighbours
 from .given import is_plain
 
-__all__ = [
-    "both_ends",
-    "by_each_head",
-    "difference",
-    "dots_by_head",
-    "filtered_sum",
-    "gated_mean",
-    "gaussians",
-    "greatest_difference",
-    "greatest_edge",
-    "last_linear",
-    "leaky_sum_of_three",
-    "mean_difference",
-    "reduce_edges",
-    "residual",
-    "squared_distance",
-    "sum_of_products",
-    "sum_of_three",
-]
-
 _U, _V, _E = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
 _OWN: Expr = Operand(Side.V, 0)
 _EDGE: Expr = Operand(Side.E, 0)

@@ -17,33 +17,11 @@ from ..sparsefeatures import Features, SparseFeatures, as_features
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = [
-    "activated",
-    "as_module",
-    "by_head",
-    "compute_weights",
-    "first_rows",
-    "formula_of",
-    "is_plain",
-    "is_relu",
-    "pair_of_features",
-    "pair_of_sizes",
-    "require_dense",
-    "require_dense_batch",
-    "require_matrix",
-    "require_one_size",
-    "require_pairs",
-    "require_rows",
-    "require_torch",
-    "require_width",
-    "set_number",
-]
-
 
 def is_plain(module: Any, kind: Any = None) -> bool:
     """Whether a layer may read a module's parameters in place of calling it: a ``kind``, ``nn.Linear`` unless given.
 
-    Not where the class is another one, or where hooks wait for the call: to see what comes and goes, or, as those of
+    Not where the class is a subclass, or where hooks wait for the call: to see what comes and goes, or, as those of
     ``torch.nn.utils.weight_norm`` do, to compute the weight.
     """
     if type(module) is not (nn.Linear if kind is None else kind):
@@ -96,15 +74,15 @@ def formula_of(activation: Any) -> tuple[str, tuple[tuple[str, Any], ...]] | Non
     kind = type(activation).__name__
     if kind in _OPTIONS and is_plain(activation, getattr(nn, kind, None)):
         name = _FORMULA_NAMES.get(kind, kind.lower())
-        found = name, tuple((option, getattr(activation, option)) for option in _OPTIONS[kind])
+        call = name, tuple((option, getattr(activation, option)) for option in _OPTIONS[kind])
     else:
         name = getattr(activation, "__name__", "")
         if not any(getattr(module, name, None) is activation for module in (nn.functional, framework)):
             return None
-        found = name, ()
+        call = name, ()
     formula = FORMULAS.get(name)
-    known = formula is not None and formula.required == 1 and formula.bind(("input",), found[1]) is not None
-    return found if known else None
+    takes_one = formula is not None and formula.required == 1 and formula.bind(("input",), call[1]) is not None
+    return call if takes_one else None
 
 
 def activated(x: Tensor, bias: Tensor | None, activation: Any) -> Tensor:
@@ -302,9 +280,9 @@ def require_matrix(layer: Any, adj: Tensor, feat: Tensor) -> Tensor:
     Raises ``DGLError`` unless it has two axes and a column for each row of ``feat``.
     """
     if not active.is_tensor(adj) or adj.ndim != 2 or adj.shape[1] != feat.shape[0]:
-        what = tuple(adj.shape) if active.is_tensor(adj) else type(adj).__name__
+        shape = tuple(adj.shape) if active.is_tensor(adj) else type(adj).__name__
         raise DGLError(
-            f"{type(layer).__name__}: adj is {what}; expected a dense matrix (num_dst, num_src) with {feat.shape[0]} "
+            f"{type(layer).__name__}: adj is {shape}; expected a dense matrix (num_dst, num_src) with {feat.shape[0]} "
             "columns, one for each row of feat"
         )
     return active.astype(adj, active.dtype(feat))

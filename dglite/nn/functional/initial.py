@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...backend import Tensor
 from ..base import nn
 
-__all__ = ["xavier_normal_", "xavier_uniform_"]
-
 
 def xavier_uniform_(parameter: Tensor, gain: float = 1.0) -> None:
     """Draw from Glorot's uniform distribution; nothing for a size of 0, where torch divides by the sum of the sizes."""

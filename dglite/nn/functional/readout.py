@@ -20,15 +20,6 @@ from .given import by_head
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = [
-    "attended_by_graph",
-    "batch_sizes",
-    "graph_members",
-    "graph_softmax",
-    "pooled",
-    "top_rows",
-]
-
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 _DOT = core.Attention(core.Score.DOT)
@@ -52,10 +43,10 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> Any:
             f"{type(layer).__name__}: feat has shape {tuple(feat.shape)}; expected a row for each of the "
             f"{graph._num_nodes[0]} nodes"
         )
-    known = graph._batch_num_nodes
+    recorded = graph._batch_num_nodes
     if active.compiling():
-        return sizes_in_program(known, 0, graph._num_nodes[0])
-    return np.array(graph._num_nodes) if known is None else known[0]
+        return sizes_in_program(recorded, 0, graph._num_nodes[0])
+    return np.array(graph._num_nodes) if recorded is None else recorded[0]
 
 
 Members = Adjacency | core.TracedSegments

@@ -8,8 +8,6 @@ from ...backend import Tensor, active, framework
 from ..base import nn
 from .given import is_plain
 
-__all__ = ["gated_step", "recurrent"]
-
 
 def recurrent(network: Any, *inputs: Any) -> Any:
     """Run a recurrent network, under autocast in the dtype of its parameters.
@@ -42,10 +40,10 @@ def gated_step(cell: nn.GRUCell, x: Tensor, state: Tensor) -> Tensor:
     (gates_x, new_x), (gates_h, new_h) = (w.T.split(parts, 1) for w in (cell.weight_ih, cell.weight_hh))
     if cell.bias:
         (bias_x, new_bias_x), (bias_h, new_bias_h) = (b.split(parts) for b in (cell.bias_ih, cell.bias_hh))
-        gates, new, own = bias_x + bias_h, new_bias_x, new_bias_h
+        gates, new, state_bias = bias_x + bias_h, new_bias_x, new_bias_h
     else:
-        gates = new = own = framework.zeros((), dtype=x.dtype)
+        gates = new = state_bias = framework.zeros((), dtype=x.dtype)
     both = framework.addmm(gates, x, gates_x).addmm_(state, gates_h).sigmoid_()
     reset, keep = both.chunk(2, 1)
-    found = framework.addmm(new, x, new_x).addcmul_(reset, framework.addmm(own, state, new_h)).tanh_()
-    return framework.lerp(found, state, keep)
+    candidate = framework.addmm(new, x, new_x).addcmul_(reset, framework.addmm(state_bias, state, new_h)).tanh_()
+    return framework.lerp(candidate, state, keep)

@@ -15,8 +15,6 @@ from ...structure.adjacency import Adjacency
 from ...structure.distinct import distinct
 from ..base import nn
 
-__all__ = ["SetPairs", "SetSizes", "equal_sizes", "seed_attention", "set_attention", "set_pairs"]
-
 
 class _DenseRows(NamedTuple):
     """Which rows stand in a dense batch, a graph's last row standing for what pads it."""
@@ -34,7 +32,7 @@ class _Class(NamedTuple):
     keys: _DenseRows
     mask: np.ndarray | None
     """Which keys are a graph's own, (graphs, 1, 1, longest); None where all are."""
-    own: core.RowIndex | None
+    query_places: core.RowIndex | None
     """Places of the rows that do not pad among the flattened queries; None where all are."""
 
 
@@ -72,19 +70,19 @@ def equal_sizes(sizes: Any, count: int) -> Any:
 def _planned(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
     starts = [np.cumsum(sizes) - sizes for sizes in (query_sizes, key_sizes)]
     num_queries = int(query_sizes.sum())
-    met = (query_sizes > 0) & (key_sizes > 0)
+    is_pair = (query_sizes > 0) & (key_sizes > 0)
     rounded = [np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64) for sizes in (query_sizes, key_sizes)]
-    kinds = np.where(met, rounded[0] * 64 + rounded[1], -1)
-    classes, found = [], []
-    for kind in distinct(kinds[met]):
+    kinds = np.where(is_pair, rounded[0] * 64 + rounded[1], -1)
+    classes, query_rows = [], []
+    for kind in distinct(kinds[is_pair]):
         members = np.flatnonzero(kinds == kind)
-        queries, own = _padded(starts[0][members], query_sizes[members])
+        queries, is_real = _padded(starts[0][members], query_sizes[members])
         keys, real = _padded(starts[1][members], key_sizes[members])
         mask = None if real.all() else real[:, None, None]
         both = _rows(queries, num_queries), _rows(keys, int(key_sizes.sum()))
-        classes.append(_Class(*both, mask, None if own.all() else core.RowIndex(np.flatnonzero(own))))
-        found.append(queries[own])
-    rows = np.concatenate(found) if found else np.zeros(0, np.int64)
+        classes.append(_Class(*both, mask, None if is_real.all() else core.RowIndex(np.flatnonzero(is_real))))
+        query_rows.append(queries[is_real])
+    rows = np.concatenate(query_rows) if query_rows else np.zeros(0, np.int64)
     if len(rows) == num_queries and (np.diff(rows) == 1).all():
         return SetPairs(classes, None)
     order = np.full(num_queries, len(rows))
@@ -115,7 +113,7 @@ def set_attention(
         seed = framework.randint(2**62, (1,)) if dropout else framework.zeros(1, dtype=framework.int64)
         counts = queries.shape[0], keys.shape[0]
         return active.call(_SetAttention.name, (queries, keys, values, seed), tuple(pairs), counts, repr(dropout))
-    results = [_of_class(one, queries, keys, values, dropout) for one in pairs.classes]
+    results = [_of_class(size_class, queries, keys, values, dropout) for size_class in pairs.classes]
     return _in_order(results, pairs.order, values)
 
 
@@ -129,42 +127,42 @@ def _in_order(results: list[Tensor], order: core.RowIndex | None, like: Tensor) 
     return core.take_rows(active.concat([*(x.to(like.dtype) for x in results), nothing]), order)
 
 
-def _of_class(one: _Class, queries: Tensor, keys: Tensor, values: Tensor, dropout: float) -> Tensor:
-    q, k, v = _batches(one, queries, keys, values)
-    mask = _mask(one, queries)
-    return _rows_of(one, nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout))
+def _of_class(size_class: _Class, queries: Tensor, keys: Tensor, values: Tensor, dropout: float) -> Tensor:
+    q, k, v = _batches(size_class, queries, keys, values)
+    mask = _mask(size_class, queries)
+    return _rows_of(size_class, nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout))
 
 
-def _batches(one: _Class, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _batch(queries, one.queries), _batch(keys, one.keys), _batch(values, one.keys)
+def _batches(size_class: _Class, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _batch(queries, size_class.queries), _batch(keys, size_class.keys), _batch(values, size_class.keys)
 
 
-def _mask(one: _Class, like: Tensor) -> Any:
-    return None if one.mask is None else active.from_numpy(one.mask, active.device(like))
+def _mask(size_class: _Class, like: Tensor) -> Any:
+    return None if size_class.mask is None else active.from_numpy(size_class.mask, active.device(like))
 
 
-def _rows_of(one: _Class, result: Tensor) -> Tensor:
+def _rows_of(size_class: _Class, result: Tensor) -> Tensor:
     """Return the queries' own rows of a dense result (graphs, heads, longest, d)."""
     rows = result.transpose(1, 2).flatten(0, 1)
-    return rows if one.own is None else core.take_rows(rows, one.own)
+    return rows if size_class.query_places is None else core.take_rows(rows, size_class.query_places)
 
 
-def _batch(x: Tensor, of: _DenseRows) -> Tensor:
+def _batch(x: Tensor, dense: _DenseRows) -> Tensor:
     """Return the rows of x as (graphs, heads, longest, d)."""
-    taken = x if of.rows is None else core.take_rows(x, of.rows)
-    return taken.reshape(*of.shape, *x.shape[1:]).transpose(1, 2)
+    rows = x if dense.rows is None else core.take_rows(x, dense.rows)
+    return rows.reshape(*dense.shape, *x.shape[1:]).transpose(1, 2)
 
 
 # -- in compiled programs ----------------------------------------------------------------------------------------------
-def _weights(one: _Class, q: Tensor, k: Tensor, dropout: float, chance: Any) -> tuple[Tensor, Tensor | float]:
+def _weights(size_class: _Class, q: Tensor, k: Tensor, dropout: float, chance: Any) -> tuple[Tensor, Tensor | float]:
     """Return the softmax of dense scores, and what dropout multiplies it by."""
     scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
-    mask = _mask(one, q)
+    mask = _mask(size_class, q)
     weights = framework.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), -1)
     if not dropout:
         return weights, 1.0
-    kept = framework.rand(weights.shape, generator=chance).to(q.device) >= dropout
-    return weights, kept.to(q.dtype) / (1 - dropout) if dropout < 1 else framework.zeros_like(weights)
+    keep = framework.rand(weights.shape, generator=chance).to(q.device) >= dropout
+    return weights, keep.to(q.dtype) / (1 - dropout) if dropout < 1 else framework.zeros_like(weights)
 
 
 def _chance(seed: Tensor) -> Any:
@@ -196,10 +194,10 @@ class _SetAttention:
         if not self.dropout:
             return set_attention(pairs, queries, keys, values).contiguous()
         chance, results = _chance(seed), []
-        for one in pairs.classes:
-            q, k, v = _batches(one, queries, keys, values)
-            weights, multipliers = _weights(one, q, k, self.dropout, chance)
-            results.append(_rows_of(one, (weights * multipliers) @ v))
+        for size_class in pairs.classes:
+            q, k, v = _batches(size_class, queries, keys, values)
+            weights, multipliers = _weights(size_class, q, k, self.dropout, chance)
+            results.append(_rows_of(size_class, (weights * multipliers) @ v))
         return _in_order(results, pairs.order, values).contiguous()
 
     def composed(self, *inputs: Tensor) -> Tensor:
@@ -218,8 +216,8 @@ class _SetAttention:
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         tensors: Any = inputs[:3]
         flat = active.call(_SetAttentionGradient.name, (*inputs[:4], grad), self.sizes, self.counts, repr(self.dropout))
-        found = flat.split([x.numel() for x in tensors])
-        return [part.reshape(x.shape) for part, x in zip(found, tensors, strict=True)] + [None]
+        gradients = flat.split([x.numel() for x in tensors])
+        return [part.reshape(x.shape) for part, x in zip(gradients, tensors, strict=True)] + [None]
 
 
 class _SetAttentionGradient(_SetAttention):
@@ -237,19 +235,20 @@ class _SetAttentionGradient(_SetAttention):
         *tensors, seed, grad = inputs
         pairs, chance = _planned(*map(active.to_numpy, self.sizes)), _chance(seed)
         grads = [framework.zeros_like(x) for x in tensors]
-        for one in pairs.classes:
-            q, k, v = _batches(one, *tensors)
-            weights, multipliers = _weights(one, q, k, self.dropout, chance)
-            own = _batch(grad, one.queries)
-            if one.own is not None:
-                of_rows = framework.zeros(math.prod(one.queries.shape), dtype=grad.dtype, device=grad.device)
-                of_rows[active.from_numpy(one.own.rows, active.device(grad))] = 1
-                own = own * of_rows.reshape(one.queries.shape[0], 1, -1, 1)
-            by_weight = own @ v.transpose(2, 3) * multipliers
+        for size_class in pairs.classes:
+            q, k, v = _batches(size_class, *tensors)
+            weights, multipliers = _weights(size_class, q, k, self.dropout, chance)
+            of_queries = _batch(grad, size_class.queries)
+            if size_class.query_places is not None:
+                of_rows = framework.zeros(math.prod(size_class.queries.shape), dtype=grad.dtype, device=grad.device)
+                of_rows[active.from_numpy(size_class.query_places.rows, active.device(grad))] = 1
+                of_queries = of_queries * of_rows.reshape(size_class.queries.shape[0], 1, -1, 1)
+            by_weight = of_queries @ v.transpose(2, 3) * multipliers
             by_score = weights * (by_weight - (weights * by_weight).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
-            found = by_score @ k, by_score.transpose(2, 3) @ q, (weights * multipliers).transpose(2, 3) @ own
-            for into, made, rows in zip(grads, found, (one.queries, one.keys, one.keys), strict=True):
-                _add(into, made, rows)
+            parts = by_score @ k, by_score.transpose(2, 3) @ q, (weights * multipliers).transpose(2, 3) @ of_queries
+            rows_of = size_class.queries, size_class.keys, size_class.keys
+            for into, part, rows in zip(grads, parts, rows_of, strict=True):
+                _add(into, part, rows)
         return framework.cat([x.reshape(-1) for x in grads])
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -281,8 +280,8 @@ def seed_attention(sizes: np.ndarray, scores: Tensor, values: Tensor, dropout: f
     """
     num_rows, num_seeds, heads = scores.shape
     nothing = [scores.new_zeros(count, heads) for count in (num_rows, len(sizes) * num_seeds)]
-    how = core.Attention(core.Score.ADDITIVE, slope=1.0, dropout=dropout, edges=True)
-    return core.attention(_rows_to_seeds(sizes, num_seeds), how, values, (*nothing, scores.flatten(0, 1)))
+    scoring = core.Attention(core.Score.ADDITIVE, slope=1.0, dropout=dropout, edges=True)
+    return core.attention(_rows_to_seeds(sizes, num_seeds), scoring, values, (*nothing, scores.flatten(0, 1)))
 
 
 def _rows_to_seeds(sizes: np.ndarray, num_seeds: int) -> Adjacency:

@@ -14,8 +14,6 @@ from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 
-__all__ = ["AGGREGATORS", "DIRECTIONS", "SCALERS", "degree_scaler", "directional", "statistics"]
-
 AGGREGATORS = ("mean", "sum", "max", "min", "std", "var", "moment3", "moment4", "moment5")
 """Statistics of messages, see :func:`statistics`."""
 SCALERS = ("identity", "amplification", "attenuation")
@@ -41,26 +39,26 @@ def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence
     """
     message = _message(len(operands))
     parts = _passed_once(message, names)
-    found = dict(zip(parts, core.spmm_several(adjacency, tuple(parts.values()), operands), strict=True))
+    cached = dict(zip(parts, core.spmm_several(adjacency, tuple(parts.values()), operands), strict=True))
 
-    def of(name: str) -> Tensor:
-        if name not in found:
-            found[name] = compute(name)
-        return found[name]
+    def statistic(name: str) -> Tensor:
+        if name not in cached:
+            cached[name] = compute(name)
+        return cached[name]
 
     def compute(name: str) -> Tensor:
         if name == "var":
-            return (of("squares") - of("mean") * of("mean")).relu()
+            return (statistic("squares") - statistic("mean") * statistic("mean")).relu()
         if name == "std":
-            return (of("var") + _TINY).sqrt()
+            return (statistic("var") + _TINY).sqrt()
         order, apart = int(name[-1]), message - Operand(Side.V, len(operands))
         power = apart
         for _ in range(order - 1):
             power = power * apart
-        moment = core.spmm(adjacency, power, Reducer.MEAN, (*operands, of("mean")))
+        moment = core.spmm(adjacency, power, Reducer.MEAN, (*operands, statistic("mean")))
         return active.functions["sign"](moment) * (moment.abs() + _TINY) ** (1 / order)
 
-    return [of(name) for name in names]
+    return [statistic(name) for name in names]
 
 
 def _passed_once(message: Expr, names: Sequence[str]) -> dict[str, tuple[Expr, Reducer]]:
@@ -73,12 +71,12 @@ def _passed_once(message: Expr, names: Sequence[str]) -> dict[str, tuple[Expr, R
     return parts
 
 
-def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor, own: Tensor, kind: str) -> Tensor:
+def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor, center: Tensor, kind: str) -> Tensor:
     """Return a statistic of messages along the gradient of ``field``, (num_dst, *feat).
 
     ``field`` (num_nodes, 1): its gradient along an edge is ``F = field[u] - field[v]``, divided by the sum of the
     absolute values that arrive. ``"av"`` averages messages by abs(F); ``"dx"`` is the absolute value of the sum of ``F
-    * m`` less ``own``, (num_dst, *feat), times the sum of F (Beaini et al., "Directional graph networks", 2021).
+    * m`` less ``center``, (num_dst, *feat), times the sum of F (Beaini et al., "Directional graph networks", 2021).
     """
     count = len(operands)
     source, destination = Operand(Side.U, 0), Operand(Side.V, 1)
@@ -89,7 +87,7 @@ def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor,
     if kind == "av":
         return result
     drift = core.spmm(adjacency, source - destination, Reducer.SUM, (field, field)) / total
-    return (result - drift * own).abs()
+    return (result - drift * center).abs()
 
 
 def degree_scaler(adjacency: Adjacency, name: str, delta: float, like: Tensor) -> Tensor | float:
@@ -100,5 +98,5 @@ def degree_scaler(adjacency: Adjacency, name: str, delta: float, like: Tensor) -
     if name == "identity":
         return 1.0
     scale = core.DEGREE_SCALES["log(in + 1)" if name == "amplification" else "1 / log(in + 1)"]
-    found = core.degree_scale(adjacency, scale, active.dtype(like), active.device(like))
-    return found / delta if name == "amplification" else found * delta
+    factor = core.degree_scale(adjacency, scale, active.dtype(like), active.device(like))
+    return factor / delta if name == "amplification" else factor * delta

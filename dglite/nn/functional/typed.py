@@ -21,16 +21,6 @@ from ...structure.distinct import numbered
 from ...structure.ids import integer_array
 from .convolution import reduce_neighbours
 
-__all__ = [
-    "EdgePairs",
-    "edge_pairs",
-    "edge_type_counts",
-    "typed_attention",
-    "typed_linear",
-    "typed_sum",
-    "typed_sum_of_bases",
-]
-
 _SOURCE: Expr = Operand(Side.U, 0)
 _EDGE: Expr = Operand(Side.E, 0)
 _EDGE_PRODUCT: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)

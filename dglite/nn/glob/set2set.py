@@ -11,8 +11,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["Set2Set"]
-
 
 @final
 class Set2Set(nn.Module):

@@ -11,8 +11,6 @@ from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
-__all__ = ["InducedSetAttentionBlock", "MultiHeadAttention", "PMALayer", "SetAttentionBlock"]
-
 MOST_SEEDS = 8
 """Of more seeds, an edge for each row and seed is many edges: keys are made, and meet their queries densely."""
 
@@ -86,9 +84,9 @@ class MultiHeadAttention(nn.Module):
     def _dropout(self) -> float:
         return self.dropouta if self.training else 0.0
 
-    def _finish(self, x: Tensor, found: Tensor) -> Tensor:
+    def _finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Return what follows of the attention's result, (num_rows, num_heads, d_head)."""
-        x = self.norm_in(x + self.proj_o(found.reshape(x.shape[0], self.num_heads * self.d_head)))
+        x = self.norm_in(x + self.proj_o(attended.reshape(x.shape[0], self.num_heads * self.d_head)))
         return self.norm_inter(x + self.ffn(x))
 
 

@@ -12,8 +12,6 @@ from .setattention import PMALayer, SetAttentionBlock
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SetTransformerDecoder"]
-
 
 @final
 class SetTransformerDecoder(nn.Module):

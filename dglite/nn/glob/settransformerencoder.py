@@ -12,8 +12,6 @@ from .setattention import InducedSetAttentionBlock, SetAttentionBlock
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SetTransformerEncoder"]
-
 
 @final
 class SetTransformerEncoder(nn.Module):

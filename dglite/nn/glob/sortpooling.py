@@ -12,8 +12,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["SortPooling"]
-
 
 @final
 class SortPooling(nn.Module):
@@ -36,8 +34,8 @@ class SortPooling(nn.Module):
         sizes = functional.batch_sizes(self, graph, feat)
         if feat.ndim != 2:
             raise DGLError(f"SortPooling: feat has shape {tuple(feat.shape)}; expected (num_nodes, d)")
-        found = functional.top_rows(graph, sizes, feat.sort(dim=-1)[0], self.k)
-        return found.reshape(found.shape[0], self.k * feat.shape[1])
+        rows = functional.top_rows(graph, sizes, feat.sort(dim=-1)[0], self.k)
+        return rows.reshape(rows.shape[0], self.k * feat.shape[1])
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""

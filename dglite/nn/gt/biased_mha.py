@@ -9,8 +9,6 @@ from ...errors import DGLError
 from .. import functional
 from ..base import nn
 
-__all__ = ["BiasedMHA"]
-
 
 @final
 class BiasedMHA(nn.Module):
@@ -84,10 +82,10 @@ class BiasedMHA(nn.Module):
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
         if self._is_one_kernel(query, attn_bias):
-            found = self._at_once(query, key, value, attn_bias, attn_mask)
+            attended = self._at_once(query, key, value, attn_bias, attn_mask)
         else:
-            found = self._by_steps(query, key, value, attn_bias, attn_mask)
-        return self.out_proj(found.transpose(1, 2).reshape(batch, count, self.feat_size))
+            attended = self._by_steps(query, key, value, attn_bias, attn_mask)
+        return self.out_proj(attended.transpose(1, 2).reshape(batch, count, self.feat_size))
 
     def _is_one_kernel(self, query: Tensor, bias: Tensor | None) -> bool:
         """Whether torch has a kernel: on a CPU only where a bias wants no gradient and no weight is dropped."""

@@ -8,8 +8,6 @@ from ...backend import Tensor
 from ...errors import DGLError
 from ..base import nn
 
-__all__ = ["DegreeEncoder"]
-
 
 @final
 class DegreeEncoder(nn.Module):

@@ -10,8 +10,6 @@ from ...errors import DGLError
 from .. import functional
 from ..base import nn
 
-__all__ = ["EGTLayer"]
-
 
 @final
 class EGTLayer(nn.Module):
@@ -90,8 +88,8 @@ class EGTLayer(nn.Module):
         functional.require_pairs(self, "efeat", efeat, (batch, count, count, self.edge_feat_size))
         if mask is not None:
             functional.require_pairs(self, "mask", mask, (batch, count, count))
-        found, scores = self._attend(nfeat, self.mha_ln_e(efeat), mask)
-        nfeat = self.mha_dropout_h(self.node_output(found)) + nfeat
+        attended, scores = self._attend(nfeat, self.mha_ln_e(efeat), mask)
+        nfeat = self.mha_dropout_h(self.node_output(attended)) + nfeat
         nfeat = self.node_ffn(nfeat) + nfeat
         if not self.edge_update:
             return nfeat
@@ -110,11 +108,11 @@ class EGTLayer(nn.Module):
             gates, masked = gates + mask[..., None], scores + mask[..., None]
         gates = framework.sigmoid(gates)
         weights = self.attn_dropout(framework.softmax(masked, 2) * gates)
-        found = framework.einsum("blmh,bmdh->bldh", weights, value.to(weights.dtype))
+        attended = framework.einsum("blmh,bmdh->bldh", weights, value.to(weights.dtype))
         scale = framework.log1p(gates.sum(2)[:, self.num_virtual_nodes :])
         ones = scale.new_ones(batch, count - scale.shape[1], self.num_heads)
-        found = found * framework.cat([ones, scale], 1)[:, :, None]
-        return found.reshape(batch, count, self.feat_size), scores
+        attended = attended * framework.cat([ones, scale], 1)[:, :, None]
+        return attended.reshape(batch, count, self.feat_size), scores
 
 
 def _feed_forward(size: int, activation: nn.Module, dropout: float) -> nn.Sequential:

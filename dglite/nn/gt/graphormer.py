@@ -10,8 +10,6 @@ from .. import functional
 from ..base import nn
 from .biased_mha import BiasedMHA
 
-__all__ = ["GraphormerLayer"]
-
 
 @final
 class GraphormerLayer(nn.Module):

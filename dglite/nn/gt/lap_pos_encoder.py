@@ -9,8 +9,6 @@ from ...errors import DGLError
 from .. import functional
 from ..base import nn
 
-__all__ = ["LapPosEncoder"]
-
 
 @final
 class LapPosEncoder(nn.Module):

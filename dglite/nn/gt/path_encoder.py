@@ -9,8 +9,6 @@ from ...errors import DGLError
 from .. import functional
 from ..base import nn
 
-__all__ = ["PathEncoder"]
-
 
 @final
 class PathEncoder(nn.Module):
@@ -24,7 +22,7 @@ class PathEncoder(nn.Module):
     Parameters
     ----------
     max_len
-        The longest path, and distance, that is told apart.
+        The longest path, and distance; longer ones count as this long.
     feat_dim
         Size of the edges' features.
     num_heads

@@ -13,8 +13,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["HeteroGraphConv"]
-
 Aggregate = Callable[[list[Tensor], str], Tensor]
 
 _AGGREGATES: dict[str, Aggregate] = {

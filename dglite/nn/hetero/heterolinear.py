@@ -9,8 +9,6 @@ from ...backend import Tensor
 from ...errors import DGLError
 from ..base import nn
 
-__all__ = ["HeteroLinear"]
-
 
 @final
 class HeteroLinear(nn.Module):

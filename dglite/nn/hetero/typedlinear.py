@@ -8,8 +8,6 @@ from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
-__all__ = ["TypedLinear"]
-
 
 @final
 class TypedLinear(nn.Module):

@@ -8,8 +8,6 @@ from ...backend import Tensor, framework
 from ...errors import DGLError
 from ..base import nn
 
-__all__ = ["EdgePredictor"]
-
 _OPERATIONS = ("dot", "cos", "ele", "cat")
 
 

@@ -8,8 +8,6 @@ from ...backend import Tensor
 from .. import functional
 from ..base import nn
 
-__all__ = ["TransE"]
-
 
 @final
 class TransE(nn.Module):

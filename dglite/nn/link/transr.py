@@ -8,8 +8,6 @@ from ...backend import Tensor
 from .. import functional
 from ..base import nn
 
-__all__ = ["TransR"]
-
 
 @final
 class TransR(nn.Module):

@@ -18,8 +18,6 @@ from .. import functional
 from ..base import nn
 from .draw import Draw
 
-__all__ = ["DeepWalk"]
-
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 _LARGEST = 6.0
 """Scores are clipped to this, both ways."""
@@ -112,11 +110,11 @@ class DeepWalk(nn.Module):
         starts = np.arange(0, len(nodes), self.walk_length)
         rows = np.repeat((starts[:, None] + self._places[0]).ravel(), self.negative_size)
         if self._draw is None:
-            drawn = framework.randint(len(contexts), (len(rows),)).numpy()
+            context_of = framework.randint(len(contexts), (len(rows),)).numpy()
         else:
-            found, drawn = numbered(self._draw(len(rows)))
-            contexts = self.context_embed(active.from_numpy(found, active.device(nodes)))
-        pairs = Adjacency.from_coo(len(nodes), len(contexts), rows, drawn, validate=False)
+            nodes_drawn, context_of = numbered(self._draw(len(rows)))
+            contexts = self.context_embed(active.from_numpy(nodes_drawn, active.device(nodes)))
+        pairs = Adjacency.from_coo(len(nodes), len(contexts), rows, context_of, validate=False)
         return core.sddmm(pairs, _PRODUCT, (nodes, contexts), dot=True)
 
 

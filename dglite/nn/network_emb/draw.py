@@ -7,8 +7,6 @@ import numpy as np
 from ...errors import DGLError
 from ...random import generator
 
-__all__ = ["Draw"]
-
 
 class Draw:
     """Draws numbers with probabilities in proportion to ``counts ** 0.75`` (Mikolov et al., 2013)."""

@@ -15,8 +15,6 @@ from .. import functional
 from ..base import nn
 from .draw import Draw
 
-__all__ = ["MetaPath2Vec"]
-
 _LARGEST = 10.0
 """Scores are clipped to this, both ways."""
 
@@ -69,8 +67,8 @@ class MetaPath2Vec(nn.Module):
             for ntype, first, count in zip(g.ntypes, first_numbers(g, g.ntypes), counts, strict=True)
         }
         self._starts = first_numbers(g, self.node_metapath)
-        met = self._walk(np.arange(g.num_nodes(self.node_metapath[0])))
-        self._draw = Draw(np.bincount(met[met >= 0], minlength=sum(counts)))
+        visited = self._walk(np.arange(g.num_nodes(self.node_metapath[0])))
+        self._draw = Draw(np.bincount(visited[visited >= 0], minlength=sum(counts)))
         self.neg_prob = framework.from_numpy(self._draw.probabilities).float()
         self.node_embed = nn.Embedding(sum(counts), emb_dim, sparse=sparse)
         self.context_embed = nn.Embedding(sum(counts), emb_dim, sparse=sparse)

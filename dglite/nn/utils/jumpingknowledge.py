@@ -10,8 +10,6 @@ from ...errors import DGLError
 from .. import functional
 from ..base import nn
 
-__all__ = ["JumpingKnowledge"]
-
 _MODES = ("cat", "max", "lstm")
 
 

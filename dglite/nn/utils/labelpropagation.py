@@ -12,8 +12,6 @@ from ..base import nn
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["LabelPropagation"]
-
 _NORMS = {"sym": "both", "row": "right"}
 
 
@@ -77,22 +75,22 @@ class LabelPropagation(nn.Module):
         adjacency = g.adjacency()
         if labels.ndim == 1 or labels.shape[1] <= 1:
             labels = nn.functional.one_hot(labels.reshape(-1).long(), _classes(labels))
-        known = labels = labels.to(framework.float32)
-        chosen = None
+        known_labels = labels = labels.to(framework.float32)
+        is_labelled = None
         if mask is not None:
-            chosen = framework.zeros(labels.shape[0], dtype=framework.bool, device=labels.device)
-            chosen[mask] = True
-            chosen = chosen[:, None]
-            known = labels.masked_fill(~chosen, 0.0)
-        y, norm = known, _NORMS[self.norm_type]
+            is_labelled = framework.zeros(labels.shape[0], dtype=framework.bool, device=labels.device)
+            is_labelled[mask] = True
+            is_labelled = is_labelled[:, None]
+            known_labels = labels.masked_fill(~is_labelled, 0.0)
+        y, norm = known_labels, _NORMS[self.norm_type]
         for _ in range(self.k):
-            y = (1 - self.alpha) * known + self.alpha * functional.normalised_sum(adjacency, y, norm)
+            y = (1 - self.alpha) * known_labels + self.alpha * functional.normalised_sum(adjacency, y, norm)
             if self.clamp:
                 y = y.clamp(0.0, 1.0)
             if self.normalize:
                 y = nn.functional.normalize(y, p=1, dim=1)
             if self.reset:
-                y = labels if chosen is None else framework.where(chosen, labels, y)
+                y = labels if is_labelled is None else framework.where(is_labelled, labels, y)
         return y
 
     def extra_repr(self) -> str:

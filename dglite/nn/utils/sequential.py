@@ -8,8 +8,6 @@ from ...errors import DGLError
 from ...graph import DGLGraph
 from ..base import nn
 
-__all__ = ["Sequential"]
-
 
 class Sequential(nn.Sequential):
     """Layers run one after the other on one graph, or each on a graph of its own.

@@ -12,8 +12,6 @@ from ...errors import DGLWarning
 from .. import functional
 from ..base import nn
 
-__all__ = ["WeightBasis"]
-
 
 @final
 class WeightBasis(nn.Module):

@@ -9,18 +9,6 @@ from ....errors import DGLError
 from ...autograd import Tensor, no_grad
 from ...library import library
 
-__all__ = [
-    "calculate_gain",
-    "constant_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
-
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2)}
 
 

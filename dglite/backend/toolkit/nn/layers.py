@@ -10,8 +10,6 @@ from ...library import library
 from . import functional, init
 from .module import Module, Parameter
 
-__all__ = ["ELU", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh"]
-
 
 def _empty(*shape: int) -> Parameter:
     return Parameter(library.xp.empty(shape, "float32"))

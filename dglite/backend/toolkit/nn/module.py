@@ -10,8 +10,6 @@ import numpy as np
 from ....errors import DGLError
 from ...autograd import Tensor, as_array, no_grad
 
-__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList", "Sequential"]
-
 
 @final
 class Parameter(Tensor):

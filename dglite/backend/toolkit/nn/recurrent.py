@@ -10,8 +10,6 @@ from ...library import library
 from . import functional, init
 from .module import Module, Parameter
 
-__all__ = ["LSTM", "GRUCell"]
-
 State = tuple[Tensor, Tensor]
 
 

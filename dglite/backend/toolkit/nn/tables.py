@@ -11,8 +11,6 @@ from ...operations import functions
 from . import init
 from .module import Module, Parameter
 
-__all__ = ["BatchNorm1d", "Embedding", "LayerNorm"]
-
 
 @final
 class Embedding(Module):

@@ -22,8 +22,6 @@ from ..lanes.vec import Vec, as_vec, multiply_add
 from .cached import cfunc, njit
 from .translate_values import product_in
 
-__all__ = ["compile_functions", "fused", "rewritten", "tasks_source"]
-
 _alive: list[Any] = []
 """Compiled functions: their code goes with them."""
 

@@ -24,8 +24,6 @@ from numba.core.sigutils import normalize_signature
 from ... import store
 from .stamp import module_stamp
 
-__all__ = ["cfunc", "compile_lock", "njit"]
-
 Decorator = Callable[[Callable], Any]
 
 compile_lock = threading.RLock()

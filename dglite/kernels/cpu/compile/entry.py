@@ -22,8 +22,6 @@ from ..lanes.arrays import ELEMENTS, Array, Record, llvm_of
 from ..lanes.vec import I8, I32, I64, LANES
 from .translate_values import Callee, cast
 
-__all__ = ["WAYS", "callable_at", "can_read_arrays", "kind_of", "leaves", "type_of"]
-
 _OBJECT = I8.as_pointer()
 _HEAD = object.__basicsize__
 """Bytes of an object before its own fields; the last word of them is its type."""

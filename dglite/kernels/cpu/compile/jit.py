@@ -29,9 +29,6 @@ from . import by_numba, entry, machine, translate
 from .cached import compile_lock
 from .stamp import module_stamp, stamp
 
-__all__ = ["block_lanes", "compile_entry", "compile_kernel", "compile_kernels", "load_source", "numba_entry"]
-__all__ += ["numba_address", "numba_tasks"]
-
 _logger = logging.getLogger("dglite")
 _addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}

@@ -10,8 +10,6 @@ from llvmlite import binding
 
 from ..lanes.target import target_machine
 
-__all__ = ["assemble", "cache_level", "data_layout", "load"]
-
 
 @cache
 def cache_level(level: int) -> tuple[int, int]:

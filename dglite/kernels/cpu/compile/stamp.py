@@ -18,8 +18,6 @@ import numpy as np
 
 from ..lanes.target import cpu
 
-__all__ = ["module_stamp", "stamp"]
-
 _PACKAGE = __name__.partition(".")[0]
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|.*)|import[ \t]+(.*))$", re.MULTILINE)
 

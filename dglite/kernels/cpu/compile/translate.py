@@ -35,8 +35,6 @@ from ..lanes.vec import I64
 from .translate_arrays import ArrayExpressions
 from .translate_values import Callee, Names, Template, Value, cast, is_number, refuse, wider
 
-__all__ = ["translate"]
-
 Wide = dict[tuple[str, ast.stmt, str], types.Type]
 """Types of numbers before loops whose rounds make them wider, by function, loop and name."""
 Finish = Callable[[ir.Module, Template], None]

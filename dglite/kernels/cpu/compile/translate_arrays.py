@@ -18,8 +18,6 @@ from ..lanes.arrays import ELEMENTS, Array, Record
 from ..lanes.vec import I8, I64, LANES
 from .translate_values import Expressions, Value, cast, constant, refuse
 
-__all__ = ["ArrayExpressions"]
-
 _BYTES = I8.as_pointer()
 _F64 = LANES["float64"]
 _LIBRARY = {

@@ -15,8 +15,6 @@ from ..lanes.elementary import RELATIONS
 from ..lanes.lanes import Mask
 from ..lanes.vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
 
-__all__ = ["Callee", "Expressions", "Names", "Template", "Value", "cast", "constant", "is_number", "refuse", "wider"]
-
 I1 = ir.IntType(1)
 
 

@@ -20,8 +20,6 @@ from ..lanes.arrays import ELEMENTS
 from .entry import callable_at, kind_of, leaves
 from .jit import compile_entry, numba_address, numba_entry, numba_tasks
 
-__all__ = ["Kernel", "plain"]
-
 
 class Kernel:
     """A decorated function. Other kernels may call it, and Python, which lets other threads run meanwhile.

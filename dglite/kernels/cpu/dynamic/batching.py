@@ -12,9 +12,6 @@ import numpy as np
 from ..compile.written import Kernel
 from .levels import by_head
 
-__all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
-__all__ += ["needed_nodes", "one_by_one", "parse"]
-
 PLACE_BITS = 36
 EXTERNAL = 0
 """The signature of what is given, not computed."""

@@ -15,9 +15,6 @@ from ..lanes.arrays import address_of
 from ..lanes.simd import storer
 from .schedule import STAGE_COLUMNS, arrange
 
-__all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "TABLES_OF_ORDER", "TEAM_WORDS", "ZERO", "OrderTables", "ScriptTables", "fill"]
-__all__ += ["needed_bytes"]
-
 
 class OrderTables(NamedTuple):
     """The order of a graph's vertices, see :class:`dglite.dynamic.execution.order.Order`; matrices by rows."""

@@ -19,9 +19,6 @@ from ..compile.written import Kernel
 from ..lanes.simd import loader, storer, word
 from ..run.launch import call_kernel, launch, num_threads
 
-__all__ = ["ADD", "CLEAR", "MOST_ROWS", "SET", "TOTALS", "formula_kernel", "matrix_kernel", "rowwise_kernel"]
-__all__ += ["reduce_kernel", "run_kernel", "run_steps", "step_kernel", "step_of"]
-
 
 # -- formulas and sums -------------------------------------------------------------------------------------------------
 # A formula has many values in registers at a time, where a sum has little beside its accumulators: so its vectors are

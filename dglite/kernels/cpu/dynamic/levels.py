@@ -6,8 +6,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["by_head", "level_order", "places_of"]
-
 _UNSEEN, _OPEN = -1, -2
 
 

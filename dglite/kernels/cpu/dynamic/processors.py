@@ -30,8 +30,6 @@ from ..run.launch import call_kernel, openmp
 from ..run.threads import closed_lock, lock_functions, open_lock
 from .schedule import wait_for, yield_address
 
-__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "wait_for_all"]
-
 WAIT, CHECK = 0, 1
 INSTRUCTION_WORDS = 4
 SIGNALS, FINISHED = 0, 8

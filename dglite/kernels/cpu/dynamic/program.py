@@ -19,9 +19,6 @@ from ..compile.written import Kernel
 from ..lanes.arrays import address_of
 from .batching import PLACE_BITS
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "BatchPlan"]
-__all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
-
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)  # in the same order: ``role % ARG_GRAD`` tells whose
 KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
 WORDS_PER_ROWS, MOST_ROWS = 4, 24

@@ -24,9 +24,6 @@ from ..lanes.simd import word
 from ..run.launch import PARALLEL_FROM, call_kernel, launch_at, num_threads, pool_functions, run_team
 from ..run.threads import thread_number
 
-__all__ = ["FIXED_WORK", "LINES", "LINE_FIRST", "LINE_OWN", "OWN", "STAGE_COLUMNS", "START", "WORK", "arrange"]
-__all__ += ["run_lines", "script_functions", "team_of", "wait_for", "yield_address"]
-
 START, EDGES, MOST, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(7)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are the
 faster way, work of a row, work besides, its number among its owner's stages (-1: kernels do it whatever the rows)."""

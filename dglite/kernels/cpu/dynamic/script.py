@@ -17,18 +17,6 @@ from . import program
 from .batching import PLACE_BITS
 from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
-__all__ = [
-    "ALONGSIDE",
-    "BATCH_WORDS",
-    "CONTINUES",
-    "FOLLOWS",
-    "WORTH_SHARING",
-    "Batches",
-    "Stage",
-    "make_script",
-    "touched_rows",
-]
-
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
 BATCH_WORDS = 16
 """Most words of an operation on a batch."""

@@ -18,8 +18,6 @@ from ..compile.jit import compile_kernels
 from ..compile.machine import cache_level
 from ..run.launch import launch, num_threads
 
-__all__ = ["gather", "scatter"]
-
 LINE = 64
 """Bytes of a cache line."""
 AHEAD = 128

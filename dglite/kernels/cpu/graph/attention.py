@@ -15,8 +15,6 @@ from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
 
-__all__ = ["attention_spec", "dropout_multipliers", "dropout_words", "run_attention"]
-
 Structure = tuple[int, int, int, int, int]
 
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["ascending", "cast", "compress", "count_rows", "pair_ranges", "scatter", "sort_rows"]
-
 DIRECT_ROWS = 1 << 16
 """Up to this many rows a counter for each fits the second-level cache, and edges are dealt to rows straight away."""
 

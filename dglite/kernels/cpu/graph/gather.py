@@ -19,8 +19,6 @@ from ..lanes.atomic import put_word
 from ..lanes.memory import loader, prefetch, storer, word
 from ..lanes.vec import I8, I32, I64, LANES
 
-__all__ = ["LINE", "copy_rows", "widen_bfloat16", "widen_float16", "widen_int8"]
-
 LINE = 64
 """Bytes of a cache line. Targets are aligned to them."""
 _AHEAD = 16

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..compile.cached import njit
 
-__all__ = ["farthest_points", "match"]
-
 _jit = njit(nogil=True)
 
 

@@ -34,8 +34,6 @@ from ..lanes.target import cpu
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 
-__all__ = ["Panels", "factor_of_sources", "panelled_operand"]
-
 LINE = 64
 """Bytes of a cache line."""
 LEAST_DEGREE = 8

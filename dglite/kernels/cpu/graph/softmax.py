@@ -12,8 +12,6 @@ from ..compile.jit import block_lanes, compile_kernels
 from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import launch, tasks_for
 
-__all__ = ["edge_softmax", "edge_softmax_gradient"]
-
 Structure = tuple[int, int, int, int, int]
 
 

@@ -26,8 +26,6 @@ from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
 from ..run.parts import part_memory
 from .panels import Panels, factor_of_sources, panelled_operand
 
-__all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
-
 Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]

@@ -10,8 +10,6 @@ import numpy as np
 
 from ..compile.cached import njit
 
-__all__ = ["assign"]
-
 _jit = njit(nogil=True)
 
 

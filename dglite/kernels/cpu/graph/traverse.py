@@ -10,8 +10,6 @@ import numpy as np
 from ..compile.written import Kernel
 from ..run.sort import merge_sort
 
-__all__ = ["bfs", "dfs", "topological"]
-
 STEPS_PER_CALL = 1 << 23
 """Nodes and entries that one call looks at: a tenth of a second or so."""
 

@@ -10,8 +10,6 @@ from numba.extending import intrinsic
 
 from .vec import I8, I16, I32, I64, LANES
 
-__all__ = ["ELEMENTS", "Array", "Record", "address_of", "llvm_of"]
-
 ELEMENTS: dict[str, tuple[ir.Type, types.Type]] = {
     "bool": (I8, types.boolean),
     **{f"{sign}int{size.width}": (size, types.int64) for sign in ("", "u") for size in (I8, I16, I32, I64)},

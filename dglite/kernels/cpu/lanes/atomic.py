@@ -12,8 +12,6 @@ from numba.extending import intrinsic
 
 from .vec import I32, I64
 
-__all__ = ["add_to_word", "call_int", "call_rows", "pause", "put_word", "read_word", "take_bit"]
-
 _PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
 _PAUSE = _PAUSES.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
 

@@ -21,10 +21,6 @@ from .lanes import Mask
 from .target import has_avx512
 from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
-__all__ = ["abs", "erf", "exp", "expm1", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt"]
-__all__ += ["tanh", "where"]
-
-
 _AS_ROUNDED = 4
 """Tells an instruction of AVX-512 to round as the others do."""
 

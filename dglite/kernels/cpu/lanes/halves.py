@@ -11,8 +11,6 @@ from llvmlite import ir
 from .target import converts_halves
 from .vec import I16, I32, constant, shape_of
 
-__all__ = ["narrow", "widen"]
-
 _INFINITY = 0x7F800000
 _QUIET = 0x400000
 

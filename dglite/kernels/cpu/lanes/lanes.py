@@ -12,8 +12,6 @@ from numba.extending import intrinsic, models, register_model
 
 from .vec import BYTES, LANES, Vec, as_vec, value_type
 
-__all__ = ["Mask", "differs", "greater", "reduce_add", "reduce_max", "select", "splat"]
-
 
 @cache
 def splat(dtype: str, lanes: int) -> Any:

@@ -17,21 +17,6 @@ from ...spec import compute_dtype
 from .halves import narrow, widen
 from .vec import BYTES, I8, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
 
-__all__ = [
-    "edge_gather",
-    "edge_index_loader",
-    "edge_scatter",
-    "index_loader",
-    "loader",
-    "part_loader",
-    "part_storer",
-    "prefetch",
-    "prefetch_l2",
-    "repeat_loader",
-    "storer",
-    "word",
-]
-
 
 def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
     return builder.inttoptr(address, pointee.as_pointer())

@@ -15,8 +15,6 @@ from numba.extending import intrinsic
 
 from .vec import BYTES, I32, I64, LANES
 
-__all__ = ["ENTRIES", "multiplier_drawer"]
-
 ENTRIES = 8
 """Entries that are drawn for at once, one in each lane."""
 ROUNDS = 10

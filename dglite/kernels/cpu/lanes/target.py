@@ -12,8 +12,6 @@ from llvmlite import binding
 from numba.core import config
 from numba.core.codegen import get_host_cpu_features
 
-__all__ = ["converts_halves", "cpu", "has_avx512", "target_machine", "triple"]
-
 _PROBE = """
 define float @widen(half %x) {
   %y = fpext half %x to float

@@ -11,8 +11,6 @@ from numba.extending import intrinsic
 
 from .vec import BYTES, I8, I32, I64, LANES, Vec, constant, shape_of, value_type
 
-__all__ = ["run_sums", "scratch", "steep", "transposer"]
-
 
 @cache
 def scratch(size: int) -> Any:

@@ -19,9 +19,6 @@ from numba.extending import lower_builtin, models, register_model, type_callable
 
 from ...spec import ITEM_BYTES
 
-__all__ = ["ARITHMETIC", "BYTES", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
-__all__ += ["multiply_add", "shape_of", "spread_scalar", "value_type"]
-
 I64, I32, I16, I8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 LANES = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": I32, "int64": I64}
 STORAGE = {**LANES, "float16": ir.HalfType(), "bfloat16": I16}

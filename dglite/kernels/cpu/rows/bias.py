@@ -13,8 +13,6 @@ from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
 from ..run.parts import num_parts
 
-__all__ = ["over_rows", "sums_over_rows"]
-
 
 @lru_cache(maxsize=256)
 def _address(formula: Expr, summed: bool, scaled: bool, dtype: str) -> int:

@@ -8,8 +8,6 @@ from ...render.dropout import dropout_words, features_source
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import as_word, launch, tasks_for
 
-__all__ = ["drop"]
-
 _COST = 4
 """Elements of a sum that take as long as drawing for a value."""
 

@@ -13,8 +13,6 @@ from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, tasks_for
 from ..run.parts import num_parts
 
-__all__ = ["cross_entropy"]
-
 _COST = 8
 """Elements of a sum that take as long as one exponential."""
 _LEAST_LANES, _LEAST_ROWS = 4, 16

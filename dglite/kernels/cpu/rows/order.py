@@ -12,8 +12,6 @@ from ...words import read_words
 from ..compile.jit import compile_kernels
 from ..run.launch import launch, launch_at, tasks_for
 
-__all__ = ["copy", "equal", "order"]
-
 
 class _Order(NamedTuple):
     edge_ids: int

@@ -20,8 +20,6 @@ from ..lanes.target import cpu
 from ..run.launch import launch, tasks_for
 from ..run.parts import FEW_PARTS, num_parts
 
-__all__ = ["gradients", "is_faster", "product", "transpose"]
-
 NARROW = 2048
 """Elements of a matrix up to which a product of many rows with it takes as long as memory does."""
 _RUN, _RUNS_OF_SUMS = 64, 8

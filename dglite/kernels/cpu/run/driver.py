@@ -32,8 +32,6 @@ from ..lanes.atomic import call_rows, put_word
 from ..lanes.simd import index_loader, word
 from ..lanes.vec import I64
 
-__all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]
-
 DTYPES = tuple(ITEM_BYTES)
 ADD, MAXIMUM, MINIMUM = 0, 1, 2
 MOST_PARTS = 16

@@ -34,22 +34,6 @@ from ..lanes.simd import word
 from ..lanes.vec import I32, I64
 from .threads import call_member, mail_address, run_on_threads, start_threads, thread_number
 
-__all__ = [
-    "PARALLEL_FROM",
-    "as_word",
-    "call_kernel",
-    "launch",
-    "launch_at",
-    "num_calls",
-    "num_threads",
-    "openmp",
-    "parallel_launches",
-    "pool_functions",
-    "run_here",
-    "run_team",
-    "tasks_for",
-]
-
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
 TASKS_PER_THREAD = 6

@@ -10,8 +10,6 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 
-__all__ = ["FEW_PARTS", "num_parts", "part_memory"]
-
 FEW_PARTS = 4
 """How many parts a sum of few rows may have, for threads, though parts then cost some percent of it."""
 PART, MOST_PARTS = 1 << 14, 64

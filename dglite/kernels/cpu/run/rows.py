@@ -19,8 +19,6 @@ from ..compile.entry import leaves
 from ..compile.written import Kernel, plain
 from .launch import launch_at, num_calls, num_threads, tasks_for
 
-__all__ = ["array_at", "run_rows"]
-
 
 @intrinsic
 def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:

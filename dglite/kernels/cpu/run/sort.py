@@ -6,8 +6,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["merge_sort"]
-
 _RUN = 16
 """Numbers that are sorted by insertion, before runs are merged."""
 

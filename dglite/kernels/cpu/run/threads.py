@@ -25,9 +25,6 @@ from ..lanes.atomic import add_to_word, call_int, put_word, read_word
 from ..lanes.simd import word
 from ..lanes.vec import I64
 
-__all__ = ["call_member", "closed_lock", "lock_functions", "mail_address", "open_lock", "run_on_threads"]
-__all__ += ["start_threads", "thread_number"]
-
 MOST = 1024
 """Threads that a call can use."""
 _CLOSE, _OPEN, _LOCKS = 5, 6, 7

@@ -12,8 +12,6 @@ from .counter import stream
 from .hashing import in_set
 from .sample import TOGETHER, Rows
 
-__all__ = ["close_gaps", "count_inside", "draw_again", "list_entries", "list_inside", "mark", "row_offsets"]
-
 _AHEAD = 16
 """Rows between asking for a row's entries and reading them."""
 _ROOM = 256

@@ -18,8 +18,6 @@ from ..compile.written import Kernel
 from ..run.sort import merge_sort
 from .counter import below, draw, unit
 
-__all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
-
 _SCAN = 24
 """Maximum number of positions that are compared one by one, which is cheaper than a hash set."""
 _INSERTION = 64

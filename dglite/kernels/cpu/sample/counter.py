@@ -16,8 +16,6 @@ from numba.extending import intrinsic
 
 from ..lanes.vec import I64, LANES
 
-__all__ = ["below", "draw", "fraction", "stream", "trailing_zeros", "unit"]
-
 _I128, _F64 = ir.IntType(128), LANES["float64"]
 _GOLDEN, _FIRST, _SECOND = (I64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 

@@ -15,9 +15,6 @@ from ..compile.written import Kernel
 from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
 
-__all__ = ["Numbering", "Places", "id_set", "in_set"]
-
-
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 """What keys are multiplied by: 2**64 over the golden ratio, as a signed number."""
 _AHEAD = 64

@@ -21,8 +21,6 @@ from ..lanes.memory import prefetch
 from .counter import draw, fraction, stream, trailing_zeros, unit
 from .sample import TOGETHER, Rows, ask_for, read_entries
 
-__all__ = ["largest_by_vertex", "list_marked", "mark_rows", "solve_rows", "take_rows"]
-
 _AHEAD = 4
 """Rows between asking for a row's first entries and reading them."""
 _WORD = 64

@@ -16,20 +16,6 @@ from ..lanes.memory import prefetch
 from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
 
-__all__ = [
-    "TOGETHER",
-    "Choices",
-    "Rows",
-    "ask_for",
-    "compact",
-    "edge_at",
-    "etype_rows",
-    "read_entries",
-    "row_bounds",
-    "topk_rows",
-    "uniform_rows",
-]
-
 _AHEAD = 32
 """Rows between asking for a row's bounds and reading them."""
 TOGETHER = 32

@@ -16,8 +16,6 @@ from ..lanes.memory import prefetch
 from ..run.sort import merge_sort
 from .counter import below, draw, stream, unit
 
-__all__ = ["count_visits", "node2vec", "walk"]
-
 _TOGETHER = 64
 """Walkers that go forward together: more than memory serves at once, and their positions stay in the nearest cache."""
 _DRAWS = 4

@@ -14,8 +14,6 @@ from .counter import below, draw, stream, unit
 from .hashing import in_set
 from .sample import Choices, Rows, edge_at
 
-__all__ = ["ExcludedEdges", "Weights", "sum_rows", "weighted_rows"]
-
 _FAR, _NEAR, _MOST = 12, 4, 32
 """Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
 _LONG = 4
