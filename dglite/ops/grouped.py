@@ -18,7 +18,7 @@ from ..structure.ids import integer_array
 from .operands import to_common_dtype
 from .rows import take_rows
 
-__all__ = ["Groups", "gather_mm", "group_rows", "grouped_mm", "segment_mm"]
+__all__ = ["Groups", "gather_mm", "group_rows", "grouped_mm", "grouped_outer", "segment_mm"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +86,16 @@ def grouped_mm(groups: Groups, x: Tensor, matrices: Tensor) -> Tensor:
     back = np.empty_like(groups.order)
     back[groups.order] = np.arange(len(back))
     return take_rows(result, back, permutation=True)
+
+
+def grouped_outer(groups: Groups, x: Tensor, y: Tensor) -> Tensor:
+    """Return for every group the product of its rows of x, turned, with its rows of y: (num_groups, *batch, in, out).
+
+    ``x`` (num_rows, *batch, in), ``y`` (num_rows, *batch, out).
+    """
+    if groups.order is not None:
+        x, y = (take_rows(rows, groups.order, permutation=True) for rows in (x, y))
+    return _sorted_outer(groups.offsets, x, y)
 
 
 class _SortedMM:
