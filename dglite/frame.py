@@ -331,7 +331,8 @@ class Frame(MutableMapping[str, Tensor]):
             self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
 
     def _joined(self, name: str, columns: Sequence[Tensor]) -> Tensor:
-        if len({(column.dtype, active.shape(column)[1:]) for column in columns}) > 1:
+        kinds = [(column.dtype, tuple(active.shape(column)[1:])) for column in columns]
+        if kinds != kinds[:1] * len(kinds):
             for column in columns:
                 self._check_like(name, column, columns[0])
         return active.concat(columns)

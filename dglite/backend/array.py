@@ -86,7 +86,7 @@ class ArrayBackend(Backend):
     def requires_grad(self, *xs: Tensor) -> bool:
         return is_grad_enabled() and any(x.requires_grad for x in xs)
 
-    def version(self, x: Tensor) -> int:
+    def version(self, x: Tensor) -> int | None:
         return x._writes[0]
 
     def contiguous(self, x: Tensor) -> Tensor:

@@ -140,8 +140,8 @@ class Backend(ABC):
         return 0
 
     @abstractmethod
-    def version(self, x: Tensor) -> int:
-        """Return a number that changes when ``x`` is written in place."""
+    def version(self, x: Tensor) -> int | None:
+        """Return a number that changes when ``x`` is written in place, or None if writes to it are not counted."""
 
     @abstractmethod
     def address(self, x: Tensor) -> int:

@@ -13,23 +13,25 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_export, torch_library, torch_memory, torch_segments, torch_structure
+from . import torch_export, torch_library, torch_memory, torch_record, torch_segments, torch_structure
 from .base import Backend, native
 from .memory import LARGE
-from .protocols import RESULT, DifferentiableOp, MakeOp, Recipe, Watch
+from .protocols import MakeOp, Recipe, Watch
 from .torch_breaks import left_to_python
-from .torch_deferred import DeferredTensor, can_defer, deferred_of, values
+from .torch_deferred import DeferredTensor, can_defer, deferred_of
 from .torch_plain import (
     PLAIN,
     address,
     are_read,
+    innermost,
     is_forward_mode,
     is_recorded,
     is_symbol,
     is_transformed,
     is_watched,
     needs_operator,
-    unwrapped,
+    readable,
+    refuse_class,
 )
 from .torch_transforms import transformed
 
@@ -80,10 +82,10 @@ class TorchBackend(Backend):
         return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:
-        if is_transformed():
-            inner = unwrapped(x)
+        if is_watched() or type(x) not in PLAIN or x.is_meta:
+            x = readable(x)
             with torch_structure.outside_of_programs():
-                return (inner.float() if inner.dtype is torch.bfloat16 else inner).numpy(force=True)
+                return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
         return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
@@ -161,8 +163,8 @@ class TorchBackend(Backend):
     def stream(self, device: Any) -> int:
         return int(torch.cuda.current_stream(device).cuda_stream)
 
-    def version(self, x: torch.Tensor) -> int:
-        return x._version
+    def version(self, x: torch.Tensor) -> int | None:
+        return None if x.is_inference() else x._version
 
     address = staticmethod(address)
 
@@ -225,7 +227,12 @@ class TorchBackend(Backend):
         return x if x.dtype is _DTYPES[dtype] else x.to(_DTYPES[dtype])
 
     def take(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
-        return x.index_select(0, _index(rows, x.device))
+        index = _index(rows, x.device)
+        try:
+            return x.index_select(0, index)
+        except RuntimeError as error:  # DTensors take rows by DTensors
+            refuse_class((x,), "a gather of rows", error)
+            raise
 
     def put(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return x.index_copy(0, _index(rows, x.device), values)
@@ -254,11 +261,6 @@ class TorchBackend(Backend):
 
     def stack(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
         return torch.stack(tuple(xs), dim=axis)
-
-    def unbind(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
-        if needs_operator((x,)):
-            return x.unbind()
-        return _Unbind.apply(x) if x.requires_grad and torch.is_grad_enabled() else _rows_of(x)  # type: ignore[no-any-return]
 
     def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
         return x.split_with_sizes(list(sizes))
@@ -305,15 +307,6 @@ class TorchBackend(Backend):
         with torch_structure.outside_of_programs():
             torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
-    def apply(self, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
-        if torch.is_grad_enabled():
-            for x in inputs:
-                if x.requires_grad:
-                    if DeferredTensor in map(type, inputs):
-                        inputs = values(inputs)
-                    return _record(op, *map(_unwrapped, inputs))
-        return op.forward(*inputs)
-
     def defer(self, recipe: Recipe) -> torch.Tensor:
         return DeferredTensor.make(recipe, recipe.sources[0].dtype)
 
@@ -355,6 +348,8 @@ class TorchBackend(Backend):
         return int(torch.randint(2**63 - 1, ()))
 
     # No call in between: every operation asks.
+    apply = staticmethod(torch_record.apply)
+    unbind = staticmethod(torch_record.unbind)
     compiling = staticmethod(is_recorded)
     exporting = staticmethod(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling))
     is_symbol = staticmethod(is_symbol)
@@ -383,7 +378,16 @@ class TorchBackend(Backend):
     left_to_python = staticmethod(left_to_python)
 
     def require(self, condition: torch.Tensor, message: str) -> None:
-        torch._assert_async(condition, message)
+        if is_transformed():  # a batch of conditions is one of booleans, and all have to hold
+            condition = innermost(condition).all()
+            with torch_structure.outside_of_programs():
+                torch._assert_async(condition, message)
+            return
+        try:
+            torch._assert_async(condition, message)
+        except NotImplementedError as error:
+            refuse_class((condition,), "a check of values", error)
+            raise
 
     def autocast_dtype(self) -> str | None:
         for kind in ("cpu", "cuda"):
@@ -399,42 +403,3 @@ def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
     if isinstance(rows, torch.Tensor):
         return rows
     return torch.from_numpy(rows).to(device)
-
-
-def _rows_of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return x[0], x[1], ... as tensors that are not views: torch refuses to write into views of ``unbind``."""
-    memory, start, step = x.untyped_storage(), x.storage_offset(), x.stride(0)
-    return tuple(x.new_empty(0).set_(memory, start + i * step, x.shape[1:], x.stride()[1:]) for i in range(len(x)))
-
-
-class _Unbind(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return _rows_of(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        return torch.stack(grads)
-
-
-class _Recorded(torch.autograd.Function):
-    """Carries one :class:`DifferentiableOp` through torch's autograd, keeping only the inputs that it reads."""
-
-    @staticmethod
-    def forward(ctx: Any, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
-        result = op.forward(*inputs)
-        ctx.op, ctx.num_inputs = op, len(inputs)
-        ctx.save_for_backward(*[result if i == RESULT else inputs[i] for i in op.saved])
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        read: list[torch.Tensor | None] = [None] * (ctx.num_inputs + 1)
-        for i, x in zip(ctx.op.saved, ctx.saved_tensors, strict=True):
-            read[i] = x
-        return (None, *ctx.op.backward(read, grad, ctx.needs_input_grad[1:]))
-
-
-# What torch's own ``apply`` of a function comes to without functional transforms, less twelve calls in Python.
-_record = super(torch.autograd.Function, _Recorded).apply
-_unwrapped = torch._C._functorch.unwrap_if_dead

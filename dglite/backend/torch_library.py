@@ -15,7 +15,7 @@ import torch
 from ..errors import DGLError
 from .protocols import RESULT, MakeOp
 from .torch_breaks import left_to_python
-from .torch_plain import as_in_mode, has_memory, why_not_plain
+from .torch_plain import as_in_mode, refuse_class
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
@@ -95,14 +95,8 @@ def call_both(
     try:
         return operator(list(inputs), *tensors, *counts, recipe)  # type: ignore[no-any-return]
     except (NotImplementedError, RuntimeError, TypeError, AttributeError) as error:
-        strange = next((x for x in inputs if not has_memory(type(x))), None)
-        if strange is None or isinstance(error, DGLError):
-            raise
-        raise DGLError(
-            f"got features of the class {type(strange).__module__}.{type(strange).__name__}, {why_not_plain(strange)}, "
-            f"and this class does not run {operator}: convert them to an ordinary tensor, as x.to_local() or "
-            f"x.full_tensor() does with a DTensor ({error})"
-        ) from error
+        refuse_class(inputs, str(operator), error)
+        raise
 
 
 def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:

@@ -6,7 +6,7 @@ not notice, so the operation has to be one that torch knows: see :mod:`.torch_li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch._guards import detect_fake_mode
 from torch.autograd import forward_ad
-from torch.fx.experimental.proxy_tensor import get_innermost_proxy_mode
+from torch.fx.experimental.proxy_tensor import get_innermost_proxy_mode, get_proxy_slot, has_proxy_slot
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
@@ -134,13 +134,69 @@ def unwrapped(x: torch.Tensor) -> torch.Tensor:
     DGLError
         It is a batch of vmap's.
     """
-    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+    while _is_wrapped(x):
         if torch._C._functorch.is_batchedtensor(x):
             raise DGLError(
                 "vmap goes over values that dglite reads (ids, edges); it may go over features and parameters"
             )
         x = torch._C._functorch.get_unwrapped(x)
     return x
+
+
+def innermost(x: torch.Tensor) -> torch.Tensor:
+    """Return the tensor inside of all wrappers of transforms: of a batch, all of its values."""
+    while _is_wrapped(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
+
+
+def readable(x: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with the values of ``x``, for NumPy to read while torch looks on.
+
+    Raises
+    ------
+    DGLError
+        There are no values, vmap goes over them, or a program is recorded that computes them from its inputs.
+    """
+    x = unwrapped(x)
+    if x.is_meta or not has_memory(type(x)) or _is_legacy_batch(x):
+        refuse(x)
+    if _tracing_state() is not None:
+        computed = _comes_from(
+            [torch._C._get_value_trace(x)],  # type: ignore[attr-defined]
+            lambda value: value.unique(),
+            lambda value: () if value.node().kind() == "aten::size" else value.node().inputs(),
+            lambda value: value.node().kind() == "prim::Param",
+        )
+    elif (mode := get_innermost_proxy_mode()) is not None and has_proxy_slot(x, mode.tracer):
+        nodes = [get_proxy_slot(x, mode.tracer).proxy.node]
+        computed = _comes_from(
+            nodes, lambda node: node, lambda node: node.all_input_nodes, lambda node: node.op == "placeholder"
+        )
+    else:
+        computed = False
+    if computed:
+        raise DGLError(
+            "a program is recorded, and this reads values that it computes from its inputs (to sort by them, or as "
+            "ids), which would be those of the example in every call: compute it before, and pass the result in"
+        )
+    return x
+
+
+def _comes_from(
+    values: list[Any], key: Callable[[Any], Any], inputs: Callable[[Any], Iterable[Any]], ends: Callable[[Any], bool]
+) -> bool:
+    """Whether one of the values, of their inputs, of these inputs' inputs, and so on, is one that ``ends`` names."""
+    seen = set()
+    while values:
+        value = values.pop()
+        if key(value) in seen:
+            continue
+        if ends(value):
+            return True
+        seen.add(key(value))
+        values.extend(inputs(value))
+    return False
 
 
 def address(x: torch.Tensor) -> int:
@@ -162,6 +218,18 @@ def refuse(x: torch.Tensor) -> NoReturn:
         f"got a tensor of the class {type(x).__module__}.{type(x).__name__}, {why_not_plain(x)}. dglite's kernels read "
         "values in memory: pass an ordinary tensor"
     )
+
+
+def refuse_class(tensors: Iterable[torch.Tensor], operation: str, error: Exception) -> None:
+    """Raise :class:`DGLError` for an error of an operation if a tensor is of a class that handles it by itself."""
+    strange = next((x for x in tensors if not has_memory(type(x))), None)
+    if strange is None or isinstance(error, DGLError):
+        return
+    raise DGLError(
+        f"got a tensor of the class {type(strange).__module__}.{type(strange).__name__}, {why_not_plain(strange)}, "
+        f"and this class does not run {operation}: convert it to an ordinary tensor, as x.to_local() or "
+        f"x.full_tensor() does with a DTensor ({error})"
+    ) from error
 
 
 def why_not_plain(x: torch.Tensor) -> str:

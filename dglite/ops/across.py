@@ -45,11 +45,10 @@ def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Seque
         return [edge_softmax(relations[0], logits[0])]
     for relation, scores in zip(relations, logits, strict=True):
         check_tensor(scores, relation.num_edges, "edge")
-    kinds = {(active.shape(scores)[1:], active.dtype(scores)) for scores in logits}
-    if len(kinds) > 1:
+    kinds = [(tuple(active.shape(scores)[1:]), active.dtype(scores)) for scores in logits]
+    if kinds != kinds[:1] * len(kinds):  # in a program, sizes are symbols or tensors, and in no set
         raise DGLError(
-            f"edge types that share a node type have scores of (row shape, dtype) {sorted(kinds, key=str)}; "
-            "expected the same for all"
+            f"edge types that share a node type have scores of (row shape, dtype) {kinds}; expected the same for all"
         )
     weights = edge_softmax(_joined(relations), active.concat(list(logits)))
     return active.split(weights, [relation.num_edges for relation in relations])

@@ -6,7 +6,7 @@ from .attention import Attention, Score, attention, attention_weights, attention
 from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
-from .grouped import Groups, group_rows, grouped_mm
+from .grouped import Groups, group_rows, grouped_mm, grouped_outer
 from .rows import RowIndex, take_rows
 from .scores import can_defer_scores, edge_scores, edge_softmax, is_fused_attention
 from .segments import TracedSegments, is_program_of, segment_reduce, segment_softmax, segments
@@ -32,6 +32,7 @@ __all__ = [
     "edge_softmax",
     "group_rows",
     "grouped_mm",
+    "grouped_outer",
     "is_fused_attention",
     "is_one_kernel",
     "is_program_of",

@@ -119,11 +119,16 @@ def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[T
     return active.apply(_SpmmThen(adj, _plan(expr, reducer, after, active.needs_grad(operands))), *operands)
 
 
-def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
-    """Whether a kernel reduces ``operands`` and does what follows with ``more``: see :func:`spmm_epilogue`."""
+def is_one_kernel(
+    adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], factors: Sequence[Tensor] = ()
+) -> bool:
+    """Whether a kernel reduces ``operands`` and does what follows with ``more``: see :func:`spmm_epilogue`.
+
+    ``factors`` are those of a product that is the first operand.
+    """
     if (
         reducer not in _SUMS
-        or is_traced(adj, (*operands, *more))
+        or is_traced(adj, (*operands, *more, *factors))
         or active.any_deferred(*operands)
         or not active.on_cpu(operands[0])
     ):
@@ -153,7 +158,11 @@ def _planned(
             return None
         recorded = bool(more) and active.requires_grad(x, weight) and not active.requires_grad(*others)
         of_product = recorded and active.is_pooled(x, weight)
-    if not is_one_kernel(adj, reducer, operands if weight is None else (weight, *others), more):
+    if weight is None:
+        one = is_one_kernel(adj, reducer, operands, more)
+    else:
+        one = is_one_kernel(adj, reducer, (weight, *others), more, (x,))
+    if not one:
         return None
     inner, factor = _split(expr)
     if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):

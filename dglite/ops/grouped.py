@@ -86,6 +86,16 @@ def grouped_mm(groups: Groups, x: Tensor, matrices: Tensor) -> Tensor:
     return take_rows(result, back, permutation=True)
 
 
+def grouped_outer(groups: Groups, x: Tensor, y: Tensor) -> Tensor:
+    """Return for every group the product of its rows of x, turned, with its rows of y: (num_groups, *batch, in, out).
+
+    ``x`` (num_rows, *batch, in), ``y`` (num_rows, *batch, out).
+    """
+    if groups.order is not None:
+        x, y = (take_rows(rows, groups.order, permutation=True) for rows in (x, y))
+    return _sorted_outer(groups.offsets, x, y)
+
+
 class _SortedMM:
     """Rows in order of their groups, each group times its matrix."""
 

@@ -56,9 +56,8 @@ def cached_sums(
     adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(prob)
     if not active.is_tensor(column):
         return _NONE
-    try:
-        version = active.version(column)
-    except RuntimeError:  # tensors of torch.inference_mode have none
+    version = active.version(column)
+    if version is None:
         return _NONE
     with _lock:
         entry = _SUMS.get(adjacency)

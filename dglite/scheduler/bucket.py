@@ -245,9 +245,10 @@ def _joined(parts: list[Tensor], name: str, function: Callable[..., Any]) -> Ten
     """Return the buckets' results as one column."""
     if len(parts) == 1:
         return parts[0]
-    kinds = {(backend.shape(part)[1:], backend.dtype(part)) for part in parts}
-    if len(kinds) > 1:
-        shapes = " and ".join(sorted(f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds))
+    kinds = [(tuple(backend.shape(part)[1:]), backend.dtype(part)) for part in parts]
+    if kinds != kinds[:1] * len(kinds):  # in a program, sizes are symbols or tensors, and in no set
+        texts = {f"(rows, {', '.join(map(str, shape))}) {dtype}" for shape, dtype in kinds}
+        shapes = " and ".join(sorted(texts))
         raise DGLError(
             f"function {function_name(function)} returned {name!r} as {shapes} for different buckets of nodes; "
             "its feature shape and dtype must not depend on how many messages a node has"

@@ -52,8 +52,10 @@ class Snapshot:
     __slots__ = ("_columns", "_versions")
 
     def __init__(self, columns: Table) -> None:
-        self._columns = columns
         self._versions = {name: backend.version(column) for name, column in columns.items()}
+        self._columns: Mapping[str, Tensor] = {  # writes to a column without a version would not be noticed
+            name: backend.copy(column) if self._versions[name] is None else column for name, column in columns.items()
+        }
 
     def peek(self, name: str) -> Tensor | None:
         """Return the column called ``name``, or None."""

@@ -121,8 +121,8 @@ def spspmm(A: Matrix, B: Matrix) -> Matrix:
     """Return ``A @ B`` for matrices (L, M) and (M, N) with scalar values: (L, N), in order of row, then column.
 
     An entry stands wherever a product of two entries falls, even if they cancel. Without a gradient SciPy multiplies;
-    with one, every product of two entries is an edge from ``A``'s entry to the result's, and a g-SpMM adds them up, so
-    that memory grows with the number of products. Differentiable twice.
+    with one, or while torch traces or transforms, every product of two entries is an edge from ``A``'s entry to the
+    result's, and a g-SpMM adds them up, so that memory grows with the number of products. Differentiable twice.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def spspmm(A: Matrix, B: Matrix) -> Matrix:
             f"{A.shape} {active.dtype(A.val)} times {B.shape} {active.dtype(B.val)}; the inner sizes and the dtypes "
             "must be the same"
         )
-    records = active.requires_grad(A.val) or active.requires_grad(B.val)
+    records = active.requires_grad(A.val) or active.requires_grad(B.val) or active.needs_operator((A.val, B.val))
     if not records and active.dtype(A.val) in ("float32", "float64", "int32", "int64"):
         return _by_scipy(A, B)
     return _by_products(A, B)

@@ -58,7 +58,8 @@ class GroupRevRes(nn.Module):
                 raise DGLError(
                     f"GroupRevRes: {self.groups} groups do not divide features of shape {tuple(tensor.shape)}"
                 )
-        if active.compiling():  # which chooses itself what it computes again
+        # Compilers choose themselves what is computed again; transforms know no function that does.
+        if active.compiling() or active.needs_operator((x, *args)):
             return _grouped(self.gnn_modules, g, x, args)
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
         maker = getattr(x.grad_fn, "call", None)
@@ -147,6 +148,7 @@ def _function() -> Any:
             return output
 
         @staticmethod
+        @framework.autograd.function.once_differentiable
         def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
             call, saved = ctx.call, ctx.saved_tensors
             others = saved[len(saved) - ctx.num_others :]

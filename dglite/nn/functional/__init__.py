@@ -71,13 +71,12 @@ from .readout import attended_by_graph, batch_sizes, graph_members, graph_softma
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, equal_sizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
-from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
+from .typed import edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
 __all__ = [
     "AGGREGATORS",
     "DIRECTIONS",
     "SCALERS",
-    "EdgePairs",
     "SetPairs",
     "SetSizes",
     "activated",
@@ -100,7 +99,6 @@ __all__ = [
     "difference",
     "directional",
     "dots_by_head",
-    "edge_pairs",
     "edge_softmax",
     "edge_type_counts",
     "equal_sizes",

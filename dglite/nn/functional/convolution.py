@@ -165,9 +165,10 @@ def checked_edge_weight(
         )
     if norm == "both":
         rule = 'norm="both" takes square roots of sums of weights, which must be positive'
-        if active.compiling():
-            active.require((weight > 0).all(), rule)
-        elif not bool((weight > 0).all()):
+        positive = (weight > 0).all()
+        if active.compiling() or not active.are_read((positive,)):
+            active.require(positive, rule)
+        elif not bool(positive):
             raise DGLError(f"{rule}; got {weight.min():g}")
     return normalise_edge_weight(adjacency, weight, norm, eps)
 

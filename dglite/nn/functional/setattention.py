@@ -64,6 +64,8 @@ def set_pairs(query_sizes: Any, key_sizes: Any) -> SetPairs | SetSizes:
 
 def equal_sizes(sizes: Any, count: int) -> Any:
     """Return ``count`` rows for each graph, as an array or, in a program, a tensor, whichever ``sizes`` is."""
+    if isinstance(sizes, np.ndarray):
+        return np.full(len(sizes), int(count))  # which is a tensor while torch.jit traces
     return sizes * 0 + count
 
 
@@ -278,7 +280,7 @@ def seed_attention(sizes: np.ndarray, scores: Tensor, values: Tensor, dropout: f
     m, heads), values (num_rows, heads, d) -> (batch_size * m, heads, d), 0 for a graph without rows. ``dropout`` is of
     the weights.
     """
-    num_rows, num_seeds, heads = scores.shape
+    num_rows, num_seeds, heads = map(int, scores.shape)  # tensors while torch.jit traces
     nothing = [scores.new_zeros(count, heads) for count in (num_rows, len(sizes) * num_seeds)]
     scoring = core.Attention(core.Score.ADDITIVE, slope=1.0, dropout=dropout, edges=True)
     return core.attention(_rows_to_seeds(sizes, num_seeds), scoring, values, (*nothing, scores.flatten(0, 1)))

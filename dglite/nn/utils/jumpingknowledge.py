@@ -52,11 +52,9 @@ class JumpingKnowledge(nn.Module):
 
     def forward(self, feat_list: Sequence[Tensor]) -> Tensor:
         """Return one tensor. Raises ``DGLError`` for no outputs and, but for ``"cat"``, for several shapes."""
-        shapes = {tuple(feat.shape) for feat in feat_list}
-        if not shapes or (self.mode != "cat" and len(shapes) > 1):
-            raise DGLError(
-                f"JumpingKnowledge: feat_list has the shapes {sorted(shapes)}; expected outputs of one shape"
-            )
+        shapes = [tuple(feat.shape) for feat in feat_list]
+        if not shapes or (self.mode != "cat" and shapes != shapes[:1] * len(shapes)):
+            raise DGLError(f"JumpingKnowledge: feat_list has the shapes {shapes}; expected outputs of one shape")
         if self.mode == "cat":
             return framework.cat(list(feat_list), -1)
         if self.mode == "max":
