@@ -1,7 +1,7 @@
 """The same operations composed of the tensor library's own: messages are written down for every edge.
 
-They run on a GPU without CuPy, carry tangents in forward mode, and are what programs that shall run without dglite are
-made of. Gradients are the library's.
+They run on devices that dglite has no kernels for, carry tangents in forward mode, and are what programs that shall run
+without dglite are made of. Gradients are the library's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .devices import can_launch, require_gpu
+from .devices import why_no_kernels
 from .operands import evaluated
 from .traced import is_traced
 
@@ -26,21 +26,17 @@ _WARNED: list[bool] = []
 
 
 def lacks_kernels(x: Tensor) -> bool:
-    """Whether ``x`` is on a GPU on which no kernel can be started; the first time a warning says what to install.
-
-    A device that is neither the CPU nor a GPU is refused with ``DGLError``.
-    """
+    """Whether ``x`` is on a device on which no kernel can be started; the first time a warning says why."""
     if active.on_cpu(x):
         return False
-    require_gpu(active.device(x))
-    if can_launch():
+    reason = why_no_kernels(active.device(x))
+    if not reason:
         return False
     if not _WARNED:
         _WARNED.append(True)
         warnings.warn(
-            "CuPy is not installed, so tensors on a GPU go through the tensor library's own sparse operations, which "
-            "write down a message for every edge. For dglite's fused kernels: pip install cupy-cuda12x (or "
-            "cupy-cuda13x, as the GPU's driver has it)",
+            f"{reason}, so operations on {active.device(x)} are composed of the tensor library's own, which write down "
+            "a message for every edge; results and gradients are the same, slower",
             RuntimeWarning,
             stacklevel=3,
         )
