@@ -1,7 +1,7 @@
 """NVIDIA's driver, called through ``ctypes``: kernels are loaded, started, and memory is copied, on torch's context.
 
-A device has one *primary* context, which torch and CuPy work in; :class:`CudaDevice` joins it. Its memory and its streams
-are theirs.
+A device has one *primary* context, which torch and CuPy work in; :class:`CudaDevice` joins it. Its memory and its
+streams are theirs.
 """
 
 from __future__ import annotations
