@@ -19,7 +19,8 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
-__all__ = ["HOST", "RUNNERS", "Gpu", "KernelDevice", "RunnerMaker", "device_of", "device_on", "why_no_kernels"]
+__all__ = ["HOST", "RUNNERS", "Gpu", "KernelDevice", "RunnerMaker"]
+__all__ += ["device_of", "device_on", "place_of", "why_no_kernels"]
 
 _WORDS: CacheKey[tuple[array[int], str, Compressed, bool]] = cache_key(
     "kernel words", "the words that kernels read of a CSC, its dtype, the CSC, and whether edge ids are among them"
@@ -171,6 +172,11 @@ def why_no_kernels(device: Any) -> str:
     return RUNNERS[kind].why_unavailable() if kind in RUNNERS else f"dglite has no kernels for {kind} devices"
 
 
+def place_of(device: Any) -> Any:
+    """Return what to keep a tensor on ``device`` under: on a GPU other streams may be ahead of what made it."""
+    return device if device == active.cpu() else (device, active.stream(device))
+
+
 def device_of(x: Tensor) -> KernelDevice:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
@@ -205,7 +211,8 @@ class _Allocator:
         return _Memory(active.empty((num_bytes,), "uint8", self.device))
 
     def upload(self, array: np.ndarray) -> _Memory:
-        return _Memory(active.from_numpy(np.array(array, order="C"), self.device))
+        whole = array if array.flags.c_contiguous and array.flags.writeable else np.array(array, order="C")
+        return _Memory(active.from_numpy(whole, self.device))
 
 
 class _Memory:

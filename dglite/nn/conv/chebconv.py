@@ -99,6 +99,6 @@ class ChebConv(nn.Module):
                 f"ChebConv: lambda_max has shape {tuple(given.shape)}; expected a number for each of the "
                 f"{graph.batch_size} batched graphs"
             )
-        given = active.astype(active.to_device(given, active.device(feat)), active.dtype(feat))
+        given = active.astype(active.to_device(given, active.device(feat), non_blocking=True), active.dtype(feat))
         functional.batch_sizes(self, graph, feat)
         return broadcast_nodes(graph, 2.0 / given.reshape(-1, 1))
