@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [--quick] [--edges 1e6,1e7,1e8]
 
 Times are medians over CUDA events after a warm-up. The bytes of an operation are those that must move on a graph beyond
-the cache: every edge reads its source's row and its index, every result is written once. Needs torch with CUDA and
-CuPy; PyG is compared where it is installed. A peer that runs out of memory is said to. Results are written after each
+the cache: every edge reads its source's row and its index, every result is written once. Needs torch with CUDA;
+PyG is compared where it is installed. A peer that runs out of memory is said to. Results are written after each
 width of each graph.
 """
 

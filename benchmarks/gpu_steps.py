@@ -6,7 +6,7 @@
 Steps are forward, backward and optimizer of the networks of ``benchmarks/models.py``: the mean of ten in a row, as in
 training, and the most memory that a step allocates on the GPU. Mini-batches are GraphSAGE's of
 ``benchmarks/minibatch.py``: graph and features on the host, sampled there by some worker threads and copied, or both on
-the GPU. Needs torch with CUDA and CuPy. PyG takes part where it is installed, in mini-batches if it has pyg-lib or
+the GPU. Needs torch with CUDA. PyG takes part where it is installed, in mini-batches if it has pyg-lib or
 torch-sparse. Results are written after each row.
 """
 

@@ -4,8 +4,8 @@
 
 A step begins with a list of trees and ends with new parameters, as in ``benchmarks/dynamic.py``; the same network is
 trained by persistent processors on the CPU, too. Beside the median time of a step is shown what the kernel itself
-takes, in ticks of the GPU's clock, and how many rows of a weight a warp multiplies at a time. Needs torch with CUDA
-and CuPy. Results are written after each size of batch.
+takes, in ticks of the GPU's clock, and how many rows of a weight a warp multiplies at a time. Needs torch with CUDA.
+Results are written after each size of batch.
 """
 
 from __future__ import annotations

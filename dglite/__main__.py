@@ -21,6 +21,7 @@ from .backend import active, framework
 from .convert import graph
 from .graph import DGLGraph
 from .ops import edge_softmax
+from .ops.devices import why_no_kernels
 from .sampling import sample_neighbors
 
 _PACKAGES = {name: (name,) for name in ("numpy", "torch", "numba", "llvmlite")} | {
@@ -78,7 +79,8 @@ def _version(*names: str) -> str:
 def _gpu() -> str:
     """Name the GPU that the backend's tensors can be on."""
     if active.name == "torch" and framework.cuda.is_available():
-        return str(framework.cuda.get_device_name())
+        missing = why_no_kernels("cuda:0")
+        return f"{framework.cuda.get_device_name()}{f', but {missing}' if missing else ''}"
     if active.name == "cupy":
         return str(active.device(active.from_numpy(np.zeros(1, np.float32))))
     return f"none that the {active.name} backend can use"

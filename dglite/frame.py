@@ -349,11 +349,11 @@ class Frame(MutableMapping[str, Tensor]):
         """Keep only the given rows, in the given order."""
         self._columns, self.num_rows = self.take(rows)._columns, len(rows)
 
-    def to_device(self, device: Any) -> Frame:
-        """Return the frame with every column on ``device``."""
+    def to_device(self, device: Any, non_blocking: bool = False) -> Frame:
+        """Return the frame with every column on ``device``; ``non_blocking`` is that of the backend's ``to_device``."""
         moved = self._empty_like(self.num_rows)
         moved.device = device
-        moved._columns = {name: active.to_device(column, device) for name, column in self.items()}
+        moved._columns = {name: active.to_device(column, device, non_blocking) for name, column in self.items()}
         return moved
 
     # -- initializers -------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ OWNERS = {
         "backend/torch_library.py",
         "backend/torch_memory.py",
         "backend/torch_plain.py",
+        "backend/torch_copies.py",
         "backend/torch_record.py",
         "backend/torch_segments.py",
         "backend/torch_structure.py",

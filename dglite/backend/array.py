@@ -109,7 +109,7 @@ class ArrayBackend(Backend):
     def sparse_coo(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Any:
         return scipy.sparse.coo_array((self.to_numpy(values), tuple(indices)), shape)
 
-    def to_device(self, x: Tensor, device: Any) -> Tensor:
+    def to_device(self, x: Tensor, device: Any, non_blocking: bool = False) -> Tensor:
         return functions["to"](x, str(device))  # type: ignore[no-any-return]
 
     def astype(self, x: Tensor, dtype: str) -> Tensor:

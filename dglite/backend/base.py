@@ -76,7 +76,10 @@ class Backend(ABC):
 
     @abstractmethod
     def from_numpy(self, array: np.ndarray, device: object = None) -> Tensor:
-        """Return a tensor of the array's values; shares memory on the CPU."""
+        """Return a tensor of the array's values; shares memory on the CPU.
+
+        On a GPU it is there in the order of the current stream. The host does not wait, and may change the array.
+        """
 
     @abstractmethod
     def is_layer(self, x: object) -> bool:
@@ -193,8 +196,11 @@ class Backend(ABC):
 
     # -- move and cast ------------------------------------------------------------------------------------------
     @abstractmethod
-    def to_device(self, x: Tensor, device: Any) -> Tensor:
-        """Return ``x`` on ``device``."""
+    def to_device(self, x: Tensor, device: Any, non_blocking: bool = False) -> Tensor:
+        """Return ``x`` on ``device``; with ``non_blocking`` in the order of the current stream, as :meth:`from_numpy`.
+
+        Without, it is there when this returns, for every stream, where ``x`` is in ordinary memory of the host.
+        """
 
     @abstractmethod
     def astype(self, x: Tensor, dtype: str) -> Tensor:

@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_export, torch_library, torch_memory, torch_record, torch_segments, torch_structure
+from . import torch_copies, torch_export, torch_library, torch_memory, torch_record, torch_segments, torch_structure
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import MakeOp, Recipe, Watch
@@ -86,11 +86,13 @@ class TorchBackend(Backend):
             x = readable(x)
             with torch_structure.outside_of_programs():
                 return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
+        if not x.is_cpu:
+            torch_copies.report_wait(x.device, x.nbytes)
         return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
         tensor = torch.from_numpy(array)
-        return tensor if device is None else tensor.to(device)  # type: ignore[call-overload]
+        return tensor if device is None or device == _CPU else torch_copies.to_device(tensor, device, True)
 
     def is_layer(self, x: object) -> bool:
         return isinstance(x, torch.nn.Module)
@@ -161,7 +163,7 @@ class TorchBackend(Backend):
         return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
-        return int(torch.cuda.current_stream(device).cuda_stream)
+        return int(torch.cuda.current_stream(device).cuda_stream) if torch.device(device).type == "cuda" else 0
 
     def version(self, x: torch.Tensor) -> int | None:
         return None if x.is_inference() else x._version
@@ -220,8 +222,8 @@ class TorchBackend(Backend):
         index = torch.from_numpy(indices.astype(np.int64)).to(values.device)
         return torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
 
-    def to_device(self, x: torch.Tensor, device: Any) -> torch.Tensor:
-        return x if x.device == device else x.to(device)
+    def to_device(self, x: torch.Tensor, device: Any, non_blocking: bool = False) -> torch.Tensor:
+        return x if x.device == device else torch_copies.to_device(x, device, non_blocking)
 
     def astype(self, x: torch.Tensor, dtype: str) -> torch.Tensor:
         return x if x.dtype is _DTYPES[dtype] else x.to(_DTYPES[dtype])
@@ -402,4 +404,4 @@ class TorchBackend(Backend):
 def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:
     if isinstance(rows, torch.Tensor):
         return rows
-    return torch.from_numpy(rows).to(device)
+    return torch.from_numpy(rows) if device == _CPU else torch_copies.to_device(torch.from_numpy(rows), device, True)

@@ -156,11 +156,14 @@ class DGLGraph(
         """The device of the features and of the ids that the graph returns; structure stays on the host."""
         return self._device
 
-    def to(self, device: Any, **kwargs: Any) -> DGLGraph:
+    def to(self, device: Any, non_blocking: bool = False, **kwargs: Any) -> DGLGraph:
         """Return the graph with its features on ``device``.
 
         If it is there already, this graph is returned for a device object, and a shallow copy for a device that is
         named by text, as in DGL: features set on ``g.to("cpu")`` do not appear in ``g``.
+
+        With ``non_blocking`` the host does not wait for a GPU: features are copied through page-locked memory, in the
+        order of the current stream; work on another stream has to wait for this one.
         """
         target = canonical_device(device)
         if target == self._device and not isinstance(device, str):
@@ -170,7 +173,7 @@ class DGLGraph(
             return graph
         graph._device = target
         for frames in (graph._node_frames, graph._edge_frames):
-            frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]
+            frames[:] = [None if frame is None else frame.to_device(target, non_blocking) for frame in frames]
         return graph
 
     def is_pinned(self) -> bool:

@@ -319,7 +319,9 @@ class _Attention(GraphOp):
 
     def composed(self, *inputs: Tensor) -> Tensor:
         *tensors, number = inputs
-        return composed(self.adj, self._with(active.to_device(number, active.device(tensors[0]))), tensors)
+        return composed(
+            self.adj, self._with(active.to_device(number, active.device(tensors[0]), non_blocking=True)), tensors
+        )
 
     def _with(self, number: Any) -> Attention:
         return (
@@ -347,4 +349,4 @@ def _multipliers(adj: Adjacency, options: Attention, like: Tensor) -> Tensor:
     device.kernels("graph.attention").dropout_multipliers(
         dtype, adj.num_edges, heads, options.dropout, options.seed, active.address(out), device.queue
     )
-    return active.astype(active.to_device(out, active.device(like)), dtype)
+    return active.astype(active.to_device(out, active.device(like), non_blocking=True), dtype)

@@ -14,6 +14,7 @@ from ..expr import Side
 from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key, variant
 from . import fallback
+from .devices import place_of
 from .traced import GraphOp, is_traced, registered, traced
 
 
@@ -55,8 +56,8 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
     """
     device = active.cpu() if device is None else device
     if is_traced(adj):
-        return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device)
-    key = variant(_SCALES, scale, dtype, device)
+        return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device, non_blocking=True)
+    key = variant(_SCALES, scale, dtype, place_of(device))
     scaled = adj.cache.get(key)
     if scaled is None:
         degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()

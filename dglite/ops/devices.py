@@ -1,4 +1,4 @@
-"""Which kernels an operation runs: the CPU's or the GPU's. The only place that decides this.
+"""Which kernels an operation runs: the CPU's, the GPU's, or none. The only place that decides this.
 
 Both have the same kernels by the same names. The host's are started with a number of threads and the words of a
 structure in its memory; a GPU's with a stream and a structure that was copied there once.
@@ -15,7 +15,6 @@ import numpy as np
 
 from .. import kernels
 from ..backend import Tensor, active
-from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
@@ -138,15 +137,41 @@ class Gpu:
 HOST = Cpu()
 
 
-def can_launch() -> bool:
-    """Whether kernels can be started on a GPU."""
-    return bool(kernels.compiled("run.launch", "cuda").have_cupy())
+class RunnerMaker(Protocol):
+    """What makes kernels run on one type of devices."""
+
+    def why_unavailable(self) -> str:
+        """Return why no kernel can be started on such a device; nothing where they can."""
+
+    def runner(self, number: int, stream: int, allocator: Any) -> Any:
+        """Return what starts kernels on a stream of device ``number``."""
 
 
-def require_gpu(device: Any) -> None:
-    """Raise ``DGLError`` for a device that is not a CUDA device."""
-    if not str(device).startswith("cuda"):
-        raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
+class _Cuda:
+    """NVIDIA's GPUs."""
+
+    def why_unavailable(self) -> str:
+        return str(kernels.compiled("run.launch", "cuda").why_unavailable())
+
+    def runner(self, number: int, stream: int, allocator: Any) -> Any:
+        return kernels.compiled("run.launch", "cuda").StreamRunner(number, stream, allocator)
+
+
+RUNNERS: dict[str, RunnerMaker] = {"cuda": _Cuda()}
+"""By the type of a device, what runs kernels there."""
+
+
+def why_no_kernels(device: Any) -> str:
+    """Return why operations on tensors of ``device`` are composed of the library's own; nothing where kernels run."""
+    kind = str(device).partition(":")[0]
+    if kind == "cpu":
+        return ""
+    return RUNNERS[kind].why_unavailable() if kind in RUNNERS else f"dglite has no kernels for {kind} devices"
+
+
+def place_of(device: Any) -> Any:
+    """Return what to keep a tensor on ``device`` under: on a GPU other streams may be ahead of what made it."""
+    return device if device == active.cpu() else (device, active.stream(device))
 
 
 def device_of(x: Tensor) -> KernelDevice:
@@ -154,24 +179,23 @@ def device_of(x: Tensor) -> KernelDevice:
     if active.on_cpu(x):
         return HOST
     device = active.device(x)
-    require_gpu(device)
     return _gpu(device, active.stream(device))
 
 
 def device_on(device: Any) -> KernelDevice:
     """Return what samples from a graph on ``device`` and numbers its nodes, in the order of the current stream.
 
-    That is the host for a GPU on which no kernel can be started: it has the structure in any case.
+    That is the host for a device on which no kernel can be started: it has the structure in any case.
     """
-    on_gpu = str(device).startswith("cuda") and can_launch()
-    return _gpu(device, active.stream(device)) if on_gpu else HOST
+    if str(device) == "cpu" or why_no_kernels(device):
+        return HOST
+    return _gpu(device, active.stream(device))
 
 
 @lru_cache(maxsize=256)
 def _gpu(device: Any, stream: int) -> Gpu:
-    number = int(str(device).partition(":")[2] or 0)
-    runner = kernels.compiled("run.launch", "cuda").StreamRunner(number, stream, _Allocator(device))
-    return Gpu(runner)
+    kind, _, number = str(device).partition(":")
+    return Gpu(RUNNERS[kind].runner(int(number or 0), stream, _Allocator(device)))
 
 
 class _Allocator:
@@ -184,7 +208,8 @@ class _Allocator:
         return _Memory(active.empty((num_bytes,), "uint8", self.device))
 
     def upload(self, array: np.ndarray) -> _Memory:
-        return _Memory(active.from_numpy(np.array(array, order="C"), self.device))
+        whole = array if array.flags.c_contiguous and array.flags.writeable else np.array(array, order="C")
+        return _Memory(active.from_numpy(whole, self.device))
 
 
 class _Memory:

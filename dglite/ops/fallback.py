@@ -1,7 +1,7 @@
 """The same operations composed of the tensor library's own: messages are written down for every edge.
 
-They run on a GPU without CuPy, carry tangents in forward mode, and are what programs that shall run without dglite are
-made of. Gradients are the library's.
+They run on devices that dglite has no kernels for, carry tangents in forward mode, and are what programs that shall run
+without dglite are made of. Gradients are the library's.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .devices import can_launch, require_gpu
+from ..structure.derived import CacheKey, cache_key, variant
+from .devices import place_of, why_no_kernels
 from .operands import evaluated
 from .traced import is_traced
 
 _WARNED: list[bool] = []
+_ENDS: CacheKey[tuple[Tensor, Tensor]] = cache_key("ends on a device", "both ends of every edge, by device and stream")
 
 
 def lacks_kernels(x: Tensor) -> bool:
-    """Whether ``x`` is on a GPU on which no kernel can be started; the first time a warning says what to install.
-
-    A device that is neither the CPU nor a GPU is refused with ``DGLError``.
-    """
+    """Whether ``x`` is on a device on which no kernel can be started; the first time a warning says why."""
     if active.on_cpu(x):
         return False
-    require_gpu(active.device(x))
-    if can_launch():
+    reason = why_no_kernels(active.device(x))
+    if not reason:
         return False
     if not _WARNED:
         _WARNED.append(True)
         warnings.warn(
-            "CuPy is not installed, so tensors on a GPU go through the tensor library's own sparse operations, which "
-            "write down a message for every edge. For dglite's fused kernels: pip install cupy-cuda12x (or "
-            "cupy-cuda13x, as the GPU's driver has it)",
+            f"{reason}, so operations on {active.device(x)} are composed of the tensor library's own, which write down "
+            "a message for every edge; results and gradients are the same, slower",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -66,7 +64,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     """Return ``expr`` reduced over the in-edges of every node; see :func:`~.sparse.spmm`."""
     if reducer.selects:
         return _extreme(adj, sddmm(adj, expr, operands), reducer)
-    if expr == Operand(Side.U, 0) and not is_traced(adj, operands):
+    if expr == Operand(Side.U, 0) and _has_sparse_products(operands[0]) and not is_traced(adj, operands):
         total = _product(adj, adj.endpoints(), adj.num_src, operands[0])
     else:
         total = _sums(adj, sddmm(adj, expr, operands))
@@ -84,9 +82,17 @@ def degrees(adj: Adjacency, side: Side, dtype: str, like: Tensor | None = None) 
 
 
 def _ends(adj: Adjacency, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the two ends of every edge on the device of ``like``."""
-    src, dst = (active.to_device(x, active.device(like)) for x in adj.tensors)
-    return src, dst
+    """Return the two ends of every edge on the device of ``like``; kept with the structure once they are copied."""
+    device = active.device(like)
+    if active.on_cpu(like) or is_traced(adj, (like,)):
+        src, dst = (active.to_device(x, device) for x in adj.tensors)
+        return src, dst
+    key = variant(_ENDS, place_of(device))
+    ends = adj.cache.get(key)
+    if ends is None:
+        src, dst = (active.to_device(x, device, non_blocking=True) for x in adj.tensors)
+        ends = adj.cache.setdefault(key, (src, dst))
+    return ends
 
 
 def _sums(adj: Adjacency, messages: Tensor) -> Tensor:
@@ -94,6 +100,11 @@ def _sums(adj: Adjacency, messages: Tensor) -> Tensor:
     dtype = active.dtype(messages)
     wide = active.astype(messages, compute_dtype(dtype))
     return active.astype(active.put_sum(wide, _ends(adj, messages)[1], adj.num_dst), dtype)
+
+
+def _has_sparse_products(x: Tensor) -> bool:
+    """Whether the library multiplies sparse matrices on the device of ``x``; on MPS and others some sizes fail."""
+    return str(active.device(x)).partition(":")[0] in ("cpu", "cuda")
 
 
 def _product(adj: Adjacency, ends: tuple[np.ndarray, np.ndarray], num_cols: int, x: Tensor) -> Tensor:

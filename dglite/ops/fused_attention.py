@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
-from ..structure.derived import CacheKey, cache_key
-from .devices import device_of
+from ..structure.derived import CacheKey, cache_key, variant
+from .devices import device_of, place_of
 from .products import product, weight_gradient
 
 _ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
+_IDLE: CacheKey[np.ndarray | Tensor] = cache_key("idle sources", "sources without out-edges, by device and stream")
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),
     Score.GATV2: ("x", "right", "attn"),
@@ -205,9 +207,20 @@ class FusedAttention:
         for name, of_side in zip(("attn", "attn_right"), (gradients[:heads], gradients[heads:]), strict=True):
             results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * diagonal, 0)
         if not _all_rows_used(self.adj.reverse()):
-            idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
+            idle = self._idle_sources(num_dst, active.device(x))
             passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(both))
             results["x_grad"] = active.put(results["x_grad"], idle, passed)
+
+    def _idle_sources(self, num_dst: int, device: Any) -> np.ndarray | Tensor:
+        """Return those of the first ``num_dst`` sources that have no out-edge, kept with the structure."""
+        key = variant(_IDLE, num_dst, place_of(device))
+        idle = self.adj.cache.get(key)
+        if idle is None:
+            idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
+            if device != active.cpu():
+                idle = active.from_numpy(idle, device)
+            self.adj.cache[key] = idle
+        return idle
 
     def _run(
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
@@ -234,7 +247,13 @@ class FusedAttention:
 
 
 def _identity(size: int, like: Tensor) -> Tensor:
-    return active.astype(active.from_numpy(np.eye(size), active.device(like)), active.dtype(like))
+    device = active.device(like)
+    return _identity_on(size, active.dtype(like), device, place_of(device))
+
+
+@lru_cache(maxsize=64)
+def _identity_on(size: int, dtype: str, device: Any, place: Any) -> Tensor:
+    return active.astype(active.from_numpy(np.eye(size), device), dtype)
 
 
 def _all_rows_used(adj: Adjacency) -> bool:

@@ -96,7 +96,7 @@ class TracedSegments:
 
     def repeat(self, values: Tensor) -> Tensor:
         """Return the row of each row's segment: (num_segments, *feat) -> (num_rows, *feat)."""
-        return values.index_select(0, active.to_device(self.owners, active.device(values)))
+        return values.index_select(0, active.to_device(self.owners, active.device(values), non_blocking=True))
 
     def reduce(self, x: Tensor, reducer: Reducer) -> Tensor:
         """Return the rows of ``x`` reduced over each segment, 0 for an empty one."""

@@ -5,7 +5,7 @@ Skipped where there is no GPU. The same kernels run on an emulated GPU in tests/
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -14,8 +14,6 @@ import torch
 # First, so that nothing else is imported in vain.
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
-if importlib.util.find_spec("cupy") is None:
-    pytest.skip("CuPy is not installed: pip install cupy-cuda12x, or cupy-cuda13x", allow_module_level=True)
 
 import dglite
 from dglite import nn
@@ -93,6 +91,11 @@ def test_reductions_and_their_gradients(message, reducer, dtype, limit, monkeypa
 
 def _on_cuda(function):
     return lambda *args, **more: function(*args, device=CUDA, **more)
+
+
+def test_nothing_but_torch_is_needed():
+    runner()
+    assert "cupy" not in sys.modules
 
 
 def power_law(num_nodes: int = 20_000, num_edges: int = 400_000) -> Adjacency:

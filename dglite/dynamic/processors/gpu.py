@@ -41,11 +41,9 @@ _FIRST_ADDRESS = 1 << 20
 def gpu_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> GpuBlocks | None:
     """Return the GPU that parameters are on, None if they are on the CPU."""
     device = parameters[0].device
-    if device.type != "cpu" and not devices.can_launch():
-        raise DGLError(
-            f"persistent processors on {device} need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, by the driver's "
-            "CUDA version"
-        )
+    reason = devices.why_no_kernels(device)
+    if reason:
+        raise DGLError(f"persistent processors cannot run on {device}: {reason}")
     if not isinstance(devices.HOST if device.type == "cpu" else devices.device_of(parameters[0]), devices.Gpu):
         if rows_per_warp is not None:
             raise DGLError("rows_per_warp is for processors on a GPU; the parameters are on the CPU: leave it out")

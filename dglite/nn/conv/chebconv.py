@@ -97,6 +97,6 @@ class ChebConv(nn.Module):
                 f"ChebConv: lambda_max has shape {tuple(largest.shape)}; expected a number for each of the "
                 f"{graph.batch_size} batched graphs"
             )
-        largest = active.astype(active.to_device(largest, active.device(feat)), active.dtype(feat))
+        largest = active.astype(active.to_device(largest, active.device(feat), non_blocking=True), active.dtype(feat))
         functional.batch_sizes(self, graph, feat)
         return broadcast_nodes(graph, 2.0 / largest.reshape(-1, 1))

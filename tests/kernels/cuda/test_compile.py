@@ -6,21 +6,26 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dglite.errors import DGLError, DGLWarning
 from dglite.kernels import store
+from dglite.kernels.cuda.run import nvrtc
 from dglite.kernels.cuda.run.launch import binary
+from dglite.kernels.cuda.run.nvrtc import Nvrtc, find_nvrtc
 from dglite.kernels.cuda.run.program import CudaProgram, library
-from tests.kernels.cuda import nvrtc
 from tests.kernels.cuda.programs import processors, programs, wide_sum
 
-ARCHS = [70, 80, 90]
+ARCHS = [70, 80, 90, 100]
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
-needs_nvrtc = pytest.mark.skipif(nvrtc.find() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+COMPILER = find_nvrtc(newest=99)
+needs_nvrtc = pytest.mark.skipif(COMPILER is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
 
 
 @cache
@@ -41,12 +46,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_nvrtc_takes_every_program(arch):
     """With --full; else every program for one of the architectures."""
-    compiler = nvrtc.find()
-    if arch not in compiler.getSupportedArchs():
-        pytest.skip(f"NVRTC {compiler.getVersion()} no longer compiles for sm_{arch}")
+    if arch not in COMPILER.architectures:
+        pytest.skip(f"{COMPILER} no longer compiles for sm_{arch}")
     made = programs() if FULL else programs()[ARCHS.index(arch) :: len(ARCHS)]
     for program in made:
-        assert binary(compiler, program, arch).startswith(b"\x7fELF")
+        assert binary(COMPILER, program, arch).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -66,13 +70,9 @@ def test_nvcc_takes_every_program(arch, tmp_path):
 
 def ptx(program: CudaProgram) -> str:
     """Return what a program is for the newest architecture up to 9.0."""
-    compiler = nvrtc.find()
-    known = max(number for number in compiler.getSupportedArchs() if number <= 90)
-    made = compiler.createProgram(program.text, "program.cu", [], [])
-    compiler.compileProgram(made, ["-std=c++17", "-default-device", f"-arch=compute_{known}"])
-    text = compiler.getPTX(made)
-    compiler.destroyProgram(made)
-    return text
+    known = max(number for number in COMPILER.architectures if number <= 90)
+    options = ["-std=c++17", "-default-device", f"-arch=compute_{known}"]
+    return COMPILER.compile(program.text, "program.cu", options, real=False).decode()
 
 
 @needs_nvrtc
@@ -92,41 +92,23 @@ def test_persistent_processors_hold_rows_in_registers():
 
 @needs_nvrtc
 def test_binaries_are_kept_and_found_again(monkeypatch):
-    compiler = nvrtc.find()
-    known = max(compiler.getSupportedArchs())
-    first = binary(compiler, wide_sum(), known)
-    monkeypatch.setattr(type(compiler), "compileProgram", None)
-    assert binary(compiler, wide_sum(), known) == first
+    known = max(COMPILER.architectures)
+    first = binary(COMPILER, wide_sum(), known)
+    monkeypatch.setattr(Nvrtc, "compile", None)
+    assert binary(COMPILER, wide_sum(), known) == first
 
 
 class Compiler:
     """Stands for NVRTC; what it makes of a program is the program's text, in PTX or not."""
 
-    NVRTCError = nvrtc.NVRTCError
+    version, architectures = (12, 9), (80, 90)
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
 
-    def getVersion(self) -> tuple[int, int]:
-        return 12, 9
-
-    def getSupportedArchs(self) -> list[int]:
-        return [80, 90]
-
-    def createProgram(self, text: str, name: str, headers: list, names: list) -> str:
-        return text
-
-    def compileProgram(self, made: str, options: list[str]) -> None:
-        self.compiled.append(made)
-
-    def getCUBIN(self, made: str) -> bytes:
-        return made.encode()
-
-    def getPTX(self, made: str) -> str:
-        return "PTX" + made
-
-    def destroyProgram(self, made: str) -> None:
-        pass
+    def compile(self, text: str, name: str, options: list[str], real: bool) -> bytes:
+        self.compiled.append(text)
+        return text.encode() if real else b"PTX" + text.encode()
 
 
 def test_a_binary_that_is_not_its_own_is_compiled_again(monkeypatch, tmp_path):
@@ -146,14 +128,85 @@ def test_a_binary_that_is_not_its_own_is_compiled_again(monkeypatch, tmp_path):
 
 @needs_nvrtc
 def test_a_gpu_newer_than_the_compiler_gets_ptx():
-    compiler = nvrtc.find()
-    assert b".target sm_" in binary(compiler, wide_sum(), 999)
+    assert b".target sm_" in binary(COMPILER, wide_sum(), 999)
 
 
 @needs_nvrtc
 def test_errors_show_the_compilers_log():
     broken = CudaProgram("broken", ("common",), "this is no kernel", ("rows",))
     with pytest.raises(DGLError, match=r"(?s)NVRTC does not take broken.*error"):
-        binary(nvrtc.find(), broken, max(nvrtc.find().getSupportedArchs()))
-    with pytest.raises(DGLError, match="no support for compute capability"):
-        binary(nvrtc.find(), wide_sum(), 10)
+        binary(COMPILER, broken, max(COMPILER.architectures))
+    with pytest.raises(DGLError, match=r"no longer compiles for GPUs of compute capability 1\.0, only from"):
+        binary(COMPILER, wide_sum(), 10)
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], list[str]], None]:
+    """Return what sets the places in which libraries are looked for, each a list of versions, "" for a broken one."""
+
+    def library(path: str) -> SimpleNamespace:
+        if not path:
+            raise OSError
+        return SimpleNamespace(version=(int(path), 0))
+
+    def places(*paths: list[str]) -> None:
+        monkeypatch.setattr(nvrtc, "SOURCES", tuple(lambda paths=paths: paths for paths in paths))
+
+    monkeypatch.setattr(nvrtc, "Nvrtc", library)
+    return places
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "newest", "version"),
+    [
+        (["13", "12"], ["11"], 13, 13),
+        (["13", "12"], ["11"], 12, 12),
+        (["13"], ["", "12"], 12, 12),
+        (["13"], ["14"], 12, 13),
+        ([], ["", "12"], 13, 12),
+    ],
+)
+def test_the_compiler_is_not_newer_than_the_driver(sources, first, second, newest, version):
+    sources(first, second)
+    assert find_nvrtc(newest).version[0] == version
+
+
+def test_there_may_be_no_compiler(sources):
+    sources([], [""])
+    assert find_nvrtc(13) is None
+
+
+def test_libraries_are_told_by_their_names():
+    paths = [
+        "/torch/lib/libnvrtc-b51b459d.so.12",
+        "/torch/lib/libnvrtc-builtins-a1.so.12.4",
+        "/torch/lib/libcaffe2_nvrtc.so",
+        "/nvidia/cu13/lib/libnvrtc.so.13",
+        "/nvidia/cu13/lib/libnvrtc.alt.so.13",
+        "/nvidia/cu13/lib/libnvrtc-builtins.so.13.5",
+        "/nvidia/cu13/lib/libnvrtc.so.13.5.20",
+        r"C:\nvidia\bin\nvrtc64_120_0.dll",
+        r"C:\nvidia\bin\nvrtc-builtins64_120.dll",
+    ]
+    assert nvrtc._newest_first(paths) == [paths[3], paths[6], paths[0], paths[7]]
+
+
+def test_packages_that_load_the_library_themselves_are_asked(monkeypatch):
+    """``cuda.pathfinder`` comes with ``cuda.core``; CuPy loads NVRTC when its version is asked for."""
+    asked: list[str] = []
+    found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=f"/cuda/{name}"))
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
+    assert nvrtc._by_pathfinder() == ["/cuda/nvrtc"]
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
+    assert nvrtc._by_pathfinder() == []
+    cupy = SimpleNamespace(nvrtc=SimpleNamespace(getVersion=lambda: asked.append("version")))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cupy))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cupy)
+    monkeypatch.setattr(nvrtc, "_loaded", lambda: [f"/cupy/{len(asked)}"])
+    assert nvrtc._of_cupy() == ["/cupy/1"]
+
+
+@needs_nvrtc
+def test_a_library_that_the_process_has_loaded_is_taken_first():
+    assert nvrtc._loaded() and find_nvrtc(99).path == nvrtc._loaded()[0]

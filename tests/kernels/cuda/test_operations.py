@@ -179,7 +179,6 @@ def test_second_derivatives_exist():
 def call_tensors_those_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let operations take tensors for a GPU's, and run on the emulated one."""
     monkeypatch.setattr(active, "on_cpu", lambda x: False)
-    monkeypatch.setattr(devices, "require_gpu", lambda device: None)
     monkeypatch.setattr(devices, "_gpu", lambda device, stream: devices.Gpu(GPU))
     monkeypatch.setattr(active, "stream", lambda device: 0)
     monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)

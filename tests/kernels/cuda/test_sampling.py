@@ -121,7 +121,8 @@ def test_what_the_host_numbers(started):
             dglite.to_block(g, [3])
 
 
-def test_without_cupy_the_host_samples(monkeypatch):
-    monkeypatch.setattr(devices, "can_launch", lambda: False)
+def test_the_host_samples_where_no_kernel_can_be_started(monkeypatch):
+    monkeypatch.setattr(type(devices.RUNNERS["cuda"]), "why_unavailable", lambda self: "no driver")
     assert devices.device_on(torch.device("cuda:0")) is devices.HOST
+    assert devices.device_on(torch.device("xpu:0")) is devices.HOST
     assert devices.device_on(torch.device("cpu")) is devices.HOST

@@ -22,6 +22,44 @@ def row_limit(num_rows: int, num_entries: int) -> int:
     return max(LEAST_LIMIT, 1 << (TIMES_MEAN * mean).bit_length())
 
 
+@dataclass(frozen=True)
+class _Cuts:
+    """The chunks of the rows longer than ``limit``: ``array`` is what :class:`Structure` holds of them."""
+
+    limit: int
+    num_long: int
+    num_chunks: int
+    array: np.ndarray
+
+    @classmethod
+    def of_rows(cls, lengths: np.ndarray, firsts: np.ndarray, limit: int) -> _Cuts:
+        """Cut rows of these lengths, whose first entries are ``firsts``."""
+        long_rows = np.flatnonzero(lengths > limit)
+        if not len(long_rows):
+            return cls(limit, 0, 0, long_rows)
+        counts = -(-lengths[long_rows] // limit)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        chunk_rows = np.repeat(long_rows, counts)
+        within = np.arange(len(chunk_rows)) - np.repeat(starts[:-1], counts)
+        chunk_firsts = firsts[chunk_rows] + within * limit
+        array = np.concatenate([chunk_rows, chunk_firsts, long_rows, starts])
+        return cls(limit, len(long_rows), len(chunk_rows), array)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Memory inside other memory, which it keeps."""
+
+    whole: Memory
+    address: int
+
+
+def _parts(memory: Memory, dtype: np.dtype, *lengths: int) -> tuple[Memory, ...]:
+    """Return arrays that lie one after the other, and what comes after them."""
+    offsets = np.cumsum([0, *lengths]) * dtype.itemsize
+    return tuple(_Part(memory, memory.address + int(offset)) for offset in offsets)
+
+
 @dataclass
 class Structure:
     """Rows of entries on a device: ``indptr``, ``indices`` and ``edge_ids`` (None: entry j is edge j).
@@ -53,10 +91,12 @@ class Structure:
     def upload(
         cls, runner: Runner, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None = None, limit: int = 0
     ) -> Structure:
-        """Copy a compressed matrix from the host. ``limit`` is chosen unless given."""
-        structure = cls.on_device(
-            runner, indptr, len(indices), runner.upload(indptr), runner.upload(indices), None, limit
-        )
+        """Copy a compressed matrix from the host, as one array. ``limit`` is chosen unless given."""
+        cuts = _Cuts.of_rows(np.diff(indptr), indptr[:-1], limit or row_limit(len(indptr) - 1, len(indices)))
+        memory = runner.upload(np.concatenate([indptr, indices, cuts.array.astype(indptr.dtype)]))
+        starts, entries, where = _parts(memory, indptr.dtype, len(indptr), len(indices))
+        arrays = starts, entries, None
+        structure = cls._of_parts(str(indptr.dtype), len(indptr) - 1, len(indices), arrays, cuts, where)
         structure.ids_known = False
         if edge_ids is not None:
             structure.add_edge_ids(runner, lambda: edge_ids)
@@ -64,11 +104,17 @@ class Structure:
 
     @classmethod
     def sort(cls, runner: Runner, rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Structure:
-        """Copy edges from the host and sort them by row on the device. Waits for the lengths of the rows."""
-        index, ends = str(rows.dtype), [runner.upload(rows), runner.upload(cols)]
-        matrix = compress(runner, index, ends[0].address, ends[1].address, num_rows, len(rows))
-        indptr = runner.download(matrix.indptr.address, num_rows + 1, index)
-        return cls.on_device(runner, indptr, len(rows), matrix.indptr, matrix.indices, matrix.edge_ids)
+        """Copy edges from the host, as one array, and sort them by row on the device.
+
+        The host counts the edges of each row meanwhile, so as not to wait for what the device finds.
+        """
+        lengths = np.bincount(rows, minlength=num_rows)
+        cuts = _Cuts.of_rows(lengths, np.cumsum(lengths) - lengths, row_limit(num_rows, len(rows)))
+        memory = runner.upload(np.concatenate([rows, cols, cuts.array.astype(rows.dtype)]))
+        from_rows, from_cols, where = _parts(memory, rows.dtype, len(rows), len(cols))
+        matrix = compress(runner, str(rows.dtype), from_rows.address, from_cols.address, num_rows, len(rows))
+        arrays = matrix.indptr, matrix.indices, matrix.edge_ids
+        return cls._of_parts(str(rows.dtype), num_rows, len(rows), arrays, cuts, where)
 
     def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
         """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""
@@ -79,32 +125,17 @@ class Structure:
         self.ids_known = True
 
     @classmethod
-    def on_device(
+    def _of_parts(
         cls,
-        runner: Runner,
-        host_indptr: np.ndarray,
+        index: str,
+        num_rows: int,
         num_entries: int,
-        indptr: Memory,
-        indices: Memory,
-        edge_ids: Memory | None,
-        limit: int = 0,
+        arrays: tuple[Memory, Memory, Memory | None],
+        cuts: _Cuts,
+        where: Memory,
     ) -> Structure:
-        """Make a structure of arrays that are on the device already; ``host_indptr`` tells the lengths of rows."""
-        num_rows = len(host_indptr) - 1
-        limit = limit or row_limit(num_rows, num_entries)
-        lengths = np.diff(host_indptr)
-        long_rows = np.flatnonzero(lengths > limit)
-        counts = -(-lengths[long_rows] // limit)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        chunk_rows = np.repeat(long_rows, counts)
-        within = np.arange(len(chunk_rows)) - np.repeat(starts[:-1], counts)
-        firsts = host_indptr[chunk_rows] + within * limit
-        cuts = np.concatenate([chunk_rows, firsts, long_rows, starts]).astype(host_indptr.dtype)
-        uploaded = runner.upload(cuts) if len(long_rows) else None
-        index = str(host_indptr.dtype)
-        return cls(
-            index, num_rows, num_entries, indptr, indices, edge_ids, limit, len(long_rows), len(chunk_rows), uploaded
-        )
+        uploaded = where if cuts.num_long else None
+        return cls(index, num_rows, num_entries, *arrays, cuts.limit, cuts.num_long, cuts.num_chunks, uploaded)
 
     @property
     def words(self) -> tuple[int, ...]:

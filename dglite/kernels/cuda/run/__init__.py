@@ -1,1 +1,1 @@
-"""CUDA programs: compiled by NVRTC and launched through CuPy, or emulated."""
+"""CUDA programs: compiled by NVRTC and started by the driver, or emulated."""
