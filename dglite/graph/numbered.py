@@ -25,7 +25,7 @@ class GraphIndex(DGLGraph):
     """
 
     @classmethod
-    def of(cls, g: DGLGraph) -> GraphIndex:
+    def from_graph(cls, g: DGLGraph) -> GraphIndex:
         """Return the structure of a graph, shared with it."""
         index = object.__new__(cls)
         index.__dict__.update(make_graph(g._metagraph, g.adjacencies, g._num_nodes, g._device).__dict__)
@@ -39,7 +39,7 @@ class GraphIndex(DGLGraph):
         ends = np.array(self._metagraph.ends, dtype=np.int64).reshape(-1, 2)
         num_types = self.number_of_ntypes()
         adjacency = Adjacency.from_coo(num_types, num_types, ends[:, 0].copy(), ends[:, 1].copy())
-        return GraphIndex.of(make_graph(_ONE_TYPE, (adjacency,), (num_types,)))
+        return GraphIndex.from_graph(make_graph(_ONE_TYPE, (adjacency,), (num_types,)))
 
     def is_metagraph_unibipartite(self) -> bool:
         """Whether no node type is both a source and a destination."""
@@ -75,7 +75,7 @@ class GraphIndex(DGLGraph):
 
     def asbits(self, bits: int) -> GraphIndex:
         """Return the structure with ids of 32 or 64 bits."""
-        return GraphIndex.of(self.astype(f"int{bits}"))
+        return GraphIndex.from_graph(self.astype(f"int{bits}"))
 
     @property
     def ctx(self) -> Any:
@@ -155,7 +155,7 @@ class GraphIndex(DGLGraph):
         """Return the structure of one edge type."""
         metagraph, sets = self._metagraph.slice([etype])
         nodes = [self._num_nodes[i] for i in sets]
-        return GraphIndex.of(make_graph(metagraph, (self.adjacencies[etype],), nodes, self._device))
+        return GraphIndex.from_graph(make_graph(metagraph, (self.adjacencies[etype],), nodes, self._device))
 
 
-INTERNALS["_graph"] = GraphIndex.of
+INTERNALS["_graph"] = GraphIndex.from_graph
