@@ -54,12 +54,12 @@ def _getattr(owner: Any, name: str) -> Any:
     return states.SchemeState._reconstruct_scheme
 
 
-def _bytearray(content: Any = b"", encoding: str | None = None) -> bytes:
-    """Stand in for ``bytearray``: of content, not of a size."""
+def _bytes(content: Any = b"", encoding: str | None = None) -> bytes:
+    """Stand in for ``bytes`` and ``bytearray``: of content, not of a size."""
     if isinstance(content, str) and encoding == "latin-1":
         return content.encode("latin-1")
     if not isinstance(content, bytes):
-        raise pickle.UnpicklingError(f"a bytearray of {type(content).__name__}")
+        raise pickle.UnpicklingError(f"bytes of {type(content).__name__}")
     return content
 
 
@@ -104,7 +104,7 @@ _STATES: dict[str, dict[str, type]] = {
     "dgl.utils.data": {"Index": states.IndexState},
 }
 _INITIALIZERS = "zero_initializer base_initializer"
-_BUILTINS = "set frozenset slice complex range list dict tuple bytes int float bool str"
+_BUILTINS = "set frozenset slice complex range list dict tuple int float bool str"
 
 
 def _admitted() -> dict[tuple[str, str], Any]:
@@ -116,13 +116,14 @@ def _admitted() -> dict[tuple[str, str], Any]:
         ("collections", "OrderedDict"): collections.OrderedDict,
         ("collections", "defaultdict"): collections.defaultdict,
         ("_codecs", "encode"): _encode,
+        ("__builtin__", "xrange"): range,
         ("torch.storage", "_load_from_bytes"): _storage,
         ("numpy", "ndarray"): np.ndarray,
         ("numpy", "dtype"): np.dtype,
     }
     for module in ("builtins", "__builtin__"):
         names |= {(module, name): __builtins__[name] for name in _BUILTINS.split()}  # type: ignore[index]
-        names[module, "bytearray"] = _bytearray
+        names |= {(module, name): _bytes for name in ("bytes", "bytearray")}
     for module, classes in _STATES.items():
         names |= {(module, name): kind for name, kind in classes.items()}
     names |= {("dgl.init", name): _initializer for name in _INITIALIZERS.split()}
@@ -155,6 +156,30 @@ def _load_build(unpickler: Any) -> None:
     pickle._Unpickler.dispatch[pickle.BUILD[0]](unpickler)
 
 
+def _refuse_range(arguments: Any) -> None:
+    """Raise for a call on a range: 30 bytes of a file would become a list of any length."""
+    if any(isinstance(argument, range) for argument in arguments):
+        raise pickle.UnpicklingError("a container of the numbers of a range")
+
+
+def _load_reduce(unpickler: Any) -> None:
+    """Run the opcode ``REDUCE``, a call."""
+    _refuse_range(unpickler.stack[-1])
+    pickle._Unpickler.dispatch[pickle.REDUCE[0]](unpickler)
+
+
+def _load_newobj(unpickler: Any) -> None:
+    """Run the opcode ``NEWOBJ``, a call of ``__new__``."""
+    _refuse_range(unpickler.stack[-1])
+    pickle._Unpickler.dispatch[pickle.NEWOBJ[0]](unpickler)
+
+
+def _load_newobj_ex(unpickler: Any) -> None:
+    """Run the opcode ``NEWOBJ_EX``, the same with names of arguments."""
+    _refuse_range(unpickler.stack[-2])
+    pickle._Unpickler.dispatch[pickle.NEWOBJ_EX[0]](unpickler)
+
+
 class _Unpickler(pickle._Unpickler):
     """Reads one file; its graphs are those of ``unread`` until their states are understood.
 
@@ -165,11 +190,18 @@ class _Unpickler(pickle._Unpickler):
         **pickle._Unpickler.dispatch,
         pickle.BYTEARRAY8[0]: _load_bytearray,
         pickle.BUILD[0]: _load_build,
+        pickle.REDUCE[0]: _load_reduce,
+        pickle.NEWOBJ[0]: _load_newobj,
+        pickle.NEWOBJ_EX[0]: _load_newobj_ex,
     }
 
     def __init__(self, file: Any, unread: list[_Unread], **options: Any) -> None:
         super().__init__(file, **options)
         self._classes = {is_block: _graph_class(unread, is_block) for is_block in (False, True)}
+
+    def _instantiate(self, klass: Any, args: Any) -> None:
+        _refuse_range(args)
+        super()._instantiate(klass, args)  # type: ignore[misc]
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ADMITTED:

@@ -3,6 +3,7 @@ and the JSON beside each is what that version of DGL itself said of its graphs."
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pickle
@@ -158,7 +159,10 @@ HOSTILE = {
     "a class of torch": (Call(torch.nn.Linear, 1, 1), "torch.nn.modules.linear.Linear"),
     "a function of torch": (Call(torch.load, "x"), "torch.serialization.load"),
     "a module of ours": (Call(dglite.graph, ([0], [1])), "dglite.convert"),
-    "a size for bytes": (Call(bytearray, 1 << 40), "bytearray of int"),
+    "a size for a bytearray": (Call(bytearray, 1 << 40), "bytes of int"),
+    "a size for bytes": (Call(bytes, 1 << 40), "bytes of int"),
+    "a list of a range": (Call(list, range(1 << 40)), "container of the numbers of a range"),
+    "a set of a range": (Call(set, range(1 << 40)), "container of the numbers of a range"),
 }
 
 
@@ -173,6 +177,29 @@ def test_whatever_could_run_is_refused_by_name(name, by_torch, tmp_path):
         path.write_bytes(pickle.dumps([content]))
     with pytest.raises(DGLError, match=rf"{path.name} is not read.*({message})"):
         load_pickled(path)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"\x80\x02cbuiltins\ntuple\n%s\x85\x81.",  # NEWOBJ
+        b"\x80\x04\x8c\x08builtins\x8c\x05tuple\x93%s\x85}\x92.",  # NEWOBJ_EX
+        b"(cbuiltins\nlist\n%so.",  # OBJ
+        b"(%sibuiltins\nlist\n.",  # INST
+    ],
+)
+def test_a_range_is_not_written_out_by_any_opcode(code, tmp_path):
+    numbers = b"cbuiltins\nrange\n(L%dL\ntR" % (1 << 40)
+    (tmp_path / "x.pkl").write_bytes(code % numbers)
+    with pytest.raises(DGLError, match=r"x\.pkl.*the numbers of a range"):
+        load_pickled(tmp_path / "x.pkl")
+
+
+def test_ranges_and_bytes_are_read(tmp_path):
+    content = [range(3, 1 << 40, 2), b"", b"ab\xff", {1, 2}, frozenset("a"), collections.defaultdict(list, a=[1])]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        (tmp_path / "x.pkl").write_bytes(pickle.dumps(content, protocol))
+        assert load_pickled(tmp_path / "x.pkl") == content
 
 
 def test_names_of_dgl_that_hold_no_graph_are_refused(tmp_path):

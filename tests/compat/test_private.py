@@ -40,6 +40,68 @@ def test_the_structure_is_what_operations_take() -> None:
     assert dgl.backend.edge_softmax(g._graph, torch.zeros(2, 1)).flatten().tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_structure_has_types_by_number(dtype: torch.dtype) -> None:
+    edges = {PLAYS: ([0, 0, 1], [1, 1, 0]), FOLLOWS: ([2, 1], [0, 2]), WATCHES: ([], [])}
+    num_nodes = {"user": 3, "game": 2, "film": 1}
+    g = dglite.heterograph({etype: (torch.tensor(u), torch.tensor(v)) for etype, (u, v) in edges.items()}, num_nodes)
+    g = g.to(torch.device("cpu")).astype(dtype)
+    index = g._graph
+    assert (index.number_of_ntypes(), index.number_of_etypes()) == (3, 3)
+    assert [index.number_of_nodes(i) for i in range(3)] == [g.num_nodes(ntype) for ntype in g.ntypes]
+    assert (index.dtype, index.nbits) == (str(dtype).removeprefix("torch."), 32 if dtype == torch.int32 else 64)
+    for i, etype in enumerate(g.canonical_etypes):
+        src, dst = map(torch.tensor, edges[etype])
+        src_id, dst_id = index.metagraph.find_edge(i)
+        assert (g.ntypes[src_id], g.ntypes[dst_id]) == (etype[0], etype[2])
+        assert index.number_of_edges(i) == index.num_edges(i) == len(src)
+        us, vs, ids = index.edges(i, "eid")
+        assert us.tolist() == src.tolist() and vs.tolist() == dst.tolist() and us.dtype == ids.dtype == dtype
+        degrees = torch.bincount(dst.long(), minlength=num_nodes[etype[2]])
+        assert index.in_degrees(i, torch.arange(len(degrees))).tolist() == degrees.tolist()
+        assert index.out_degrees(i).tolist() == torch.bincount(src.long(), minlength=num_nodes[etype[0]]).tolist()
+        assert index.get_relation_graph(i).number_of_edges(0) == len(src)
+        assert index.adjacency_matrix_scipy(i, False, "coo").shape == (num_nodes[etype[0]], num_nodes[etype[2]])
+    assert index.metagraph.edges("eid")[2].tolist() == [0, 1, 2]
+    plays = g.canonical_etypes.index(PLAYS)
+    assert [x.tolist() for x in index.in_edges(plays, torch.tensor([1]))] == [[0, 0], [1, 1], [0, 1]]
+    assert [x.tolist() for x in index.out_edges(plays, torch.tensor([1]))] == [[1], [0], [2]]
+    assert [x.tolist() for x in index.find_edges(plays, torch.tensor([2]))] == [[1], [0], [2]]
+    assert index.edge_ids_all(plays, torch.tensor([0]), torch.tensor([1]))[2].tolist() == [0, 1]
+    assert index.edge_ids_one(plays, torch.tensor([1]), torch.tensor([0])).tolist() == [2]
+    assert index.has_edges_between(plays, torch.tensor([0, 1]), torch.tensor([0, 0])).tolist() == [False, True]
+    assert index.predecessors(plays, 0).tolist() == [1] and index.successors(plays, 0).tolist() == [1, 1]
+    assert index.has_nodes(0, torch.tensor([0, 9])).tolist() == [True, False]
+    assert index.is_multigraph() and not index.get_relation_graph(g.canonical_etypes.index(FOLLOWS)).is_multigraph()
+    assert index.asbits(32).dtype == "int32" and g.idtype == dtype
+
+
+def test_the_structure_of_a_block_counts_both_sides() -> None:
+    index = dglite.to_block(dglite.graph(([0, 1], [2, 2]), num_nodes=4), [2])._graph
+    assert (index.number_of_ntypes(), index.number_of_nodes(0), index.number_of_nodes(1)) == (2, 3, 1)
+    assert index.metagraph.find_edge(0) == (0, 1) and index.is_metagraph_unibipartite()
+
+
+def test_the_structure_does_not_follow_a_change_of_its_graph() -> None:
+    g = dglite.graph(([0], [1]))
+    index = g._graph
+    g.add_edges([1], [0])
+    assert (index.number_of_edges(0), g._graph.number_of_edges(0)) == (1, 2)
+
+
+def test_features_of_types_by_number() -> None:
+    g = dglite.heterograph({PLAYS: ([0, 1], [1, 0]), FOLLOWS: ([0, 2], [1, 0])})
+    user, plays = g.ntypes.index("user"), g.canonical_etypes.index(PLAYS)
+    g._set_n_repr(user, dglite.ALL, {"h": torch.zeros(3)})
+    g._set_n_repr(user, [1], {"h": torch.ones(1)})
+    g._set_e_repr(plays, ([1], [0]), {"w": torch.ones(1)})
+    assert g.nodes["user"].data["h"].tolist() == [0, 1, 0] and g.edges[PLAYS].data["w"].tolist() == [0, 1]
+    assert g._get_n_repr(user, torch.tensor([1, 2]))["h"].tolist() == [1, 0]
+    assert g._get_e_repr(plays, dglite.ALL)["w"].tolist() == [0, 1]
+    assert g._pop_n_repr(user, "h").tolist() == [0, 1, 0] and g._pop_e_repr(plays, "w").tolist() == [0, 1]
+    assert not g.nodes["user"].data and not g.edges[PLAYS].data
+
+
 @pytest.mark.parametrize(
     ("content", "nodes", "edges"),
     [
