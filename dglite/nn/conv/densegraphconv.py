@@ -8,7 +8,7 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 __all__ = ["DenseGraphConv"]
 
@@ -16,7 +16,7 @@ _NORMS = ("both", "right", "none")
 
 
 @final
-class DenseGraphConv(nn.Module):
+class DenseGraphConv(Layer):
     r""":class:`GraphConv` of a dense adjacency matrix, for small graphs without a graph object.
 
     Parameters

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from ...transforms import knn_graph
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -15,7 +15,7 @@ __all__ = ["KNNGraph"]
 
 
 @final
-class KNNGraph(nn.Module):
+class KNNGraph(Layer):
     """Makes the graph in which the predecessors of each point are its ``k`` nearest: :func:`dglite.knn_graph`."""
 
     def __init__(self, k: int) -> None:

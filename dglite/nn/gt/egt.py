@@ -8,13 +8,13 @@ from typing import Any, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 __all__ = ["EGTLayer"]
 
 
 @final
-class EGTLayer(nn.Module):
+class EGTLayer(Layer):
     r"""Layer of the edge-augmented graph transformer of Hussain et al., "Global self-attention as a replacement for
     graph convolution", 2022.
 

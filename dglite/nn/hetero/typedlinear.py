@@ -6,13 +6,13 @@ from typing import Any, final
 
 from ...backend import Tensor, active, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 __all__ = ["TypedLinear"]
 
 
 @final
-class TypedLinear(nn.Module):
+class TypedLinear(Layer):
     r"""Multiply each row by the matrix of its type, after Schlichtkrull et al., "Modeling relational data with graph
     convolutional networks", 2018.
 

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
-from ..base import nn
+from ..base import Layer, nn
 
 __all__ = ["EdgePredictor"]
 
@@ -14,7 +14,7 @@ _OPERATIONS = ("dot", "cos", "ele", "cat")
 
 
 @final
-class EdgePredictor(nn.Module):
+class EdgePredictor(Layer):
     r"""Score or features of pairs of nodes, made of the features of both.
 
     Parameters
