@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, KeysView, Mapping, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,21 @@ NID = EID = "_ID"
 """Column that holds the ids which nodes and edges had in the graph they were taken from."""
 NTYPE = ETYPE = "_TYPE"
 """Column that holds the type numbers which nodes and edges had before types were merged."""
+
+if TYPE_CHECKING:
+
+    class TensorOrDict(Tensor, Mapping[str, Tensor]):  # type: ignore[misc]
+        """A tensor or, of a graph with several types, a dictionary of tensors by type."""
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+
+    class Features(MutableMapping[str, Tensor]):
+        """What ``g.ndata`` is: features by name, each a tensor or, with several types, a dictionary by type."""
+
+        def __getitem__(self, name: str) -> TensorOrDict: ...
+        def __setitem__(self, name: str, values: Tensor | Mapping[Any, Tensor]) -> None: ...
+else:
+    TensorOrDict, Features = Tensor, MutableMapping[str, Tensor]
 
 Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
 """``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""

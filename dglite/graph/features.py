@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..frame import Frame, Initializer, Scheme
+from ..frame import Features, Frame, Initializer, Scheme
 from ..structure.metagraph import EdgeType
 from .queries import QueryMixin
 from .views import ColumnStorage, EdgeView, NodeView, TypedData
@@ -16,43 +16,43 @@ class FeatureMixin(QueryMixin):
     """Access to frames. With one type a feature is a tensor; with several, a dictionary by type."""
 
     @property
-    def ndata(self) -> MutableMapping[str, Any]:
+    def ndata(self) -> Features:
         """Features of all nodes, by name."""
         frames = self._node_frames
         if len(frames) == 1:
-            return frames[0] if frames[0] is not None else self._node_frame(0)
+            return frames[0] if frames[0] is not None else self._node_frame(0)  # type: ignore[return-value]
         names = self._metagraph.set_names()
         sets = {name: self._node_frame(i) for i, name in enumerate(names)}
         return TypedData(sets, partial(_type_of, names, self._metagraph.node_set))
 
     @property
-    def edata(self) -> MutableMapping[str, Any]:
+    def edata(self) -> Features:
         """Features of all edges, by name."""
         frames = self._edge_frames
         if len(frames) == 1:
-            return frames[0] if frames[0] is not None else self._edge_frame(0)
+            return frames[0] if frames[0] is not None else self._edge_frame(0)  # type: ignore[return-value]
         return TypedData(
             {etype: self._edge_frame(i) for i, etype in enumerate(self._metagraph.canonical_etypes)},
             self._metagraph.canonical,
         )
 
     @property
-    def srcdata(self) -> MutableMapping[str, Any]:
+    def srcdata(self) -> Features:
         """Features of the source nodes; the same as ``ndata`` when every node may be a source."""
         if len(self._node_frames) == 1:
             return self.ndata
         return self._side_data(self._metagraph.srctypes, self._metagraph.src_set)
 
     @property
-    def dstdata(self) -> MutableMapping[str, Any]:
+    def dstdata(self) -> Features:
         """Features of the destination nodes; the same as ``ndata`` when every node may be a destination."""
         if len(self._node_frames) == 1:
             return self.ndata
         return self._side_data(self._metagraph.dsttypes, self._metagraph.dst_set)
 
-    def _side_data(self, names: tuple[str, ...], find: Any) -> MutableMapping[str, Any]:
+    def _side_data(self, names: tuple[str, ...], find: Any) -> Features:
         if len(names) == 1:
-            return self._node_frame(find(names[0]))
+            return self._node_frame(find(names[0]))  # type: ignore[return-value]
         frames: dict[str, Frame] = {name: self._node_frame(find(name)) for name in names}
         by_set = {find(name): name for name in names}
         return TypedData(frames, partial(_type_of, by_set, find))

@@ -5,7 +5,7 @@ Ids may be numbers, lists, arrays or tensors. One number gives one answer, sever
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from ..expr import Side
 from ..ops import fallback
 from ..ops.traced import is_read
 from ..structure import ALL, is_all
-from ..structure.ids import integer_array
+from ..structure.ids import Ids, SingleId, integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
+
+Pair = tuple[Tensor, Tensor]
+Triple = tuple[Tensor, Tensor, Tensor]
 
 
 class QueryMixin(GraphBase):
@@ -63,17 +66,25 @@ class QueryMixin(GraphBase):
         return bool(exists)
 
     # -- degrees ------------------------------------------------------------------------------------------------
-    def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Any:
+    @overload
+    def in_degrees(self, v: SingleId, etype: EdgeType | None = None) -> int: ...
+    @overload
+    def in_degrees(self, v: Ids = ALL, etype: EdgeType | None = None) -> Tensor: ...
+    def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Tensor | int:
         """Return the in-degrees of nodes ``v`` along one edge type, a tensor, or a number for one id."""
         index = self.etype_id(etype)
         return self._degrees(index, v, 1)
 
-    def out_degrees(self, u: Any = ALL, etype: EdgeType | None = None) -> Any:
+    @overload
+    def out_degrees(self, u: SingleId, etype: EdgeType | None = None) -> int: ...
+    @overload
+    def out_degrees(self, u: Ids = ALL, etype: EdgeType | None = None) -> Tensor: ...
+    def out_degrees(self, u: Any = ALL, etype: EdgeType | None = None) -> Tensor | int:
         """Return the out-degrees of nodes ``u`` along one edge type, a tensor, or a number for one id."""
         index = self.etype_id(etype)
         return self._degrees(index, u, 0)
 
-    def _degrees(self, index: int, nodes: Any, end: int) -> Any:
+    def _degrees(self, index: int, nodes: Any, end: int) -> Tensor | int:
         adjacency = self.adjacencies[index]
         if is_all(nodes):
             if is_read(adjacency):
@@ -84,7 +95,11 @@ class QueryMixin(GraphBase):
         return int(counts[0]) if _is_number(nodes) else self._ids_tensor(counts)
 
     # -- nodes --------------------------------------------------------------------------------------------------
-    def has_nodes(self, vid: Any, ntype: str | None = None) -> Any:
+    @overload
+    def has_nodes(self, vid: SingleId, ntype: str | None = None) -> bool: ...
+    @overload
+    def has_nodes(self, vid: Ids, ntype: str | None = None) -> Tensor: ...
+    def has_nodes(self, vid: Any, ntype: str | None = None) -> Tensor | bool:
         """Return whether each node exists, a boolean tensor, or a bool for one id."""
         count = self._num_nodes[self._metagraph.node_set(ntype)]
         if _is_number(vid):
@@ -109,12 +124,30 @@ class QueryMixin(GraphBase):
         return ids
 
     # -- edges --------------------------------------------------------------------------------------------------
-    def has_edges_between(self, u: Any, v: Any, etype: EdgeType | None = None) -> Any:
+    @overload
+    def has_edges_between(self, u: SingleId, v: SingleId, etype: EdgeType | None = None) -> bool: ...
+    @overload
+    def has_edges_between(self, u: Ids, v: Ids, etype: EdgeType | None = None) -> Tensor: ...
+    def has_edges_between(self, u: Any, v: Any, etype: EdgeType | None = None) -> Tensor | bool:
         """Return whether an edge ``u[i] -> v[i]`` exists, a boolean tensor, or a bool for two numbers."""
         index = self.etype_id(etype)
         exists = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
         return bool(exists[0]) if _is_number(u) and _is_number(v) else self._tensor(exists)
 
+    @overload
+    def edge_ids(
+        self, u: SingleId, v: SingleId, return_uv: Literal[False] = False, etype: EdgeType | None = None
+    ) -> int: ...
+    @overload
+    def edge_ids(self, u: Ids, v: Ids, return_uv: Literal[False] = False, etype: EdgeType | None = None) -> Tensor: ...
+    @overload
+    def edge_ids(
+        self,
+        u: Ids | SingleId,
+        v: Ids | SingleId,
+        return_uv: Literal[True],
+        etype: EdgeType | None = None,
+    ) -> Triple: ...
     def edge_ids(
         self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None, *, force_multi: bool | None = None
     ) -> Any:
@@ -147,18 +180,38 @@ class QueryMixin(GraphBase):
         src, dst = self.adjacencies[index].find_edges(self.edge_ids_of(eid, index, pairs=False))
         return self._ids_tensor(src), self._ids_tensor(dst)
 
+    @overload
+    def in_edges(self, v: Ids | SingleId, form: Literal["uv"] = "uv", etype: EdgeType | None = None) -> Pair: ...
+    @overload
+    def in_edges(self, v: Ids | SingleId, form: Literal["eid"], etype: EdgeType | None = None) -> Tensor: ...
+    @overload
+    def in_edges(self, v: Ids | SingleId, form: Literal["all"], etype: EdgeType | None = None) -> Triple: ...
     def in_edges(self, v: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the in-edges of nodes ``v``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
         nodes = self._set_ids(v, self._metagraph.ends[index][1])
         return self._edges_as(form, *self.adjacencies[index].in_edges(nodes))
 
+    @overload
+    def out_edges(self, u: Ids | SingleId, form: Literal["uv"] = "uv", etype: EdgeType | None = None) -> Pair: ...
+    @overload
+    def out_edges(self, u: Ids | SingleId, form: Literal["eid"], etype: EdgeType | None = None) -> Tensor: ...
+    @overload
+    def out_edges(self, u: Ids | SingleId, form: Literal["all"], etype: EdgeType | None = None) -> Triple: ...
     def out_edges(self, u: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the out-edges of nodes ``u``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
         nodes = self._set_ids(u, self._metagraph.ends[index][0])
         return self._edges_as(form, *self.adjacencies[index].out_edges(nodes))
 
+    @overload
+    def all_edges(
+        self, form: Literal["uv"] = "uv", order: str | None = "eid", etype: EdgeType | None = None
+    ) -> Pair: ...
+    @overload
+    def all_edges(self, form: Literal["eid"], order: str | None = "eid", etype: EdgeType | None = None) -> Tensor: ...
+    @overload
+    def all_edges(self, form: Literal["all"], order: str | None = "eid", etype: EdgeType | None = None) -> Triple: ...
     def all_edges(self, form: str = "uv", order: str | None = "eid", etype: EdgeType | None = None) -> Any:
         """Return all edges as "uv", "eid" or "all" (u, v, eid).
 

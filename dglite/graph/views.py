@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
-from ..frame import Frame
+from ..frame import Features, Frame
 from ..structure.ids import as_ids
 from ..structure.room import require_room
 
@@ -54,7 +54,7 @@ class FrameRows(MutableMapping[str, Tensor]):
         return repr(dict(self.items()))
 
 
-class TypedData(MutableMapping[str, Any]):
+class TypedData(Features):
     """Features of several types at once: a name maps to a dictionary from the types that have it to their columns.
 
     The dictionary is a new one: entries added to it do not become features. Setting takes such a dictionary; types that
@@ -68,10 +68,10 @@ class TypedData(MutableMapping[str, Any]):
         """Take the frames by type, and a function that finds the type which a user's key means."""
         self._frames, self._resolve = frames, resolve
 
-    def __getitem__(self, name: str) -> dict[Any, Tensor]:
+    def __getitem__(self, name: str) -> dict[Any, Tensor]:  # type: ignore[override]
         return {key: frame[name] for key, frame in self._frames.items() if name in frame}
 
-    def __setitem__(self, name: str, values: Mapping[Any, Tensor]) -> None:
+    def __setitem__(self, name: str, values: Mapping[Any, Tensor]) -> None:  # type: ignore[override]
         if not isinstance(values, Mapping):
             raise DGLError(
                 f"feature {name!r} of a graph with types {list(self._frames)} must be a dictionary from type to "
@@ -189,9 +189,19 @@ class EdgeView:
     def __init__(self, graph: QueryMixin) -> None:
         self._graph = graph
 
+    @overload
+    def __call__(
+        self, form: Literal["uv"] = "uv", order: str | None = "eid", etype: Any = None
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(self, form: Literal["eid"], order: str | None = "eid", etype: Any = None) -> Tensor: ...
+    @overload
+    def __call__(
+        self, form: Literal["all"], order: str | None = "eid", etype: Any = None
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
     def __call__(self, form: str = "uv", order: str | None = "eid", etype: Any = None) -> Any:
         """Return the edges as :meth:`DGLGraph.all_edges` does."""
-        return self._graph.all_edges(form, order, etype)
+        return self._graph.all_edges(form, order, etype)  # type: ignore[call-overload]
 
     def __getitem__(self, key: Any) -> Space:
         """Return the features of an edge type, or of the given edges of the only type."""

@@ -1,11 +1,12 @@
-"""``nn``: ``torch.nn``, or the part of it that the active backend has.
+"""``nn``: ``torch.nn``, or the part of it that the active backend has; ``Layer``: the base of all layers.
 
-To type checkers it is torch's, so that a layer is known to be a ``torch.nn.Module``.
+To type checkers ``nn`` is torch's, so that a layer is known to be a ``torch.nn.Module``, and calling a layer takes and
+returns what its ``forward`` does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from ..backend import framework
 from ..ops import core
@@ -13,11 +14,25 @@ from ..structure.adjacency import Adjacency
 
 if TYPE_CHECKING:
     from torch import nn
+
+    P = ParamSpec("P")
+    R_co = TypeVar("R_co", covariant=True)
+
+    class HasForward(Protocol[P, R_co]):
+        """A module whose ``forward`` has these parameters and this result."""
+
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    class Layer(nn.Module):
+        """``nn.Module`` whose call has the types of ``forward``; torch declares that it returns anything."""
+
+        def __call__(self: HasForward[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 else:
     nn = framework.nn
+    Layer = nn.Module
 
 
-class InEdgesRequired(nn.Module):
+class InEdgesRequired(Layer):
     """A layer that refuses graphs with nodes without in-edges, unless ``allow_zero_in_degree`` is set."""
 
     _allow_zero_in_degree: bool

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..backend import active, admit, native
+from ..backend import Tensor, active, admit, native
 from ..errors import DGLError
 
 ALL = "__ALL__"
 """Stands for every node or every edge."""
+
+SingleId: TypeAlias = int | np.integer
+"""One id, for which queries return a number."""
+
+Ids: TypeAlias = Tensor | np.ndarray | Sequence[Any] | slice
+"""Several ids, for which queries return a tensor: a mask, a slice and ``ALL`` among them."""
 
 LARGEST_COUNT = 1 << 48
 """No number of nodes or edges may exceed this; sums of such numbers then fit 64 bits."""

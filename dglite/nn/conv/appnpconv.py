@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class APPNPConv(nn.Module):
+class APPNPConv(Layer):
     r"""Personalised propagation of Gasteiger et al., "Predict then propagate", 2019.
 
     .. math:: H^{(0)} = H, \quad H^{(k+1)} = (1 - \alpha) D^{-1/2} A D^{-1/2} H^{(k)} + \alpha H

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor, framework
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class RadialPooling(nn.Module):
+class RadialPooling(Layer):
     r"""Radial pooling of distances: :math:`\exp(-\gamma_k (r - \mu_k)^2)\, f_k(r)` with :math:`f_k(r) = \frac12
     (\cos(\pi r / R_k) + 1)` up to the cut-off :math:`R_k`, 0 beyond; (num_edges, 1) -> (K, num_edges, 1)."""
 
@@ -34,7 +34,7 @@ class RadialPooling(nn.Module):
 
 
 @final
-class AtomicConv(nn.Module):
+class AtomicConv(Layer):
     r"""Atomic convolution of Gomes et al., "Atomic convolutional networks for predicting protein-ligand binding
     affinity", 2017.
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class ShiftedSoftplus(nn.Module):
+class ShiftedSoftplus(Layer):
     r"""``softplus(x) - log(shift)``, which is 0 at 0 for a shift of 2; any shape."""
 
     def __init__(self, beta: float = 1, shift: float = 2, threshold: float = 20) -> None:
@@ -28,7 +28,7 @@ class ShiftedSoftplus(nn.Module):
 
 
 @final
-class CFConv(nn.Module):
+class CFConv(Layer):
     r"""Continuous-filter convolution of Schuett et al., "SchNet: a continuous-filter convolutional neural network for
     modeling quantum interactions", 2017.
 

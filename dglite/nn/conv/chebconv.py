@@ -9,14 +9,14 @@ from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...readout import broadcast_nodes
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class ChebConv(nn.Module):
+class ChebConv(Layer):
     r"""Spectral convolution of Defferrard et al., "Convolutional neural networks on graphs with fast localized spectral
     filtering", 2016.
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from ...backend import Tensor, active, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class DenseChebConv(nn.Module):
+class DenseChebConv(Layer):
     r""":class:`ChebConv` of a dense adjacency matrix, without an activation.
 
     Parameters

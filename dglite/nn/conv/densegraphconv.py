@@ -8,13 +8,13 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 _NORMS = ("both", "right", "none")
 
 
 @final
-class DenseGraphConv(nn.Module):
+class DenseGraphConv(Layer):
     r""":class:`GraphConv` of a dense adjacency matrix, for small graphs without a graph object.
 
     Parameters

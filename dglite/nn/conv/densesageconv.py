@@ -7,11 +7,11 @@ from typing import Any, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class DenseSAGEConv(nn.Module):
+class DenseSAGEConv(Layer):
     r""":class:`SAGEConv` with the ``"gcn"`` aggregator, of a dense adjacency matrix.
 
     Parameters

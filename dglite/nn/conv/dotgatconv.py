@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor
 from ...ops.core import Attention, Score
@@ -56,6 +56,10 @@ class DotGatConv(InEdgesRequired):
         else:
             self.fc = SparseLinear(source_size, num_heads * out_feats, bias=False)
 
+    @overload
+    def forward(self, graph: DGLGraph, feat: Any, get_attention: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, graph: DGLGraph, feat: Any, *, get_attention: bool) -> tuple[Tensor, Tensor]: ...
     def forward(
         self,
         graph: DGLGraph,
@@ -78,6 +82,9 @@ class DotGatConv(InEdgesRequired):
             adjacency, attention, source, (destination,), get_attention=get_attention
         )
         return result if weights is None else (result, weights)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor]:
         """Return both sides after the matrices, by head; one tensor given for both is multiplied once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor, framework
 from ...ops.core import Attention, Score
@@ -103,6 +103,14 @@ class EdgeGATConv(InEdgesRequired):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @overload
+    def forward(
+        self, graph: DGLGraph, feat: Any, edge_feat: Tensor, get_attention: Literal[False] = False
+    ) -> Tensor: ...
+    @overload
+    def forward(
+        self, graph: DGLGraph, feat: Any, edge_feat: Tensor, *, get_attention: bool
+    ) -> tuple[Tensor, Tensor]: ...
     def forward(
         self, graph: DGLGraph, feat: Any, edge_feat: Tensor, get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -152,6 +160,9 @@ class EdgeGATConv(InEdgesRequired):
         bias = None if self.bias is None else self.bias.reshape(self._num_heads, self._out_feats)
         result = functional.activated(result, bias, self.activation)
         return result if weights is None else (result, weights)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _folded(self, weight: Tensor, vector: Tensor) -> Tensor:
         """Return the matrix (in, heads) whose product is that of the heads' results with a vector each."""

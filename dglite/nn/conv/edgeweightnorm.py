@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class EdgeWeightNorm(nn.Module):
+class EdgeWeightNorm(Layer):
     r"""Divide edge weights by the weighted degrees of their ends, for a :class:`GraphConv` with ``norm="none"``.
 
     ``"both"`` gives :math:`w_{uv} / \sqrt{d_u d_v}`, where :math:`d_u` sums the weights of u's out-edges and

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class EGATConv(nn.Module):
+class EGATConv(Layer):
     r"""Attention with edge features of Kaminski et al., "Rossmann-toolbox: a deep learning-based protocol for the
     prediction and design of cofactor specificity in Rossmann fold proteins", 2022.
 

@@ -8,14 +8,14 @@ from ...backend import Tensor, framework
 from ...errors import DGLError
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class EGNNConv(nn.Module):
+class EGNNConv(Layer):
     r"""Equivariant convolution of Satorras et al., "E(n) equivariant graph neural networks", 2021.
 
     .. math:: m_{uv} = \phi_e(h_u, h_v, |x_u - x_v|^2, a_{uv}), \quad

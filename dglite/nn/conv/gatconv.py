@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor, framework
 from ...ops.core import Attention, Score
@@ -103,6 +103,14 @@ class GATConv(InEdgesRequired):
             if self.res_fc.bias is not None:
                 nn.init.zeros_(self.res_fc.bias)
 
+    @overload
+    def forward(
+        self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, get_attention: Literal[False] = False
+    ) -> Tensor: ...
+    @overload
+    def forward(
+        self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, *, get_attention: bool
+    ) -> tuple[Tensor, Tensor]: ...
     def forward(
         self,
         graph: DGLGraph,
@@ -138,6 +146,9 @@ class GATConv(InEdgesRequired):
         bias = None if self.bias is None else self.bias.view(self._num_heads, self._out_feats)
         result = functional.activated(result, bias, self.activation)
         return result if weights is None else (result, weights)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _project(self, source: Any, destination: Any, separate: bool) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
         """Return the source by head, the operands of the score, and the destination after dropout alone.

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class GatedGCNConv(nn.Module):
+class GatedGCNConv(Layer):
     r"""Residual gated graph convolution of Bresson and Laurent, 2017, as in Dwivedi et al., "Benchmarking graph neural
     networks", 2020.
 

@@ -8,14 +8,14 @@ from ...backend import Tensor, framework
 from ...errors import DGLError
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class GatedGraphConv(nn.Module):
+class GatedGraphConv(Layer):
     r"""Gated graph convolution of Li et al., "Gated graph sequence neural networks", 2016.
 
     .. math:: h_v^{(0)} = [h_v, 0], \quad h_v^{(t+1)} =

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor, framework
 from ...ops.core import Attention, Score
@@ -95,6 +95,10 @@ class GATv2Conv(InEdgesRequired):
         if isinstance(self.res_fc, nn.Linear):
             _draw(self.res_fc, gain)
 
+    @overload
+    def forward(self, graph: DGLGraph, feat: Any, get_attention: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, graph: DGLGraph, feat: Any, *, get_attention: bool) -> tuple[Tensor, Tensor]: ...
     def forward(
         self,
         graph: DGLGraph,
@@ -121,6 +125,9 @@ class GATv2Conv(InEdgesRequired):
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         result = functional.activated(result, None, self.activation)
         return result if weights is None else (result, weights)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -17,7 +17,7 @@ _AGGREGATORS = ("sum", "max", "mean")
 
 
 @final
-class GINConv(nn.Module):
+class GINConv(Layer):
     r"""Graph isomorphism network of Xu et al., "How powerful are graph neural networks?", 2019.
 
     .. math:: h_v' = \sigma\Big(f\big((1 + \epsilon) h_v + \mathrm{aggregate}_{u \to v}(w_{uv} h_u)\big)\Big)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class GINEConv(nn.Module):
+class GINEConv(Layer):
     r"""Graph isomorphism network with edge features, of Hu et al., "Strategies for pre-training graph neural
     networks", 2020.
 

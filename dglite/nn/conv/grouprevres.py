@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class GroupRevRes(nn.Module):
+class GroupRevRes(Layer):
     r"""Grouped reversible residual connection of Li et al., "Training graph neural networks with 1000 layers", 2021.
 
     .. math:: z_0 = \sum_{i=2}^{C} x_i, \quad z_i = f_i(z_{i-1}) + x_i, \quad y = z_1 \Vert \dots \Vert z_C

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from ..hetero.typedlinear import TypedLinear
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @final
-class HGTConv(nn.Module):
+class HGTConv(Layer):
     r"""Heterogeneous graph transformer of Hu et al., "Heterogeneous graph transformer", 2020.
 
     .. math:: \alpha_{uv} = \mathrm{softmax}_u\Big((K_{t(u)} h_u) A_{r} (Q_{t(v)} h_v) \frac{\mu_r}{\sqrt d}\Big), \quad

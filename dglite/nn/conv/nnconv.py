@@ -9,7 +9,7 @@ from ...backend import Tensor, framework
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -18,7 +18,7 @@ _AGGREGATORS = ("sum", "mean", "max")
 
 
 @final
-class NNConv(nn.Module):
+class NNConv(Layer):
     r"""Convolution of Gilmer et al., "Neural message passing for quantum chemistry", 2017.
 
     .. math:: h_v' = h_v W_r + \mathrm{aggregate}_{u \to v}\big(h_u\, f(e_{uv})\big) + b

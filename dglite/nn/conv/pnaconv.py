@@ -10,13 +10,13 @@ from ...errors import DGLError
 from ...readout import broadcast_nodes
 from ...structure.adjacency import Adjacency
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
-class PNAConvTower(nn.Module):
+class PNAConvTower(Layer):
     """The parameters of one tower of :class:`PNAConv`, which runs all towers together."""
 
     def __init__(
@@ -60,7 +60,7 @@ class PNAConvTower(nn.Module):
         return self.dropout(self.batchnorm(result * by_graph))
 
 
-class PNAConv(nn.Module):
+class PNAConv(Layer):
     r"""Principal neighbourhood aggregation of Corso et al., "Principal neighbourhood aggregation for graph nets", 2020.
 
     .. math:: h_v' = h_v + \mathrm{LeakyReLU}\Big(W_m \Big\Vert_t\, \mathrm{BN}\Big(\frac{1}{\sqrt N}

@@ -9,7 +9,7 @@ from ...backend import Tensor, framework
 from ...errors import warn_deprecated
 from ...structure.adjacency import Adjacency
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from ..hetero.typedlinear import TypedLinear
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @final
-class RelGraphConv(nn.Module):
+class RelGraphConv(Layer):
     r"""Relational graph convolution of Schlichtkrull et al., "Modeling relational data with graph convolutional
     networks", 2018.
 

@@ -12,7 +12,7 @@ from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ...udf import NodeBatch
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from ..sparsefeatures import SparseFeatures
 from ..sparselinear import FeatureDropout, SparseLinear
 
@@ -23,7 +23,7 @@ _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
 
 @final
-class SAGEConv(nn.Module):
+class SAGEConv(Layer):
     r"""GraphSAGE of Hamilton, Ying and Leskovec, "Inductive representation learning on large graphs", 2017.
 
     .. math:: h_v' = \mathrm{norm}(\sigma(W_s h_v + W_n\, \mathrm{aggregate}_{u \to v}(w_{uv} h_u) + b))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor, framework
 from ...structure.adjacency import Adjacency
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class TAGConv(nn.Module):
+class TAGConv(Layer):
     r"""Topology adaptive graph convolution of Du et al., "Topology adaptive graph convolutional networks", 2017.
 
     .. math:: H' = \sigma\Big(\sum_{k=0}^{K} (D^{-1/2} A D^{-1/2})^k H\, \Theta_k + b\Big)

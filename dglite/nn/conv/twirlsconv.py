@@ -10,7 +10,7 @@ from ...errors import DGLError
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -19,7 +19,7 @@ _NORMS = ("none", "batch", "layer")
 
 
 @final
-class TWIRLSUnfoldingAndAttention(nn.Module):
+class TWIRLSUnfoldingAndAttention(Layer):
     r"""Propagation and reweighting of Yang et al., "Graph neural networks inspired by classical iterative algorithms",
     2021.
 
@@ -142,7 +142,7 @@ def _degrees(adjacency: Adjacency, like: Tensor, weight: Tensor | None, loops: T
     return degrees if loops is None else degrees + loops
 
 
-class Perceptron(nn.Module):
+class Perceptron(Layer):
     """Linear layers with normalisation, ReLU and dropout between them, and before the first where asked for."""
 
     def __init__(self, sizes: list[int], hidden: int, dropout: float, norm: str, init_activate: bool) -> None:
@@ -173,7 +173,7 @@ def _sizes(first: int, hidden: int, last: int, count: int) -> list[int]:
 
 
 @final
-class TWIRLSConv(nn.Module):
+class TWIRLSConv(Layer):
     r"""A whole network of Yang et al., "Graph neural networks inspired by classical iterative algorithms", 2021: a
     perceptron, :class:`TWIRLSUnfoldingAndAttention`, and another perceptron.
 

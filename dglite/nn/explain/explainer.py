@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...backend import Tensor, active
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
-class Explainer(nn.Module):
+class Explainer(Layer):
     """A model to explain, and how features and masks are given: dictionaries by type, or single tensors.
 
     Inside, they are dictionaries in either case; a homogeneous graph has one node type and one edge type.

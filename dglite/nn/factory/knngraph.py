@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from ...transforms import knn_graph
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class KNNGraph(nn.Module):
+class KNNGraph(Layer):
     """Makes the graph in which the predecessors of each point are its ``k`` nearest: :func:`dglite.knn_graph`."""
 
     def __init__(self, k: int) -> None:

@@ -6,11 +6,11 @@ from typing import Any, final
 
 from ...backend import Tensor
 from ...transforms import radius_graph
-from ..base import nn
+from ..base import Layer
 
 
 @final
-class RadiusGraph(nn.Module):
+class RadiusGraph(Layer):
     """Makes the graph of points no further from each other than ``r``: :func:`dglite.radius_graph`."""
 
     def __init__(

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from ...transforms import segmented_knn_graph
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class SegmentedKNNGraph(nn.Module):
+class SegmentedKNNGraph(Layer):
     """Makes graphs in which the predecessors of each point are its ``k`` nearest: see
     :func:`dglite.segmented_knn_graph`.
     """

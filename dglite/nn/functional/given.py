@@ -11,7 +11,7 @@ from ...formulas import FORMULAS
 from ...graph.storage import require_graph
 from ...ops import biases
 from ...structure.adjacency import Adjacency
-from ..base import nn
+from ..base import Layer, nn
 from ..sparsefeatures import Features, SparseFeatures, as_features
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def as_module(function: Any, default: Callable[[], nn.Module]) -> nn.Module:
     return function if isinstance(function, nn.Module) else _FunctionModule(function)
 
 
-class _FunctionModule(nn.Module):
+class _FunctionModule(Layer):
     """A function that stands among modules."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

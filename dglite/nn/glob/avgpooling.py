@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class AvgPooling(nn.Module):
+class AvgPooling(Layer):
     r"""The mean of the features of each graph's nodes, one kernel.
 
     .. math:: r = frac{1}{N} sum_{i} x_i

@@ -9,14 +9,14 @@ from ...backend import Tensor
 from ...errors import DGLError
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class GlobalAttentionPooling(nn.Module):
+class GlobalAttentionPooling(Layer):
     r"""Attention over each graph's nodes, of Li et al., "Gated graph sequence neural networks", 2016.
 
     .. math:: r = \sum_i \mathrm{softmax}_i\big(f_{gate}(x_i)\big)\, f_{feat}(x_i)

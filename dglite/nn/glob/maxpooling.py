@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class MaxPooling(nn.Module):
+class MaxPooling(Layer):
     r"""The maximum, element by element, of the features of each graph's nodes, one kernel.
 
     .. math:: r = max_{i} x_i

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class Set2Set(nn.Module):
+class Set2Set(Layer):
     r"""Set2Set of Vinyals et al., "Order matters: sequence to sequence for sets", 2016.
 
     .. math:: q_t = \mathrm{LSTM}(q^*_{t-1}), \quad

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backend import Tensor, active, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 MOST_SEEDS = 8
 """Of more seeds, an edge for each row and seed is many edges: keys are made, and meet their queries densely."""
@@ -21,7 +21,7 @@ def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
 
 
 @final
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Layer):
     r"""Attention of rows over the rows of their graph's memory, then a feed-forward network, each added and normalised.
 
     .. math:: y = \mathrm{norm}\big(x + W_O\, \mathrm{attention}(W_Q x, W_K m, W_V m)\big), \quad
@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
             if parameter.ndim > 1:
                 functional.xavier_uniform_(parameter)
 
-    def forward(self, x: Tensor, mem: Tensor, pairs: functional.SetPairs) -> Tensor:
+    def forward(self, x: Tensor, mem: Tensor, pairs: functional.SetPairs | functional.SetSizes) -> Tensor:
         """Return the new rows; ``pairs`` says which rows meet which memory."""
         queries, keys, values = (
             functional.by_head(project(rows), self.num_heads)
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
 
 
 @final
-class SetAttentionBlock(nn.Module):
+class SetAttentionBlock(Layer):
     """Attention of each graph's rows over themselves: (num_rows, d_model) -> (num_rows, d_model)."""
 
     def __init__(
@@ -100,13 +100,13 @@ class SetAttentionBlock(nn.Module):
         super().__init__()
         self.mha = MultiHeadAttention(d_model, num_heads, d_head, d_ff, dropouth, dropouta)
 
-    def forward(self, feat: Tensor, pairs: functional.SetPairs) -> Tensor:
+    def forward(self, feat: Tensor, pairs: functional.SetPairs | functional.SetSizes) -> Tensor:
         """Return the new rows; ``pairs`` are those of every graph's rows with themselves."""
         return self.mha(feat, feat, pairs)
 
 
 @final
-class InducedSetAttentionBlock(nn.Module):
+class InducedSetAttentionBlock(Layer):
     """Attention of ``m`` learned points over each graph's rows, and of the rows over what the points read.
 
     It costs m scores for each row in place of the graph's size. With one point the second attention has nothing to
@@ -147,7 +147,7 @@ class InducedSetAttentionBlock(nn.Module):
 
 
 @final
-class PMALayer(nn.Module):
+class PMALayer(Layer):
     """Attention of ``k`` learned seeds over each graph's rows: (num_rows, d_model) -> (batch_size * k, d_model)."""
 
     def __init__(

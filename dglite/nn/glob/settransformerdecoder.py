@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from .setattention import PMALayer, SetAttentionBlock
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @final
-class SetTransformerDecoder(nn.Module):
+class SetTransformerDecoder(Layer):
     """Decoder of Lee et al., "Set transformer: a framework for attention-based permutation-invariant neural networks",
     2019: ``k`` learned seeds attend to the nodes of each graph, then to each other. It needs torch.
 

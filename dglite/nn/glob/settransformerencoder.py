@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from .setattention import InducedSetAttentionBlock, SetAttentionBlock
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @final
-class SetTransformerEncoder(nn.Module):
+class SetTransformerEncoder(Layer):
     """Encoder of Lee et al., "Set transformer: a framework for attention-based permutation-invariant neural networks",
     2019: layers of attention among the nodes of each graph, whatever its edges.
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class SortPooling(nn.Module):
+class SortPooling(Layer):
     r"""Sort pooling of Zhang et al., "An end-to-end deep learning architecture for graph classification", 2018.
 
     Each node's features are sorted, ascending; the ``k`` nodes of a graph whose largest feature is largest stand one

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class SumPooling(nn.Module):
+class SumPooling(Layer):
     r"""The sum of the features of each graph's nodes, one kernel.
 
     .. math:: r = sum_{i} x_i

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 
 @final
-class WeightAndSum(nn.Module):
+class WeightAndSum(Layer):
     r"""The sum of each graph's nodes, weighted by a gate that is learned.
 
     .. math:: r = \sum_i \sigma(W x_i + b)\, x_i

@@ -7,11 +7,11 @@ from typing import Any, final
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class BiasedMHA(nn.Module):
+class BiasedMHA(Layer):
     r"""Attention whose scores are biased by the structure, of Ying et al., "Do transformers really perform bad for
     graph representation?", 2021.
 

@@ -6,11 +6,11 @@ from typing import final
 
 from ...backend import Tensor
 from ...errors import DGLError
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class DegreeEncoder(nn.Module):
+class DegreeEncoder(Layer):
     """A learned vector for each degree, of Ying et al., "Do transformers really perform bad for graph
     representation?", 2021.
 

@@ -8,11 +8,11 @@ from typing import Any, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class EGTLayer(nn.Module):
+class EGTLayer(Layer):
     r"""Layer of the edge-augmented graph transformer of Hussain et al., "Global self-attention as a replacement for
     graph convolution", 2022.
 

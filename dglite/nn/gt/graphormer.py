@@ -7,12 +7,12 @@ from typing import final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from .biased_mha import BiasedMHA
 
 
 @final
-class GraphormerLayer(nn.Module):
+class GraphormerLayer(Layer):
     r"""Layer of Graphormer, of Ying et al., "Do transformers really perform bad for graph representation?", 2021.
 
     .. math:: h = \mathrm{norm}(x + \mathrm{attention}(x)), \quad \mathrm{norm}(h + \mathrm{ffn}(h))

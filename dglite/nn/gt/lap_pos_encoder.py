@@ -7,11 +7,11 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class LapPosEncoder(nn.Module):
+class LapPosEncoder(Layer):
     """Learned positions of Kreuzer et al., "Rethinking graph transformers with spectral attention", 2021.
 
     A node's entries of the Laplacian's eigenvectors, each with its eigenvalue, go through a transformer or through

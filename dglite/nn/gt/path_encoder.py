@@ -7,11 +7,11 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class PathEncoder(nn.Module):
+class PathEncoder(Layer):
     r"""Edge encoding of Ying et al., "Do transformers really perform bad for graph representation?", 2021.
 
     .. math:: b_{ij} = \frac{1}{d_{ij}} \sum_{n} x_{e_n} \cdot w_n, \quad

@@ -8,11 +8,11 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class SpatialEncoder(nn.Module):
+class SpatialEncoder(Layer):
     """A learned bias for each distance of shortest paths, of Ying et al., "Do transformers really perform bad for graph
     representation?", 2021.
 
@@ -42,7 +42,7 @@ class SpatialEncoder(nn.Module):
 
 
 @final
-class SpatialEncoder3d(nn.Module):
+class SpatialEncoder3d(Layer):
     r"""Biases from distances in space, of Shi et al., "Benchmarking Graphormer on large-scale molecular modeling
     datasets", 2022.
 

@@ -8,11 +8,11 @@ from typing import Any, final
 from ...backend import Tensor
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class HeteroEmbedding(nn.Module):
+class HeteroEmbedding(Layer):
     """A table of embeddings of its own for each type of nodes or edges.
 
     ``num_embeddings`` maps types, strings or tuples of strings, to numbers of rows; ``embedding_dim`` is the size of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from ...graph.storage import require_graph
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -32,7 +32,7 @@ def get_aggregate_fn(agg: str) -> Aggregate:
 
 
 @final
-class HeteroGraphConv(nn.Module):
+class HeteroGraphConv(Layer):
     """Run a layer on each relation, and aggregate the results for each node type.
 
     Parameters

@@ -7,11 +7,11 @@ from typing import Any, final
 
 from ...backend import Tensor
 from ...errors import DGLError
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class HeteroLinear(nn.Module):
+class HeteroLinear(Layer):
     """A linear layer of its own for each type of nodes or edges.
 
     ``in_size`` maps types, strings or tuples of strings, to the size of their rows; ``out_size`` is that of all

@@ -6,11 +6,11 @@ from typing import Any, final
 
 from ...backend import Tensor, active, framework
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class TypedLinear(nn.Module):
+class TypedLinear(Layer):
     r"""Multiply each row by the matrix of its type, after Schlichtkrull et al., "Modeling relational data with graph
     convolutional networks", 2018.
 

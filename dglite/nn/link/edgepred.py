@@ -6,13 +6,13 @@ from typing import Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
-from ..base import nn
+from ..base import Layer, nn
 
 _OPERATIONS = ("dot", "cos", "ele", "cat")
 
 
 @final
-class EdgePredictor(nn.Module):
+class EdgePredictor(Layer):
     r"""Score or features of pairs of nodes, made of the features of both.
 
     Parameters

@@ -6,11 +6,11 @@ from typing import final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class TransE(nn.Module):
+class TransE(Layer):
     r"""Score of Bordes et al., "Translating embeddings for modeling multi-relational data", 2013.
 
     .. math:: -\| h + r - t \|_p

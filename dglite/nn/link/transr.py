@@ -6,11 +6,11 @@ from typing import final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class TransR(nn.Module):
+class TransR(Layer):
     r"""Score of Lin et al., "Learning entity and relation embeddings for knowledge graph completion", 2015.
 
     .. math:: -\| h M_r + r - t M_r \|_p = -\| (h - t) M_r + r \|_p

@@ -15,7 +15,7 @@ from ...sampling import random_walk
 from ...structure.adjacency import Adjacency
 from ...structure.distinct import numbered
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from .draw import Draw
 
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
@@ -24,7 +24,7 @@ _LARGEST = 6.0
 
 
 @final
-class DeepWalk(nn.Module):
+class DeepWalk(Layer):
     r"""Embeddings of nodes in which nodes close on random walks have large dot products, of Perozzi et al.,
     "DeepWalk: online learning of social representations", 2014, trained by negative sampling.
 

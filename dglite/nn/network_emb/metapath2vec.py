@@ -12,7 +12,7 @@ from ...errors import DGLError
 from ...graph import DGLGraph
 from ...sampling import random_walk
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 from .draw import Draw
 
 _LARGEST = 10.0
@@ -20,7 +20,7 @@ _LARGEST = 10.0
 
 
 @final
-class MetaPath2Vec(nn.Module):
+class MetaPath2Vec(Layer):
     r"""Embeddings of nodes of several types, of Dong et al., "metapath2vec: scalable representation learning for
     heterogeneous networks", 2017: skip-grams on random walks that follow a metapath, trained by negative sampling.
 

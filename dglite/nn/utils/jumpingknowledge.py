@@ -8,13 +8,13 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 _MODES = ("cat", "max", "lstm")
 
 
 @final
-class JumpingKnowledge(nn.Module):
+class JumpingKnowledge(Layer):
     r"""The outputs of all layers made one, of Xu et al., "Representation learning on graphs with jumping knowledge
     networks", 2018.
 

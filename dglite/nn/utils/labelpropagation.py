@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -16,7 +16,7 @@ _NORMS = {"sym": "both", "row": "right"}
 
 
 @final
-class LabelPropagation(nn.Module):
+class LabelPropagation(Layer):
     r"""Label propagation of Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation",
     2002.
 

@@ -10,11 +10,11 @@ from typing import final
 from ...backend import Tensor, framework
 from ...errors import DGLWarning
 from .. import functional
-from ..base import nn
+from ..base import Layer, nn
 
 
 @final
-class WeightBasis(nn.Module):
+class WeightBasis(Layer):
     r"""Parameters that are weighted sums of bases, of Schlichtkrull et al., "Modeling relational data with graph
     convolutional networks", 2018.
 

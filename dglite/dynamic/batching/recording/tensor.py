@@ -37,36 +37,42 @@ class Untraceable(DGLError):
     """The body of a cell does what cannot be recorded for one sample; it is run on stacked tensors then."""
 
 
-class LazyTensor:
-    """A value that will be computed together with others like it. Made by :func:`dglite.dynamic.lazy`."""
+if TYPE_CHECKING:  # so that modules and functions of torch take lazy tensors, and their results may be annotated
+    _Base = torch.Tensor
+else:
+    _Base = object
+
+
+class LazyTensor(_Base):
+    """A value that will be computed together with others like it. Made by :func:`dglite.dynamic.lazy`.
+
+    To type checkers it is a ``torch.Tensor``, and so is what torch's functions make of it; ``lazy(x)`` of such a result
+    is ``x`` as a lazy tensor.
+    """
 
     __slots__ = ("_kind", "_ref", "_session")
 
     def __init__(self, session: Any, ref: int, kind: TensorKind) -> None:
         self._session, self._ref, self._kind = session, ref, kind
 
-    if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded
-
-        def __getattr__(self, name: str) -> Any: ...
-
     # -- what is known without computing ------------------------------------------------------------------------
     @property
-    def shape(self) -> torch.Size:
+    def shape(self) -> torch.Size:  # type: ignore[override]
         """Shape of one sample's value."""
         return torch.Size(self._lengths())
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The value's dtype."""
         return self._kind.dtype
 
     @property
-    def ndim(self) -> int:
+    def ndim(self) -> int:  # type: ignore[override]
         """How many axes one sample's value has."""
         return len(self._kind.shape)
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> torch.device:  # type: ignore[override]
         """Where it is computed: the CPU."""
         return torch.device("cpu")
 
@@ -74,7 +80,7 @@ class LazyTensor:
     layout = torch.strided
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Any:  # type: ignore[override]
         """The transposed matrix."""
         return self.t()
 
@@ -113,7 +119,7 @@ class LazyTensor:
         """Compute this value and return its one element as a Python number."""
         return self.value().item()
 
-    def backward(self) -> None:
+    def backward(self) -> None:  # type: ignore[override]
         """Compute this scalar and add its gradient to the parameters'; see :func:`dglite.dynamic.backward`."""
         later.backward(self)
 
@@ -128,7 +134,7 @@ class LazyTensor:
             return later.record(function, args, kwargs or {})
         return record(*args, **kwargs) if kwargs else record(*args)
 
-    def __iter__(self) -> Iterator[LazyTensor]:
+    def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self.unbind())
 
     def __len__(self) -> int:
@@ -136,7 +142,7 @@ class LazyTensor:
             raise TypeError("len() of a lazy tensor without axes")
         return self._lengths()[0]
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"LazyTensor({self._kind!r})"
 
     def __bool__(self) -> bool:
