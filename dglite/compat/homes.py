@@ -28,6 +28,12 @@ _HOMES = {
     "dgl.data.knowledge_graph": "dglite.data dglite.compat.data",
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
+    "dgl.distributed": "dglite.compat.distributed dglite.distributed",
+    "dgl.distributed.kvstore": "dglite.compat.distributed.kvstore",
+    "dgl.distributed.nn": "dglite.compat.distributed",
+    "dgl.distributed.optim": "dglite.distributed.optim",
+    "dgl.distributed.role": "dglite.compat.distributed.role",
+    "dgl.distributed.rpc": "dglite.compat.distributed.rpc",
     "dgl.frame": "dglite.compat.frame dglite.compat.init dglite.compat.pickled",
     "dgl.global_config": "dglite.compat.top",
     "dgl.graph_index": "dglite.compat.graph_index dglite.compat.pickled",
@@ -68,6 +74,10 @@ _INNER = {
     "synthetic tree tu wikics yelp zinc",
     "dgl.dataloading": "base capped_neighbor_sampler cluster_gcn dataloader dist_dataloader graphsaint labor_sampler "
     "neighbor_sampler shadow spot_target pytorch",
+    "dgl.distributed": "constants dist_context dist_dataloader dist_graph dist_tensor graph_partition_book "
+    "graph_services partition",
+    "dgl.distributed.nn": "sparse_emb",
+    "dgl.distributed.optim": "sparse_optim",
     "dgl.function": "base message reducer",
     "dgl.geometry": "edge_coarsening fps",
     "dgl.mpops": "edgewise fused nodewise",
