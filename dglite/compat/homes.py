@@ -29,6 +29,7 @@ _HOMES = {
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.distributed": "dglite.compat.distributed dglite.distributed",
+    "dgl.distributed.dist_dataloader": "dglite.compat.distributed dglite.distributed dglite.dataloading",
     "dgl.distributed.kvstore": "dglite.compat.distributed.kvstore",
     "dgl.distributed.nn": "dglite.compat.distributed",
     "dgl.distributed.optim": "dglite.distributed.optim",

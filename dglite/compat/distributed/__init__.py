@@ -4,9 +4,12 @@ from ...distributed import PartitionBook as GraphPartitionBook
 from ...distributed.partition import partition_graph
 from .constants import DEFAULT_ETYPE, DEFAULT_NTYPE, MAX_QUEUE_SIZE, SERVER_EXIT
 from .context import exit_client, initialize
-from .graph import DistEmbedding, DistGraph, DistGraphServer
+from .graph import DistGraphServer
+from .graph import NamedEmbedding as DistEmbedding
+from .graph import OneSidedGraph as DistGraph
 from .kvstore import KVClient
-from .loaders import DistDataLoader, DistEdgeDataLoader, DistNodeDataLoader
+from .loaders import CollatedBatches as DistDataLoader
+from .loaders import DistEdgeDataLoader, DistNodeDataLoader
 from .rpc import (
     Request,
     Response,

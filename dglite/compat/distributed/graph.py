@@ -18,10 +18,10 @@ from . import kvstore
 from .context import join_group
 from .loaders import DistEdgeDataLoader, DistNodeDataLoader
 
-__all__ = ["DistEmbedding", "DistGraph", "DistGraphServer"]
+__all__ = ["DistGraphServer", "NamedEmbedding", "OneSidedGraph"]
 
 
-class DistGraph(PartitionedGraph):
+class OneSidedGraph(PartitionedGraph):
     """A partitioned graph whose rows each rank reads whenever it likes; all ranks make it.
 
     Parameters
@@ -79,7 +79,7 @@ class DistGraphServer:
         """Return at once."""
 
 
-class DistEmbedding(TrainedTable):
+class NamedEmbedding(TrainedTable):
     """An embedding table, as :class:`dglite.distributed.DistEmbedding`, whose ``init_func`` gets a shape and a dtype.
 
     Without a name, tables are numbered; without a policy, the only type with as many nodes or edges is meant.
@@ -96,7 +96,7 @@ class DistEmbedding(TrainedTable):
         part_policy: Any = None,
     ) -> None:
         if name is None:
-            name, DistEmbedding._count = f"embeddings {DistEmbedding._count}", DistEmbedding._count + 1
+            name, NamedEmbedding._count = f"embeddings {NamedEmbedding._count}", NamedEmbedding._count + 1
         if part_policy is None:
             part_policy = TensorNames.policy_for(num_embeddings)
 

@@ -12,10 +12,10 @@ import torch
 from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
 
-__all__ = ["DistDataLoader", "DistEdgeDataLoader", "DistNodeDataLoader"]
+__all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader"]
 
 
-class DistDataLoader:
+class CollatedBatches:
     """Iterates over ``collate_fn(ids)`` of batches of a data set, in the thread that trains.
 
     Parameters
