@@ -172,18 +172,28 @@ class EdgeDataLoader(DataLoader):
 
 
 class DistDataLoader:
-    """Not supported; for a graph on several machines use the loaders of :mod:`dglite.distributed`."""
+    """Batches of a graph over several machines, in processes that each hold a part; see :mod:`dglite.distributed`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise DGLError(
-            f"{type(self).__name__} loads from a graph over several machines: use that of dglite.distributed; for "
-            "processes that each hold the whole graph use DataLoader(..., use_ddp=True)"
-        )
+    _method = "loader"
+
+    def __new__(cls, g: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the loader that ``dgl.distributed.DistGraph`` makes. Raises ``DGLError`` for another graph."""
+        make = getattr(g, cls._method, None)
+        if make is None:
+            raise DGLError(
+                f"{cls.__name__} loads from a graph over several machines: use that of dglite.distributed; for "
+                "processes that each hold the whole graph use DataLoader(..., use_ddp=True)"
+            )
+        return make(*args, **kwargs)
 
 
 class DistNodeDataLoader(DistDataLoader):
     """See :class:`DistDataLoader`."""
 
+    _method = "node_loader"
+
 
 class DistEdgeDataLoader(DistDataLoader):
     """See :class:`DistDataLoader`."""
+
+    _method = "edge_loader"

@@ -14,7 +14,7 @@ from .partition import partition_graph
 from .parts import load_partition, load_partition_book, load_partition_feats
 from .split import edge_split, node_split
 from .start import exit_client, initialize
-from .tensor import DistTensor, PartitionPolicy
+from .tensor import DistTensor, PartitionPolicy, TensorNames
 
 __all__ = [
     "Collectives",
@@ -29,6 +29,7 @@ __all__ = [
     "PartitionBook",
     "PartitionPolicy",
     "RankError",
+    "TensorNames",
     "edge_split",
     "exit_client",
     "initialize",

@@ -25,14 +25,17 @@ class Ranges:
     ----------
     bounds
         P + 1 ascending numbers from 0: part p owns the ids from ``bounds[p]`` up to ``bounds[p + 1]``.
-    what
-        what the ids are of, in words for errors.
+    type_
+        the type of the nodes or edges.
+    kind
+        ``"node"`` or ``"edge"``, or another word for errors.
     """
 
-    def __init__(self, bounds: Any, what: str) -> None:
-        self.bounds, self.what = np.asarray(bounds, np.int64), what
+    def __init__(self, bounds: Any, type_: Any, kind: str = "") -> None:
+        self.bounds, self.type, self.kind = np.asarray(bounds, np.int64), type_, kind
+        self.what = f"{type_!r} {kind}" if kind else str(type_)
         if self.bounds.ndim != 1 or len(self.bounds) < 2 or self.bounds[0] != 0 or (np.diff(self.bounds) < 0).any():
-            raise DGLError(f"the parts of {what}s have bounds {bounds!r:.80}; expected ascending numbers from 0")
+            raise DGLError(f"the parts of {self.what}s have bounds {bounds!r:.80}; expected ascending numbers from 0")
 
     @property
     def count(self) -> int:
@@ -107,8 +110,8 @@ class PartitionBook:
     def __init__(
         self, part_id: int, nodes: Mapping[str, Sequence[int]], edges: Mapping[CanonicalEtype, Sequence[int]]
     ) -> None:
-        self.nodes = {ntype: Ranges(bounds, f"{ntype!r} node") for ntype, bounds in nodes.items()}
-        self.edges = {etype: Ranges(bounds, f"{etype!r} edge") for etype, bounds in edges.items()}
+        self.nodes = {ntype: Ranges(bounds, ntype, "node") for ntype, bounds in nodes.items()}
+        self.edges = {etype: Ranges(bounds, etype, "edge") for etype, bounds in edges.items()}
         sizes = {len(ranges.bounds) for ranges in (*self.nodes.values(), *self.edges.values())}
         if len(sizes) != 1:
             raise DGLError(f"a partition book has bounds for {sorted(x - 1 for x in sizes)} parts; expected one number")
@@ -179,6 +182,49 @@ class PartitionBook:
         if type_ not in of:
             raise DGLError(f"there are no nodes of type {type_!r}; types are {self.ntypes}")
         return type_
+
+    # -- ids of all types in one numbering, part after part ---------------------------------------------------------
+    def map_to_per_ntype(self, ids: Any) -> tuple[Tensor, Tensor]:
+        """Return the number of the type and the id in it, of nodes in one numbering of all types."""
+        return self._by_type("node", ids)
+
+    def map_to_per_etype(self, ids: Any) -> tuple[Tensor, Tensor]:
+        """Return the number of the type and the id in it, of edges in one numbering of all types."""
+        return self._by_type("edge", ids)
+
+    def map_to_homo_nid(self, ids: Any, ntype: Any) -> Tensor:
+        """Return the ids of a type's nodes in one numbering of all types: by part, then type, then id."""
+        return self._in_one_numbering("node", ids, ntype)
+
+    def map_to_homo_eid(self, ids: Any, etype: Any) -> Tensor:
+        """Return the ids of a type's edges in one numbering of all types."""
+        return self._in_one_numbering("edge", ids, etype)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there is one type of nodes and one of edges."""
+        return len(self.nodes) == len(self.edges) == 1
+
+    def _starts(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return where each part's ids of each type begin in one numbering, and in the type: (parts, types)."""
+        bounds = np.stack([ranges.bounds for ranges in self.of(kind).values()], axis=1)
+        sizes = np.diff(bounds, axis=0)
+        return (np.cumsum(sizes.reshape(-1)) - sizes.reshape(-1)).reshape(sizes.shape), bounds[:-1]
+
+    def _by_type(self, kind: str, ids: Any) -> tuple[Tensor, Tensor]:
+        starts, firsts = self._starts(kind)
+        whole = Ranges([0, sum(ranges.count for ranges in self.of(kind).values())], f"{kind} of any type")
+        numbers = whole.checked(ids)
+        cell = np.searchsorted(starts.reshape(-1), numbers, "right") - 1
+        per_type = numbers - starts.reshape(-1)[cell] + firsts.reshape(-1)[cell]
+        return active.from_numpy(cell % starts.shape[1]), active.from_numpy(per_type)
+
+    def _in_one_numbering(self, kind: str, ids: Any, type_: Any) -> Tensor:
+        starts, firsts = self._starts(kind)
+        ranges = self.ranges_of(kind, type_)
+        number, numbers = list(self.of(kind)).index(self.type_of(kind, type_)), ranges.checked(ids)
+        owners = ranges.owners(numbers)
+        return active.from_numpy(numbers - firsts[owners, number] + starts[owners, number])
 
     # -- owners -----------------------------------------------------------------------------------------------------
     def nid2partid(self, nids: Any, ntype: Any = None) -> Tensor:

@@ -25,7 +25,7 @@ from ..locks import new_lock
 from ..tofu.links import Links
 from .witness import RankError, witness
 
-__all__ = ["TIMEOUT", "Collectives", "RankError"]
+__all__ = ["TIMEOUT", "Alone", "Collectives", "RankError"]
 
 TIMEOUT = 300.0
 """Seconds that an exchange waits for the slowest rank."""
@@ -57,6 +57,8 @@ class Collectives:
         bytes sent to other ranks, and received from them, by what they were: ``"ids"``, ``"features"``,
         ``"gradients"``, ``"halos"``, ``"columns"``; ``"counts"`` are the lines that exchanges begin with.
     """
+
+    collective = True
 
     def __init__(self, timeout: float = TIMEOUT, group: Any = None, backend: str | None = "gloo") -> None:
         if not dist.is_available() or not dist.is_initialized():
@@ -203,3 +205,32 @@ class Collectives:
                 end()
 
         return received, wait
+
+
+class Alone(Collectives):
+    """In the place of collectives for a rank that keeps in step with nobody: it agrees with itself.
+
+    Parameters
+    ----------
+    rank, world
+        the number of this process, and how many there are.
+    """
+
+    collective = False
+
+    def __init__(self, rank: int, world: int) -> None:
+        self.rank, self.world = rank, world
+        self.sent, self.received = Counter(), Counter()
+
+    def begin(self, what: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
+        """Raise the error, if there is one; nothing is sent."""
+        if error is not None:
+            raise error
+        return [0] * self.world
+
+    def gather_objects(self, what: str, value: Any) -> list[Any]:
+        """Return this rank's value alone."""
+        return [value]
+
+    def close(self) -> None:
+        """Do nothing: there is no group."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -151,6 +152,18 @@ class PartConfig:
     def book(self, part_id: int) -> PartitionBook:
         """Return the partition book for a part."""
         return PartitionBook(part_id, self.nodes, self.edges)
+
+    def divided_book(self, rank: int, count: int, indptrs: Sequence[np.ndarray]) -> PartitionBook:
+        """Return the book of ``rank`` where ``count`` ranks own equal ranges of the nodes of each part.
+
+        ``indptrs``, by edge type, tell the in-edges of nodes: an edge belongs to the rank of its destination.
+        """
+        nodes = {
+            ntype: [*np.linspace(bounds[:-1], bounds[1:], count, False, dtype=np.int64).T.ravel().tolist(), bounds[-1]]
+            for ntype, bounds in self.nodes.items()
+        }
+        edges = {etype: indptr[nodes[etype[2]]].tolist() for etype, indptr in zip(self.edges, indptrs, strict=True)}
+        return PartitionBook(rank, nodes, edges)
 
     def place(self, name: str) -> Path:
         """Return where a file is. Raises ``DGLError`` where it is missing or has another size than was written."""

@@ -12,7 +12,8 @@ from ..backend import Tensor
 from ..errors import DGLError
 from ..nn import NodeEmbedding
 from .checkpoint import from_original_order, in_original_order
-from .tensor import DistTensor, PartitionPolicy, send_to_owners
+from .fetch import send_to_owners
+from .tensor import DistTensor, PartitionPolicy
 
 __all__ = ["DistEmbedding"]
 

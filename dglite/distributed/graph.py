@@ -15,15 +15,16 @@ from ..structure.ids import integer_array
 from .book import CanonicalEtype, PartitionBook
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
+from .fetch import fetch
 from .parts import Part, load_topology
 from .queries import GraphQueries
-from .tensor import DistTensor, PartitionPolicy, fetch
+from .store import RowStore
+from .tensor import DistTensor, PartitionPolicy, TensorNames
 from .topology import PartTopology
 
 __all__ = ["DistGraph"]
 
 
-@final
 class DistGraph(GraphQueries):
     """A partitioned graph: each rank has the features that its part owns. All ranks make it together.
 
@@ -44,6 +45,10 @@ class DistGraph(GraphQueries):
     topology
         ``"replicated"`` or ``"partitioned"``, where a machine needs its own parts' folders and the JSON file only, and
         :meth:`find_edges`, :meth:`in_degrees` and :meth:`original_ids` are exchanges.
+    reads
+        ``"collective"``: all ranks read rows together. ``"one-sided"``, for a replicated structure: each rank reads and
+        writes rows whenever it likes, and loaders of different ranks may have different numbers of batches. Features
+        are then copied into shared memory, and ranks of other machines are asked over a socket.
     gpb
         accepted for DGL's sake: the partition book is read with the parts.
 
@@ -51,6 +56,10 @@ class DistGraph(GraphQueries):
     ----------
     exchange
         what ranks tell each other through, in the thread that trains.
+    store
+        connects ranks for one-sided reads, or None.
+    names
+        the persistent tensors.
     partitioned
         what this rank knows of a partitioned structure, else None.
     ndata, edata
@@ -60,7 +69,8 @@ class DistGraph(GraphQueries):
     ------
     RankError
         On any rank: files are missing, damaged, of another graph, or of another partition than that of the other
-        ranks; there are not as many ranks as parts; or ``topology`` is something else, or differs.
+        ranks; the number of ranks is not that of the parts, or of a replicated structure a multiple of it; or
+        ``topology`` or ``reads`` is something else, or differs.
     """
 
     def __init__(
@@ -71,17 +81,20 @@ class DistGraph(GraphQueries):
         timeout: float = TIMEOUT,
         topology: str = "replicated",
         gpb: Any = None,
+        reads: str = "collective",
     ) -> None:
         self.exchange = exchange = Collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name
         config = exchange.together("reading the partition's JSON file", lambda: self._config(part_config))
         exchange.same("the version of the partition", config.hash[:16])
-        exchange.same("topology", topology)
+        exchange.same("topology and reads", (topology, reads))
         self.config = config
-        self._part, structure = exchange.together("opening the parts", lambda: self._opened(verify, topology))
+        self._part, structure = exchange.together("opening the parts", lambda: self._opened(verify, topology, reads))
         self._book = self._part.book
         self.partitioned = structure if isinstance(structure, PartTopology) else None
         self._replicated = structure if isinstance(structure, DGLGraph) else None
+        self.store = RowStore(exchange) if reads == "one-sided" else None
+        self.names = TensorNames(self._policies)
         self._original: dict[str, list[Any]] = {}
         self._frames: dict[str, dict[Any, dict[str, DistTensor]]] = {}
         for kind in ("node", "edge"):
@@ -94,18 +107,33 @@ class DistGraph(GraphQueries):
         config = PartConfig.read(part_config)
         if config.graph_name != self.graph_name:
             raise DGLError(f"{part_config} is of graph {config.graph_name!r}, not of {self.graph_name!r}")
-        if config.num_parts != self.exchange.world:
+        if self.exchange.world % config.num_parts:
             raise DGLError(
                 f"{part_config} has {config.num_parts} parts, but there are {self.exchange.world} processes; start "
-                "one for each part (torchrun --nproc-per-node and --nnodes), or partition the graph again"
+                "one, or the same number, for each part (torchrun --nproc-per-node and --nnodes), or partition the "
+                "graph again"
             )
         return config
 
-    def _opened(self, verify: bool, topology: str) -> tuple[Part, DGLGraph | PartTopology]:
-        if topology not in ("replicated", "partitioned"):
-            raise DGLError(f"topology={topology!r} is not understood; expected 'replicated' or 'partitioned'")
-        part = Part(self.config, self.exchange.rank, verify)
-        return part, load_topology(self.config, verify) if topology == "replicated" else PartTopology(part)
+    def _opened(self, verify: bool, topology: str, reads: str) -> tuple[Part, DGLGraph | PartTopology]:
+        for name, value, values in (
+            ("topology", topology, ("replicated", "partitioned")),
+            ("reads", reads, ("collective", "one-sided")),
+        ):
+            if value not in values:
+                raise DGLError(f"{name}={value!r} is not understood; expected {values[0]!r} or {values[1]!r}")
+        rank, count = self.exchange.rank, self.exchange.world // self.config.num_parts
+        if topology == "partitioned":
+            if count > 1 or reads == "one-sided":
+                raise DGLError(
+                    "topology='partitioned' needs one process for each part, and reads='collective'; use 'replicated'"
+                )
+            part = Part(self.config, rank, verify)
+            return part, PartTopology(part)
+        graph = load_topology(self.config, verify)
+        indptrs = [adjacency.csc().indptr for adjacency in graph.adjacencies]
+        book = None if count == 1 else self.config.divided_book(rank, count, indptrs)
+        return Part(self.config, rank // count, verify, book), graph
 
     def _original_ids(self, kind: str) -> list[Any]:
         """Return by type the ids before the graph was partitioned: of all, or those of this rank's part."""
@@ -117,7 +145,7 @@ class DistGraph(GraphQueries):
 
     def _own_original(self, kind: str, type_: Any) -> Tensor:
         """Return the ids of this rank's part before the graph was partitioned."""
-        return active.from_numpy(self._part.array(f"{kind}s.{self._number(kind, type_)}.orig_id"))
+        return active.from_numpy(self._part.original_ids(kind, self._number(kind, type_)))
 
     def _number(self, kind: str, type_: Any) -> int:
         """Return the place of a type among those of its kind."""
@@ -157,7 +185,11 @@ class DistGraph(GraphQueries):
         return self._policy("edge", etype)
 
     def _policy(self, kind: str, type_: Any) -> PartitionPolicy:
-        return PartitionPolicy(self.exchange, self._book.ranges_of(kind, type_), self._own_original(kind, type_))
+        ranges, original = self._book.ranges_of(kind, type_), self._own_original(kind, type_)
+        return PartitionPolicy(self.exchange, ranges, original, self.store, self._book, self.names)
+
+    def _policies(self) -> list[PartitionPolicy]:
+        return [self._policy(kind, type_) for kind in ("node", "edge") for type_ in self._book.of(kind)]
 
     @property
     def ntypes(self) -> list[str]:
@@ -193,7 +225,7 @@ class DistGraph(GraphQueries):
         return self.exchange.rank
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
+        """Wait for all ranks. What they wrote before it, all read after it."""
         self.exchange.barrier()
 
     def local_partition(self) -> DGLGraph:

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,12 @@ from ..errors import DGLError
 from ..frame import EID, NID
 from ..random import draws_keyed_by
 from ..structure.ids import integer_array
-from .collectives import Collectives
+from .collectives import Alone, Collectives
+from .fetch import fetch
 from .graph import DistGraph
 from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
-from .tensor import DistTensor, fetch
+from .tensor import DistTensor
 
 __all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
 
@@ -62,7 +63,7 @@ class _DistLoader(Resumable):
         if not isinstance(g, DistGraph):
             raise TypeError(f"expected a DistGraph, got {type(g).__name__}; see dglite.dataloading.DataLoader")
         self.graph, self.device = g, device
-        self.exchange = Collectives(g.timeout)
+        self.exchange = Collectives(g.timeout) if g.store is None else Alone(g.exchange.rank, g.exchange.world)
         what, together = f"making a {type(self).__name__}", self.exchange.together
         flags = {"shuffle": shuffle or False, "drop_last": drop_last, "shared": shared}
         counts = {
@@ -79,6 +80,8 @@ class _DistLoader(Resumable):
         self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
         self._drawn = together(what, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler))
         self._items = together(what, lambda: self._checked(kind, indices))
+        if self.shared and not self.exchange.collective:
+            raise DGLError("shared batches need reads='collective': with one-sided reads each rank has its own batches")
         about = None if self._drawn is None else self._drawn.about()
         given = self.batch_size, self.shuffle, self.drop_last, self.shared, self._digest(), about
         self.exchange.same(f"what a {type(self).__name__} is given", given)
@@ -314,12 +317,12 @@ def _bare(sampler: BlockSampler) -> BlockSampler:
     return made
 
 
-@final
 class DistNodeDataLoader(_DistLoader):
     """Iterates over batches of nodes of a partitioned graph, with blocks and their features.
 
-    All ranks make it, and go through as many batches; features come by exchanges, several tensors by one. A rank whose
-    nodes have come to an end before the others' has batches without seeds.
+    All ranks make it, and go through as many batches; features come by collectives, several tensors by one. A rank
+    whose nodes have come to an end before the others' has batches without seeds. If the graph's reads are one-sided,
+    each rank makes and goes through its own loaders whenever it likes, and has batches of its own nodes only.
 
     Parameters
     ----------
@@ -371,7 +374,6 @@ class DistNodeDataLoader(_DistLoader):
         super().__init__("node", g, nids, graph_sampler, device, **kwargs)
 
 
-@final
 class DistEdgeDataLoader(_DistLoader):
     """Iterates over batches of edges of a partitioned graph; see :class:`DistNodeDataLoader`.
 

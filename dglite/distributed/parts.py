@@ -26,7 +26,16 @@ __all__ = ["Part", "load_partition", "load_partition_book", "load_partition_feat
 
 @final
 class Part:
-    """A part's files, mapped.
+    """A part's files, mapped, of which the rank of ``book`` owns all or a range.
+
+    Parameters
+    ----------
+    config, part_id
+        the partition, and the part.
+    verify
+        compare the files with what was written.
+    book
+        a partition book whose ranges are those of the part, or inside of them; that of the partition by default.
 
     Raises
     ------
@@ -34,8 +43,11 @@ class Part:
         A file is missing, cut short or not what was written, or arrays do not fit the partition book.
     """
 
-    def __init__(self, config: PartConfig, part_id: int, verify: bool = False) -> None:
-        self.config, self.book = config, config.book(part_id)
+    def __init__(
+        self, config: PartConfig, part_id: int, verify: bool = False, book: PartitionBook | None = None
+    ) -> None:
+        self.config, self._whole = config, config.book(part_id)
+        self.book = self._whole if book is None else book
         files = part_files(config.graph_name, config.num_parts).parts[part_id]
         if verify:
             for name in files.values():
@@ -49,13 +61,18 @@ class Part:
             self.rows(i)
 
     def _feature(self, kind: str, i: int, name: str) -> Tensor:
-        ranges = list(self.book.of(kind).values())[i]
-        first, last = ranges.of(self.book.partid)
+        first, last = list(self._whole.of(kind).values())[i].of(self._whole.partid)
         file = self._files[f"{kind}_feats"]
-        found = file.tensor(f"{i}/{name}")
-        if active.shape(found)[:1] != (last - first,):
-            raise file.damaged(f"feature {name!r} has shape {active.shape(found)}; expected {last - first} rows")
-        return found
+        rows = file.tensor(f"{i}/{name}")
+        if active.shape(rows)[:1] != (last - first,):
+            raise file.damaged(f"feature {name!r} has shape {active.shape(rows)}; expected {last - first} rows")
+        return rows[self._range(kind, i)]
+
+    def _range(self, kind: str, i: int) -> slice:
+        """Return which rows of the part the rank owns."""
+        first, last = list(self.book.of(kind).values())[i].of(self.book.partid)
+        start, _ = list(self._whole.of(kind).values())[i].of(self._whole.partid)
+        return slice(first - start, last - start)
 
     def features(self, kind: str) -> dict[Any, dict[str, Tensor]]:
         """Return the rows that the part owns of each feature, by type, then name."""
@@ -63,14 +80,18 @@ class Part:
         return {type_: {name: self._feature(kind, i, name) for name in names[i]} for i, type_ in enumerate(types)}
 
     def array(self, name: str) -> np.ndarray:
-        """Return an array of the structure."""
+        """Return an array of the part's structure."""
         return self._files["structure"].array(name)
+
+    def original_ids(self, kind: str, i: int) -> np.ndarray:
+        """Return the ids that nodes or edges of type ``i`` had before the graph was partitioned, of the rank's own."""
+        return self.array(f"{kind}s.{i}.orig_id")[self._range(kind, i)]
 
     def rows(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the in-edges of the part's nodes by edge type ``i``: ``indptr``, and the ids of the sources."""
-        etype, ranges = list(self.book.edges.items())[i]
-        first, last = self.book.nodes[etype[2]].of(self.book.partid)
-        own_first, own_last = ranges.of(self.book.partid)
+        etype, ranges = list(self._whole.edges.items())[i]
+        first, last = self._whole.nodes[etype[2]].of(self._whole.partid)
+        own_first, own_last = ranges.of(self._whole.partid)
         indptr, indices = self.array(f"edges.{i}.indptr"), self.array(f"edges.{i}.indices")
         if len(indices) != own_last - own_first:
             raise self._files["structure"].damaged(f"{len(indices)} edges of type {etype}, not {own_last - own_first}")
@@ -79,7 +100,7 @@ class Part:
 
     def graph(self) -> DGLGraph:
         """Return the part as a graph: its own nodes first, then its halo; its own edges, then those of the halo."""
-        book, etypes = self.book, list(self.book.edges)
+        book, etypes = self._whole, list(self._whole.edges)
         metagraph = metagraph_of(book.ntypes, etypes)
         nodes = []
         for i, ranges in enumerate(book.nodes.values()):

@@ -19,10 +19,10 @@ __all__ = ["edge_split", "node_split"]
 
 def node_split(
     nodes: Any,
-    partition_book: PartitionBook | DistGraph,
+    partition_book: PartitionBook | DistGraph | None = None,
     ntype: Any = None,
-    force_even: bool = True,
     rank: int | None = None,
+    force_even: bool = True,
     node_trainer_ids: Any = None,
 ) -> Tensor:
     """Return the nodes that this rank trains on, ascending.
@@ -30,17 +30,17 @@ def node_split(
     Parameters
     ----------
     nodes
-        a :class:`DistTensor` of booleans such as ``g.ndata["train_mask"]``, in which case this is an exchange; or,
-        alike on all ranks, a boolean for each node, or ids.
+        a :class:`DistTensor` of booleans such as ``g.ndata["train_mask"]``, in which case this is a collective unless
+        reads are one-sided; or, alike on all ranks, a boolean for each node, or ids.
     partition_book
-        ``g.get_partition_book()``, or ``g``.
+        ``g.get_partition_book()``, or ``g``; not needed for a :class:`DistTensor`.
     ntype
         type of the nodes, where there are several.
+    rank
+        whose nodes; this process's by default.
     force_even
         all ranks get as many nodes, give or take one: those between others are handed on to the next rank, so that most
         are the rank's own. Otherwise a rank gets its own, however many these are.
-    rank
-        whose nodes; this process's by default.
     node_trainer_ids
         accepted for DGL's sake: there is a part for each process, which owns its nodes.
 
@@ -54,10 +54,10 @@ def node_split(
 
 def edge_split(
     edges: Any,
-    partition_book: PartitionBook | DistGraph,
+    partition_book: PartitionBook | DistGraph | None = None,
     etype: Any = None,
-    force_even: bool = True,
     rank: int | None = None,
+    force_even: bool = True,
     edge_trainer_ids: Any = None,
 ) -> Tensor:
     """Return the edges that this rank trains on, as :func:`node_split` does."""
@@ -65,10 +65,14 @@ def edge_split(
 
 
 def _split(
-    given: Any, book: PartitionBook | DistGraph, kind: str, type_: Any, force_even: bool, rank: int | None
+    given: Any, book: PartitionBook | DistGraph | None, kind: str, type_: Any, force_even: bool, rank: int | None
 ) -> Tensor:
+    if book is None and isinstance(given, DistTensor):
+        book = given.part_policy.partition_book
     if isinstance(book, DistGraph):
         book = book.get_partition_book()
+    if book is None:
+        raise DGLError(f"{kind}s that are no DistTensor are split by a partition book; give g.get_partition_book()")
     ranges = book.ranges_of(kind, type_)
     ids = _all_of(given) if isinstance(given, DistTensor) else _selected(given, ranges)
     parts = book.num_partitions()
@@ -90,11 +94,14 @@ def _selected(given: Any, ranges: Ranges) -> np.ndarray:
 def _all_of(mask: DistTensor) -> np.ndarray:
     """Return the ids that the masks of all ranks select."""
 
-    def own() -> np.ndarray:
-        array = integer_array(mask.local, mask.name)
+    def selected(rows: Tensor) -> np.ndarray:
+        array = integer_array(rows, mask.name)
         if array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all():
             raise DGLError(f"{mask.name} is no mask; expected booleans, or 0 and 1")
-        return np.flatnonzero(array) + mask.ranges.of(mask.exchange.rank)[0]
+        return np.flatnonzero(array)
 
-    ids = mask.exchange.together(f"splitting by {mask.name}", own)
+    if mask.shared is not None:
+        return selected(mask[:])
+    first, _ = mask.ranges.of(mask.exchange.rank)
+    ids = mask.exchange.together(f"splitting by {mask.name}", lambda: selected(mask.local) + first)
     return np.concatenate(mask.exchange.gather_objects(f"splitting by {mask.name}", ids))

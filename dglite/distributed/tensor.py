@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -10,11 +11,13 @@ import torch
 
 from ..backend import Tensor
 from ..errors import DGLError
-from ..structure.distinct import distinct, numbered
-from .book import IdsByOwner, Ranges
+from ..structure.distinct import distinct
+from .book import PartitionBook, Ranges
 from .collectives import Collectives
+from .fetch import fetch, send_to_owners
+from .store import RowStore, SharedRows
 
-__all__ = ["DistTensor", "PartitionPolicy", "fetch", "send_to_owners"]
+__all__ = ["DistTensor", "PartitionPolicy", "TensorNames"]
 
 Initializer = Callable[[tuple[int, ...], Any], Tensor]
 """Of a shape and a dtype, makes a tensor."""
@@ -22,13 +25,53 @@ Initializer = Callable[[tuple[int, ...], Any], Tensor]
 
 @final
 class PartitionPolicy:
-    """Who owns which rows of a tensor, and what ranks tell each other through.
+    """Which rank owns which rows of a tensor, and how ranks read them.
 
-    ``original`` has the ids of this rank's rows before the graph was partitioned; None where they are the same.
+    Parameters
+    ----------
+    exchange
+        the collectives of the ranks.
+    ranges
+        the ids of each rank.
+    original
+        ids of this rank's rows before the graph was partitioned; None if they are the same.
+    store
+        for one-sided reads and writes; None for collective ones.
+    book, names
+        the partition book and the persistent tensors of the graph, if the policy is that of a graph.
     """
 
-    def __init__(self, exchange: Collectives, ranges: Ranges, original: Tensor | None = None) -> None:
-        self.exchange, self.ranges, self.original = exchange, ranges, original
+    def __init__(
+        self,
+        exchange: Collectives,
+        ranges: Ranges,
+        original: Tensor | None = None,
+        store: RowStore | None = None,
+        book: PartitionBook | None = None,
+        names: TensorNames | None = None,
+    ) -> None:
+        self.exchange, self.ranges, self.original, self.store = exchange, ranges, original, store
+        self.partition_book, self.names = book, names
+
+    @property
+    def is_node(self) -> bool:
+        """Whether rows are those of nodes, not of edges."""
+        return self.ranges.kind == "node"
+
+    @property
+    def type_name(self) -> Any:
+        """The type of the nodes or edges."""
+        return self.ranges.type
+
+    @property
+    def policy_str(self) -> str:
+        """``"node~user"`` or ``"edge~user:buys:item"``."""
+        type_ = self.type_name
+        return f"{self.ranges.kind}~{':'.join(type_) if isinstance(type_, tuple) else type_}"
+
+    def to_partid(self, ids: Any) -> Tensor:
+        """Return the rank that owns each row."""
+        return torch.from_numpy(self.ranges.owners(self.ranges.checked(ids)))
 
     @property
     def part_id(self) -> int:
@@ -46,11 +89,42 @@ class PartitionPolicy:
 
 
 @final
+class TensorNames:
+    """The persistent tensors of a graph by name, and the policies that tensors without one are given.
+
+    ``policies``, a method of the graph, returns the policy of each type of nodes and of edges. The graph that was
+    opened last counts.
+    """
+
+    _last: TensorNames | None = None
+
+    def __init__(self, policies: Callable[[], Sequence[PartitionPolicy]]) -> None:
+        self._policies = weakref.WeakMethod(policies)
+        self.tensors: dict[tuple[str, str], DistTensor] = {}
+        TensorNames._last = self
+
+    @classmethod
+    def policy_for(cls, count: int) -> PartitionPolicy:
+        """Return the only policy with ``count`` rows. Raises ``DGLError`` where there are several or none."""
+        of_graph = None if cls._last is None else cls._last._policies()
+        policies = [] if of_graph is None else of_graph()
+        fitting = [policy for policy in policies if policy.get_size() == count]
+        if len(fitting) == 1:
+            return fitting[0]
+        types = ", ".join(f"{policy.ranges.what}s: {policy.get_size()}" for policy in (fitting or policies))
+        raise DGLError(
+            f"{'several' if fitting else 'no'} types have {count} rows ({types or 'no DistGraph is open'}); give "
+            "part_policy=g.get_node_partition_policy(ntype) or g.get_edge_partition_policy(etype)"
+        )
+
+
+@final
 class DistTensor:
     """A tensor with a row for each node, or edge, of a type, partitioned like the graph.
 
-    Reading and writing rows of others are exchanges: all ranks call them, in the same order, each with its own ids,
-    of which there may be none.
+    Making one is a collective: all ranks call it. So are reading and writing rows, each rank with its own ids, of
+    which there may be none; unless the graph was opened with ``reads="one-sided"``, where each rank reads and writes
+    at any moment, and ``g.barrier()`` is what orders writes of one rank and reads of another.
 
     Parameters
     ----------
@@ -61,21 +135,28 @@ class DistTensor:
     init_func
         of a shape and a dtype, makes the rows that this rank owns; zeros by default.
     part_policy
-        who owns which rows: ``g.get_node_partition_policy(ntype)`` or ``g.get_edge_partition_policy(etype)``.
-    persistent, is_gdata, attach
-        accepted for DGL's sake: rows live as long as the tensor does.
+        which rank owns which rows: ``g.get_node_partition_policy(ntype)`` or ``g.get_edge_partition_policy(etype)``;
+        None means the only type of the open graph with as many nodes or edges as there are rows.
+    persistent
+        rows live as long as the graph: another tensor that is made with this name and policy has the same rows, and
+        ``init_func`` is not called again. It needs a name.
+    is_gdata, attach
+        accepted for DGL's sake.
 
     Attributes
     ----------
     local
         the rows that this rank owns. Writing to it is this rank's own business.
+    shared
+        the rows of all ranks if reads are one-sided, else None.
     hits, misses
         rows of others that were found in the cache, and not.
 
     Raises
     ------
     DGLError
-        There is no policy, or it, the shape and what ``init_func`` makes do not fit.
+        There is no policy; it, the shape and what ``init_func`` makes do not fit; a persistent tensor has no name, or
+        one of its name has another shape or dtype.
     """
 
     def __init__(
@@ -89,23 +170,51 @@ class DistTensor:
         is_gdata: bool = True,
         attach: bool = True,
     ) -> None:
+        shape = tuple(shape)
+        if part_policy is None and shape:
+            part_policy = TensorNames.policy_for(shape[0])
         if not isinstance(part_policy, PartitionPolicy):
             raise DGLError(
                 f"a DistTensor needs a part_policy, got {part_policy!r}; see g.get_node_partition_policy(ntype)"
             )
-        self.shape, self.dtype, self.part_policy = tuple(shape), dtype, part_policy
+        self.shape, self.dtype, self.part_policy = shape, dtype, part_policy
         self.exchange, self.ranges = part_policy.exchange, part_policy.ranges
         self.name = f"a tensor of {self.ranges.what}s" if name is None else name
         if self.shape[:1] != (self.ranges.count,):
             raise DGLError(f"{self.name} has shape {self.shape}; expected {self.ranges.count} rows")
-        expected = (part_policy.get_part_size(), *self.shape[1:])
-        self.local = torch.zeros(expected, dtype=dtype) if init_func is None else init_func(expected, dtype)
-        if tuple(self.local.shape) != expected or self.local.dtype != dtype:
-            raise DGLError(
-                f"{self.name}: init_func made {tuple(self.local.shape)} {self.local.dtype}; expected {expected} {dtype}"
-            )
+        if persistent and name is None:
+            raise DGLError("a persistent DistTensor needs a name, by which others refer to its rows")
         self.hits = self.misses = 0
-        self._cached_ids, self._cached_rows = np.empty(0, np.int64), self.local[:0]
+        key, names = (self.ranges.what, self.name), {} if part_policy.names is None else part_policy.names.tensors
+        if key in names:
+            self.shared, self.local = self._rows_of(names[key])
+        else:
+            self.shared, self.local = self._new_rows(init_func)
+        self._cached_ids, self.cached_rows = np.empty(0, np.int64), self.local[:0]
+        if persistent:
+            names.setdefault(key, self)
+
+    def _rows_of(self, other: DistTensor) -> tuple[SharedRows | None, Tensor]:
+        """Return the rows of the persistent tensor of this name."""
+        if (other.shape, other.dtype) != (self.shape, self.dtype):
+            raise DGLError(
+                f"the persistent tensor {self.name!r} has shape {other.shape} and {other.dtype}; got {self.shape} and "
+                f"{self.dtype}: use another name"
+            )
+        return other.shared, other.local
+
+    def _new_rows(self, init_func: Initializer | None) -> tuple[SharedRows | None, Tensor]:
+        expected = (self.part_policy.get_part_size(), *self.shape[1:])
+        local = torch.zeros(expected, dtype=self.dtype) if init_func is None else init_func(expected, self.dtype)
+        if tuple(local.shape) != expected or local.dtype != self.dtype:
+            raise DGLError(
+                f"{self.name}: init_func made {tuple(local.shape)} {local.dtype}; expected {expected} {self.dtype}"
+            )
+        store = self.part_policy.store
+        if store is None:
+            return None, local
+        shared = store.share(self.name, self.ranges, local)
+        return shared, shared.local
 
     def __len__(self) -> int:
         return self.ranges.count
@@ -119,6 +228,16 @@ class DistTensor:
         return self.ranges.count
 
     @property
+    def tensor_name(self) -> str:
+        """The name."""
+        return self.name
+
+    def count_nonzero(self) -> int:
+        """Return the number of elements of all ranks that are not 0; all ranks call it."""
+        counts = self.exchange.gather_objects(f"counting {self.name}", int(torch.count_nonzero(self.local)))
+        return sum(counts)
+
+    @property
     def local_partition(self) -> Tensor:
         """The rows that this rank owns."""
         return self.local
@@ -127,32 +246,51 @@ class DistTensor:
         return self.rows(ids)
 
     def rows(self, ids: Any, out: Any = None) -> Tensor:
-        """Return the rows ``ids``, shape (len(ids), *feat), of any rank; all ranks call it.
+        """Return the rows ``ids``, shape (len(ids), *feat), of any rank; all ranks call it unless reads are one-sided.
 
         Raises
         ------
         RankError
-            On any rank, an id is no integer or does not exist, or another tensor is read.
+            On any rank, an id is no integer or does not exist, or another tensor is read. If reads are one-sided: the
+            owner of a row is on another machine, and is gone or does not answer.
+        DGLError
+            If reads are one-sided, an id is no integer or does not exist.
         """
-        (found,) = fetch(self.exchange, [(self, ids)])
-        return found if out is None else out.copy_(found)
+        if self.shared is not None:
+            rows = self.shared.read(self.checked(ids))
+        else:
+            (rows,) = fetch(self.exchange, [(self, ids)])
+        return rows if out is None else out.copy_(rows)
 
     def __setitem__(self, ids: Any, values: Any) -> None:
-        """Write rows of any rank; all ranks call it. Of a row that several ranks write, the last rank's stays."""
-        rows, given, failed = np.empty(0, np.int64), self.local[:0], None
+        """Write rows of any rank; all ranks call it unless writes are one-sided.
+
+        Of a row that several ranks write, the last rank's stays; if writes are one-sided, that of any of them.
+        """
+        if self.shared is not None:
+            rows, new = self._checked_write(ids, values)
+            last = _last_of_each(rows)
+            self.shared.write(rows[last], new[torch.from_numpy(last)])
+            return
+        rows, new, failed = np.empty(0, np.int64), self.local[:0], None
         try:
-            checked = self.ranges.checked(ids)
-            given = torch.as_tensor(values, dtype=self.dtype).expand(len(checked), *self.shape[1:])
-            rows = checked
+            rows, new = self._checked_write(ids, values)
         except Exception as error:
             failed = error
         what = f"writing {self.name}"
-        own, found = send_to_owners(self.exchange, what, "features", self.ranges, rows, given, failed)
-        # Rows are written one after the other: which of two equal ids index_put takes is not said.
-        last = len(own) - 1 - np.unique(own[::-1], return_index=True)[1]
+        places, received = send_to_owners(self.exchange, what, "features", self.ranges, rows, new, failed)
+        last = _last_of_each(places)
         with torch.no_grad():
-            self.local[torch.from_numpy(own[last])] = found[torch.from_numpy(last)]
+            self.local[torch.from_numpy(places[last])] = received[torch.from_numpy(last)]
         self.set_cache(())
+
+    def _checked_write(self, ids: Any, values: Any) -> tuple[np.ndarray, Tensor]:
+        rows = self.checked(ids)
+        return rows, torch.as_tensor(values, dtype=self.dtype).detach().expand(len(rows), *self.shape[1:])
+
+    def checked(self, ids: Any) -> np.ndarray:
+        """Return ids as int64; a slice is a range of ids."""
+        return self.ranges.checked(range(*ids.indices(self.ranges.count)) if isinstance(ids, slice) else ids)
 
     # -- the cache ---------------------------------------------------------------------------------------------------
     def cache(self, ids: Any) -> None:
@@ -160,6 +298,8 @@ class DistTensor:
 
         Writing to any row of the tensor empties the cache of every rank.
         """
+        if self.shared is not None:
+            raise DGLError(f"{self.name} is read one-sidedly, without a cache; open the graph with reads='collective'")
         checked = self.exchange.together(f"caching {self.name}", lambda: distinct(self.ranges.checked(ids)))
         foreign = checked[self.ranges.outside(checked, self.exchange.rank)]
         self.set_cache(())
@@ -169,7 +309,7 @@ class DistTensor:
     def set_cache(self, ids: Any, rows: Tensor | None = None) -> None:
         """Set what is in the cache, by ascending ids, and reset the counters."""
         self._cached_ids = np.asarray(ids, np.int64)
-        self._cached_rows, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
+        self.cached_rows, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
 
     @property
     def hit_rate(self) -> float:
@@ -185,146 +325,6 @@ class DistTensor:
         return np.where(self._cached_ids[at] == ids, at, -1)
 
 
-def send_to_owners(
-    exchange: Collectives,
-    what: str,
-    kind: str,
-    ranges: Ranges,
-    ids: np.ndarray,
-    rows: Tensor,
-    error: BaseException | None = None,
-) -> tuple[np.ndarray, Tensor]:
-    """Send a row to the owner of each id; return what comes: places among this rank's rows, ascending by sender, rows.
-
-    All ranks call it, and raise ``error`` where one has it. ``kind`` is what the bytes of rows are counted as.
-    """
-    by_owner = IdsByOwner(ranges, ids)
-    own, coming = exchange.send(what, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
-    sent = _bytes(rows[torch.from_numpy(by_owner.order)]).view(len(ids), _width(rows))
-    found = exchange.reply(what, kind, sent, by_owner.counts, coming)
-    return own.numpy() - ranges.of(exchange.rank)[0], _rows(found.view(-1), rows, len(own))
-
-
-Request = tuple[DistTensor, Any]
-"""A tensor and the ids of the rows that are needed."""
-
-
-def fetch(
-    exchange: Collectives, requests: Sequence[Request], error: BaseException | None = None, what: str | None = None
-) -> list[Tensor]:
-    """Return rows of several tensors by one exchange: counts, ids and rows travel once, whatever the number of tensors.
-
-    All ranks ask for the same tensors in the same order, each with its own ids; a row is asked for once.
-
-    Parameters
-    ----------
-    error
-        why this rank has nothing to ask for, which all ranks then raise.
-    what
-        what is being done, for errors, the same on all ranks; the tensors' names by default.
-
-    Raises
-    ------
-    RankError
-        On any rank: ``error``, an id is no integer or does not exist, or other tensors are asked for.
-    """
-    if what is None:
-        what = "reading " + ", ".join(tensor.name for tensor, _ in requests)
-    wanted: list[_NeededRows] = []
-    try:
-        wanted = [_NeededRows(tensor, ids) for tensor, ids in requests] if error is None else []
-    except Exception as failure:
-        error = failure
-    if error is not None:
-        exchange.begin(what, [0] * exchange.world, error)
-    per_rank = np.array([of.counts for of in wanted], np.int64).reshape(len(wanted), exchange.world)
-    lines = [np.empty(0, np.int64)]
-    for rank in range(exchange.world):
-        lines += [per_rank[:, rank], *(of.remote[of.cuts[rank] : of.cuts[rank + 1]] for of in wanted)]
-    sent = (per_rank.sum(0) + len(wanted)).tolist()
-    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate(lines)), sent)
-    served, sizes = _serve(exchange, [of.tensor for of in wanted], ids.numpy(), coming)
-    widths = np.array([_width(of.tensor.local) for of in wanted], np.int64)
-    packed = exchange.reply(what, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
-    return _unpacked(wanted, per_rank, packed)
-
-
-@final
-class _NeededRows:
-    """Rows of one tensor that this rank needs: which, and which of them others have."""
-
-    def __init__(self, tensor: DistTensor, ids: Any) -> None:
-        self.tensor, ranges = tensor, tensor.ranges
-        self.ids, self.inverse = numbered(ranges.checked(ids))
-        first, last = ranges.of(tensor.exchange.rank)
-        self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
-        self.cached = tensor.cache_positions(self.ids)
-        foreign = np.ones(len(self.ids), bool)
-        foreign[self.local] = False
-        self.positions = np.flatnonzero(foreign & (self.cached < 0))
-        self.remote = self.ids[self.positions]
-        self.cuts = ranges.cuts(self.remote)
-        self.counts = np.diff(self.cuts)
-        tensor.misses += len(self.remote)
-        tensor.hits += int(foreign.sum()) - len(self.remote)
-
-    def rows(self, received: Tensor) -> Tensor:
-        """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
-        tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
-        found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
-        found[self.local] = _taken(tensor.local, self.ids[self.local] - first)
-        found[torch.from_numpy(self.positions)] = received
-        kept = np.flatnonzero(self.cached >= 0)
-        if len(kept):
-            found[torch.from_numpy(kept)] = _taken(tensor._cached_rows, self.cached[kept])
-        return _taken(found, self.inverse)
-
-
-def _serve(
-    exchange: Collectives, tensors: Sequence[DistTensor], ids: np.ndarray, coming: Sequence[int]
-) -> tuple[Tensor, list[int]]:
-    """Return the bytes of the rows that others ask for, rank after rank, and how many bytes each gets."""
-    pieces, sizes = [torch.empty(0, dtype=torch.uint8)], []
-    for line in np.split(ids, np.cumsum(coming)[:-1]):
-        counts, place, size = line[: len(tensors)], len(tensors), 0
-        for tensor, count in zip(tensors, counts.tolist(), strict=True):
-            own = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
-            piece = _bytes(_taken(tensor.local, own))
-            pieces.append(piece)
-            place, size = place + count, size + len(piece)
-        sizes.append(size)
-    return torch.cat(pieces), sizes
-
-
-def _unpacked(wanted: Sequence[_NeededRows], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
-    pieces: list[list[Tensor]] = [[of.tensor.local[:0]] for of in wanted]
-    place = 0
-    for rank in range(per_rank.shape[1]):
-        for i, of in enumerate(wanted):
-            count = int(per_rank[i, rank])
-            size = count * _width(of.tensor.local)
-            pieces[i].append(_rows(packed[place : place + size], of.tensor.local, count))
-            place += size
-    return [of.rows(torch.cat(own)) for of, own in zip(wanted, pieces, strict=True)]
-
-
-# -- bytes -------------------------------------------------------------------------------------------------------------
-def _width(like: Tensor) -> int:
-    """Return the bytes of a row."""
-    return int(np.prod(like.shape[1:], dtype=np.int64)) * like.element_size()
-
-
-def _bytes(rows: Tensor) -> Tensor:
-    return rows.detach().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-
-
-def _taken(rows: Tensor, places: np.ndarray) -> Tensor:
-    """Return some rows. ``rows[places]`` goes through their numbers one by one, which takes three times as long."""
-    return rows.index_select(0, torch.from_numpy(places))
-
-
-def _rows(packed: Tensor, like: Tensor, count: int) -> Tensor:
-    """Return rows of the kind of ``like`` from bytes, which may lie anywhere."""
-    made = like.new_empty((count, *like.shape[1:]))
-    made.view(-1).view(torch.uint8).copy_(packed)
-    return made
+def _last_of_each(ids: np.ndarray) -> np.ndarray:
+    """Return the last position of each distinct id: index_put does not say which of two equal ids it writes."""
+    return len(ids) - 1 - np.unique(ids[::-1], return_index=True)[1]

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from ..errors import DGLError
 from ..locks import new_lock
 
-__all__ = ["Address", "RankError", "Witness", "forget", "witness", "witness_of_group"]
+__all__ = ["GONE", "Address", "RankError", "Witness", "forget", "listening_socket", "witness", "witness_of_group"]
 
 Result = TypeVar("Result")
 Address = tuple[str, int, str, str]
@@ -34,7 +34,8 @@ Address = tuple[str, int, str, str]
 PATIENCE = 5.0
 """Seconds that a process has for an answer."""
 _PAUSE, _GLANCE, _MOST = 0.1, 1.0, 1 << 16
-_GONE = "gone: killed, or ended without an error of its own"
+GONE = "gone: killed, or ended without an error of its own"
+"""What errors say of a rank whose process has ended."""
 
 
 class RankError(DGLError):
@@ -61,7 +62,7 @@ class Witness:
         self._peers: dict[int, Address] = {}
         self._doing: dict[str, str] = {}
         self._lock = new_lock()
-        self._socket = _listening() if world > 1 else None
+        self._socket = listening_socket() if world > 1 else None
         if self._socket is not None:
             host, port = self._socket.getsockname()[:2]
             self.address = host, port, secrets.token_hex(8), socket.gethostname()
@@ -134,7 +135,7 @@ class Witness:
                     self._learn(str(answer["reason"]))
             if gone:  # one that left because of another has told its reason before, and this changes nothing
                 who = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))} are"
-                self._learn(f"{who} {_GONE}")
+                self._learn(f"{who} {GONE}")
             if self.reason or time.monotonic() > end:
                 return self.reason
             time.sleep(_PAUSE)
@@ -144,7 +145,7 @@ class Witness:
         for rank in sorted(self._peers.keys() & members):
             answer = self._ask(rank)
             if answer is None:
-                return f"rank {rank} is {_GONE}"
+                return f"rank {rank} is {GONE}"
             if "doing" not in answer:
                 return f"rank {rank} has stopped, or its machine cannot be reached: it does not answer"
             if group not in answer["doing"]:
@@ -263,7 +264,7 @@ def _read(connection: socket.socket) -> bytes:
     return found
 
 
-def _listening() -> socket.socket:
+def listening_socket() -> socket.socket:
     """Return a socket that others can reach: where this machine reaches the first one, or by the machine's own name."""
     first = os.environ.get("MASTER_ADDR")
     with suppress(OSError):

@@ -54,6 +54,11 @@ def get_shared_array(name: str, shape: Sequence[int], dtype: Any) -> Tensor:
     return _tensor(np.memmap(path, np.uint8, "r+"), shape, kind)
 
 
+def unname_shared_array(name: str) -> None:
+    """Forget a name: processes that hold the tensor keep it, and nothing is left when they have ended."""
+    _place(name).unlink(missing_ok=True)
+
+
 def has_shared_array(name: str) -> bool:
     """Whether a tensor of that name is shared now."""
     return _place(name).is_file()

@@ -134,8 +134,9 @@ def rows_are_written_to_their_owners(folder: Path) -> None:
     assert table[[8]].tolist() == [[world() - 1.0] * 2]
     with pytest.raises(DGLError, match="expected 60 rows"):
         DistTensor((59, 2), torch.float32, part_policy=policy)
+    assert DistTensor((60, 2), torch.float32).ranges is policy.ranges
     with pytest.raises(DGLError, match="needs a part_policy"):
-        DistTensor((60, 2), torch.float32)
+        DistTensor((60, 2), torch.float32, part_policy="node")
 
 
 def errors_are_the_same_everywhere(folder: Path) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from dglite.distributed import Collectives, exit_client, initialize, start, witness
+from dglite.distributed import Collectives, DistTensor, PartitionPolicy, exit_client, initialize, start, store, witness
+from dglite.distributed.book import Ranges
 from tests.patience import PATIENCE
 
 TIMEOUT = 10.0
@@ -78,6 +79,53 @@ def stops(rank: int) -> None:
     exchange.barrier()
 
 
+def on_two_machines(rank: int, timeout: float = PATIENCE) -> DistTensor:
+    """Return a tensor of a row for each rank, which are on machines of their own."""
+    exchange = joined(rank, timeout)
+    store.machine_name = lambda: f"machine {rank}"
+    rows = PartitionPolicy(exchange, Ranges([0, 1, 2], "row"), store=store.RowStore(exchange))
+    table = DistTensor((2, 3), torch.float32, "table", part_policy=rows)
+    exchange.barrier()
+    return table
+
+
+def is_killed_before_a_read(rank: int) -> None:
+    table = on_two_machines(rank)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.5)
+    table[[0, 1]]
+
+
+def is_killed_between_reads(rank: int) -> None:
+    table = on_two_machines(rank)
+    if rank == 1:
+        while True:
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        table[[0, 1]]
+
+
+def stops_before_a_read(rank: int) -> None:
+    table = on_two_machines(rank, TIMEOUT)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.5)
+    table[[1]] = 1.0
+
+
+def is_busy_and_is_read(rank: int) -> None:
+    """The thread that trains takes no part."""
+    table = on_two_machines(rank)
+    if rank == 0:
+        table[[1]] = 1.0
+        print(table[[0, 1]].tolist(), file=sys.stderr, flush=True)
+    else:
+        while not log("is_busy_and_is_read", 0).stat().st_size:
+            sum(range(1000))
+
+
 def leaves_before_the_end(rank: int) -> None:
     joined(rank)
     if rank != 1:
@@ -113,6 +161,10 @@ CASES: dict[Callable[[int], None], int] = {
     is_killed_while_others_compute: 3,
     is_busy: 2,
     stops: 2,
+    is_killed_before_a_read: 2,
+    is_killed_between_reads: 2,
+    stops_before_a_read: 2,
+    is_busy_and_is_read: 2,
     leaves_before_the_end: 2,
     does_not_come: 3,
     is_there_twice: 3,
@@ -139,11 +191,12 @@ def main() -> None:
                 case(rank)
                 return
             pids[case.__name__].append(pid)
-    stopped = pids["stops"][1]
-    for pid in {pid for ranks in pids.values() for pid in ranks} - {stopped}:
+    stopped = {pids[name][1] for name in ("stops", "stops_before_a_read")}
+    for pid in {pid for ranks in pids.values() for pid in ranks} - stopped:
         os.waitpid(pid, 0)
-    os.kill(stopped, signal.SIGKILL)
-    os.waitpid(stopped, 0)
+    for pid in stopped:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
     found = {name: [log(name, rank).read_text() for rank in range(len(ranks))] for name, ranks in pids.items()}
     print(json.dumps(found))
 

@@ -1,0 +1,79 @@
+"""``dgl.distributed``'s loaders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...distributed import DistEdgeDataLoader as EdgeBatches
+from ...distributed import DistNodeDataLoader as NodeBatches
+
+__all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader"]
+
+
+class CollatedBatches:
+    """Iterates over ``collate_fn(ids)`` of batches of a data set, in the thread that trains.
+
+    Parameters
+    ----------
+    dataset
+        ids, a tensor or a sequence; pairs (type, id) for several types.
+    batch_size, shuffle, drop_last
+        items of a batch; whether to shuffle in each epoch; whether to leave out a smaller last batch.
+    collate_fn
+        called with a list of numbers, or of pairs.
+    queue_size
+        accepted: batches are not made ahead.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        shuffle: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        queue_size: int | None = None,
+    ) -> None:
+        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
+        self.collate_fn, self.queue_size = collate_fn, queue_size
+
+    def __len__(self) -> int:
+        count = len(self.dataset)
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        order = torch.randperm(len(self.dataset)) if self.shuffle else torch.arange(len(self.dataset))
+        for batch in order.split(self.batch_size)[: len(self)]:
+            items = self._items(batch)
+            yield items if self.collate_fn is None else self.collate_fn(items)
+
+    def _items(self, positions: torch.Tensor) -> list[Any]:
+        if isinstance(self.dataset, torch.Tensor | np.ndarray):
+            ids: list[Any] = torch.as_tensor(self.dataset)[positions].tolist()
+            return ids
+        chosen = [self.dataset[i] for i in positions.tolist()]
+        return [(item[0], int(item[1])) if isinstance(item, tuple) else item for item in chosen]
+
+
+def _with_workers(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with the number of samplers that the launcher was given as that of workers."""
+    return {"num_workers": int(os.environ.get("DGL_NUM_SAMPLER", "0")), **options}
+
+
+class DistNodeDataLoader(NodeBatches):
+    """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
+
+    def __init__(self, g: Any, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        super().__init__(g, nids, graph_sampler, device, **_with_workers(kwargs))
+
+
+class DistEdgeDataLoader(EdgeBatches):
+    """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
+
+    def __init__(self, g: Any, eids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))

@@ -1,0 +1,167 @@
+"""Rows of partitioned tensors by collectives: written to their owners, and fetched from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+
+from ..backend import Tensor
+from ..structure.distinct import numbered
+from .book import IdsByOwner, Ranges
+from .collectives import Collectives
+from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
+
+__all__ = ["PartitionedRows", "fetch", "send_to_owners"]
+
+
+class PartitionedRows(Protocol):
+    """A :class:`~dglite.distributed.DistTensor`, as far as rows are fetched from it."""
+
+    name: str
+    shape: tuple[int, ...]
+    local: Tensor
+    ranges: Ranges
+    exchange: Collectives
+    shared: Any
+    hits: int
+    misses: int
+    cached_rows: Tensor
+
+    def checked(self, ids: Any) -> np.ndarray:
+        """Return ids as int64."""
+
+    def cache_positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the positions of ids in the cache, or -1."""
+
+    def rows(self, ids: Any) -> Tensor:
+        """Return rows by id."""
+
+
+def send_to_owners(
+    exchange: Collectives,
+    what: str,
+    kind: str,
+    ranges: Ranges,
+    ids: np.ndarray,
+    rows: Tensor,
+    error: BaseException | None = None,
+) -> tuple[np.ndarray, Tensor]:
+    """Send a row to the owner of each id; return what comes: places among this rank's rows, ascending by sender, rows.
+
+    All ranks call it, and raise ``error`` where one has it. ``kind`` is what the bytes of rows are counted as.
+    """
+    by_owner = IdsByOwner(ranges, ids)
+    own, coming = exchange.send(what, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
+    sent = bytes_of(rows[torch.from_numpy(by_owner.order)]).view(len(ids), row_bytes(rows))
+    found = exchange.reply(what, kind, sent, by_owner.counts, coming)
+    return own.numpy() - ranges.of(exchange.rank)[0], rows_from_bytes(found.view(-1), rows, len(own))
+
+
+Request = tuple[PartitionedRows, Any]
+"""A tensor and the ids of the rows that are needed."""
+
+
+def fetch(
+    exchange: Collectives, requests: Sequence[Request], error: BaseException | None = None, what: str | None = None
+) -> list[Tensor]:
+    """Return rows of several tensors by one exchange: counts, ids and rows travel once, whatever the number of tensors.
+
+    All ranks ask for the same tensors in the same order, each with its own ids; a row is asked for once.
+
+    Parameters
+    ----------
+    error
+        why this rank has nothing to ask for, which all ranks then raise.
+    what
+        what is being done, for errors, the same on all ranks; the tensors' names by default.
+
+    Raises
+    ------
+    RankError
+        On any rank: ``error``, an id is no integer or does not exist, or other tensors are asked for.
+    """
+    if all(tensor.shared is not None for tensor, _ in requests) and not exchange.collective:
+        if error is not None:
+            raise error
+        return [tensor.rows(ids) for tensor, ids in requests]
+    if what is None:
+        what = "reading " + ", ".join(tensor.name for tensor, _ in requests)
+    wanted: list[_NeededRows] = []
+    try:
+        wanted = [_NeededRows(tensor, ids) for tensor, ids in requests] if error is None else []
+    except Exception as failure:
+        error = failure
+    if error is not None:
+        exchange.begin(what, [0] * exchange.world, error)
+    per_rank = np.array([of.counts for of in wanted], np.int64).reshape(len(wanted), exchange.world)
+    lines = [np.empty(0, np.int64)]
+    for rank in range(exchange.world):
+        lines += [per_rank[:, rank], *(of.remote[of.cuts[rank] : of.cuts[rank + 1]] for of in wanted)]
+    sent = (per_rank.sum(0) + len(wanted)).tolist()
+    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate(lines)), sent)
+    served, sizes = _serve(exchange, [of.tensor for of in wanted], ids.numpy(), coming)
+    widths = np.array([row_bytes(of.tensor.local) for of in wanted], np.int64)
+    packed = exchange.reply(what, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
+    return _unpacked(wanted, per_rank, packed)
+
+
+@final
+class _NeededRows:
+    """Rows of one tensor that this rank needs: which, and which of them others have."""
+
+    def __init__(self, tensor: PartitionedRows, ids: Any) -> None:
+        self.tensor, ranges = tensor, tensor.ranges
+        self.ids, self.inverse = numbered(tensor.checked(ids))
+        first, last = ranges.of(tensor.exchange.rank)
+        self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
+        self.cached = tensor.cache_positions(self.ids)
+        foreign = np.ones(len(self.ids), bool)
+        foreign[self.local] = False
+        self.positions = np.flatnonzero(foreign & (self.cached < 0))
+        self.remote = self.ids[self.positions]
+        self.cuts = ranges.cuts(self.remote)
+        self.counts = np.diff(self.cuts)
+        tensor.misses += len(self.remote)
+        tensor.hits += int(foreign.sum()) - len(self.remote)
+
+    def rows(self, received: Tensor) -> Tensor:
+        """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
+        tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
+        found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
+        found[self.local] = take_rows(tensor.local, self.ids[self.local] - first)
+        found[torch.from_numpy(self.positions)] = received
+        kept = np.flatnonzero(self.cached >= 0)
+        if len(kept):
+            found[torch.from_numpy(kept)] = take_rows(tensor.cached_rows, self.cached[kept])
+        return take_rows(found, self.inverse)
+
+
+def _serve(
+    exchange: Collectives, tensors: Sequence[PartitionedRows], ids: np.ndarray, coming: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Return the bytes of the rows that others ask for, rank after rank, and how many bytes each gets."""
+    pieces, sizes = [torch.empty(0, dtype=torch.uint8)], []
+    for line in np.split(ids, np.cumsum(coming)[:-1]):
+        counts, place, size = line[: len(tensors)], len(tensors), 0
+        for tensor, count in zip(tensors, counts.tolist(), strict=True):
+            own = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
+            piece = bytes_of(take_rows(tensor.local, own))
+            pieces.append(piece)
+            place, size = place + count, size + len(piece)
+        sizes.append(size)
+    return torch.cat(pieces), sizes
+
+
+def _unpacked(wanted: Sequence[_NeededRows], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
+    pieces: list[list[Tensor]] = [[of.tensor.local[:0]] for of in wanted]
+    place = 0
+    for rank in range(per_rank.shape[1]):
+        for i, of in enumerate(wanted):
+            count = int(per_rank[i, rank])
+            size = count * row_bytes(of.tensor.local)
+            pieces[i].append(rows_from_bytes(packed[place : place + size], of.tensor.local, count))
+            place += size
+    return [of.rows(torch.cat(own)) for of, own in zip(wanted, pieces, strict=True)]

@@ -1,0 +1,339 @@
+"""One-sided reads and writes: a rank reads rows of others at any moment, without their taking part.
+
+Ranks of one machine map each other's rows from shared memory. Between machines a thread of the owner answers requests
+over a socket of its own, so that nothing waits for the thread that trains.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import struct
+import sys
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..io.shared_arrays import create_shared_array, get_shared_array, unname_shared_array
+from ..locks import new_lock
+from .book import Ranges
+from .collectives import Collectives
+from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
+from .witness import GONE, Address, RankError, listening_socket, witness
+
+__all__ = ["RowStore", "SharedRows", "machine_name"]
+
+_REQUEST, _REPLY = struct.Struct("<qqqq"), struct.Struct("<qq")
+_READ, _WRITE = 0, 1
+
+
+def machine_name() -> str:
+    """Return the name of this machine; processes with equal names map each other's rows."""
+    return socket.gethostname()
+
+
+@final
+class RowStore:
+    """Connects the ranks of a graph for one-sided reads; all ranks make it together.
+
+    Parameters
+    ----------
+    exchange
+        used when tensors are made; reads and writes do not use it.
+
+    Attributes
+    ----------
+    neighbors
+        for each rank, whether it is on this machine.
+    """
+
+    def __init__(self, exchange: Collectives) -> None:
+        self.exchange, self._lock = exchange, new_lock()
+        self._tensors: weakref.WeakValueDictionary[int, SharedRows] = weakref.WeakValueDictionary()
+        self._count = 0
+        machines = exchange.gather_objects("finding the ranks of each machine", machine_name())
+        self.neighbors = [machine == machines[exchange.rank] for machine in machines]
+        self._peers: dict[int, _Peer] = {}
+        self._server: RowServer | None = None
+        if len(set(machines)) > 1:
+            self._server = RowServer(self._tensors, exchange.timeout)
+            addresses = exchange.gather_objects("connecting the row servers", self._server.address)
+            self._peers = {
+                rank: _Peer(rank, addresses[rank], exchange.timeout)
+                for rank, near in enumerate(self.neighbors)
+                if not near
+            }
+            atexit.register(_leave_together, weakref.ref(self))
+
+    def share(self, name: str, ranges: Ranges, local: Tensor) -> SharedRows:
+        """Return the rows of all ranks, of which ``local`` are this rank's; all ranks call it.
+
+        Raises
+        ------
+        RankError
+            On any rank, there is not enough shared memory.
+        """
+        shape, what = tuple(local.shape), f"sharing {name}"
+        key = f"rows-{os.getpid()}-{uuid.uuid4().hex}"
+        alone = self.neighbors.count(True) == 1
+        own = self.exchange.together(what, lambda: local if alone else _shared_copy(key, local))
+        with self._lock:
+            self._count += 1
+            rows = SharedRows(self, self._count, name, ranges, own)
+            self._tensors[self._count] = rows  # before the next collective, after which others may send requests
+        keys = self.exchange.gather_objects(what, key)
+
+        def mapped(rank: int) -> Tensor | None:
+            if rank == self.exchange.rank or not self.neighbors[rank]:
+                return own if rank == self.exchange.rank else None
+            first, last = ranges.of(rank)
+            count = (last - first) * row_bytes(local)
+            return _typed(get_shared_array(keys[rank], (count,), "uint8"), local.dtype, (last - first, *shape[1:]))
+
+        rows.pieces = self.exchange.together(what, lambda: [mapped(rank) for rank in range(self.exchange.world)])
+        if not alone:
+            unname_shared_array(key)
+        return rows
+
+    def ask(self, requests: dict[int, tuple[int, int, np.ndarray, Tensor]], name: str) -> dict[int, Tensor]:
+        """Send (operation, tensor number, ids, rows) to ranks of other machines; return the bytes of each answer."""
+        what = f"{'writing' if any(op == _WRITE for op, *_ in requests.values()) else 'reading'} {name}"
+        with ExitStack() as stack:
+            peers = [stack.enter_context(self._peers[rank].used(what)) for rank in sorted(requests)]
+            for peer in peers:
+                peer.send(*requests[peer.rank])
+            return {peer.rank: peer.receive() for peer in peers}
+
+    def close(self) -> None:
+        """Answer no more requests."""
+        if self._server is not None:
+            self._server.close()
+
+
+@final
+class SharedRows:
+    """The rows of a tensor on all ranks, for reading and writing without collectives.
+
+    Attributes
+    ----------
+    local
+        this rank's rows, in shared memory.
+    pieces
+        the rows of each rank of this machine, None for ranks of others.
+    """
+
+    def __init__(self, store: RowStore, number: int, name: str, ranges: Ranges, local: Tensor) -> None:
+        self._store, self._number, self.name, self.ranges = store, number, name, ranges
+        self.local = local
+        self.pieces: Sequence[Tensor | None] = []
+
+    def _by_owner(self, ids: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each owner of an id, and the positions of its ids."""
+        owners = self.ranges.owners(ids)
+        order = np.argsort(owners, kind="stable")
+        bounds = np.searchsorted(owners[order], np.arange(len(self.pieces) + 1))
+        for rank, (first, last) in enumerate(pairwise(bounds.tolist())):
+            if first < last:
+                yield rank, order[first:last]
+
+    def read(self, ids: np.ndarray) -> Tensor:
+        """Return rows of checked ids, (len(ids), *feat).
+
+        Raises
+        ------
+        RankError
+            A rank on another machine is gone or did not answer within the timeout.
+        """
+        rows = self.local.new_empty((len(ids), *self.local.shape[1:]))
+        requests, positions = {}, {}
+        for rank, at in self._by_owner(ids):
+            places, piece = ids[at] - self.ranges.of(rank)[0], self.pieces[rank]
+            if piece is None:
+                requests[rank] = _READ, self._number, places, self.local[:0]
+                positions[rank] = torch.from_numpy(at)
+            elif len(at) == len(ids):  # all ids have one owner: no copy
+                return take_rows(piece, places)
+            else:
+                rows[torch.from_numpy(at)] = take_rows(piece, places)
+        for rank, data in (self._store.ask(requests, self.name) if requests else {}).items():
+            rows[positions[rank]] = rows_from_bytes(data, self.local, len(positions[rank]))
+        return rows
+
+    def write(self, ids: np.ndarray, values: Tensor) -> None:
+        """Write rows of checked ids, each once; returns when all owners have them. Errors are those of :meth:`read`."""
+        requests = {}
+        for rank, at in self._by_owner(ids):
+            places, piece = ids[at] - self.ranges.of(rank)[0], self.pieces[rank]
+            rows = values[torch.from_numpy(at)]
+            if piece is None:
+                requests[rank] = _WRITE, self._number, places, rows
+            else:
+                piece[torch.from_numpy(places)] = rows
+        if requests:
+            self._store.ask(requests, self.name)
+
+
+def _shared_copy(key: str, local: Tensor) -> Tensor:
+    data = bytes_of(local)
+    memory = create_shared_array(key, (len(data),), "uint8")
+    memory.copy_(data)
+    return _typed(memory, local.dtype, tuple(local.shape))
+
+
+def _typed(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Return bytes as a tensor. NumPy, whose array is underneath, does not have all dtypes."""
+    return memory.view(dtype).reshape(shape)
+
+
+# -- between machines --------------------------------------------------------------------------------------------------
+@final
+class RowServer:
+    """Answers requests of ranks on other machines, in a thread for each connection."""
+
+    def __init__(self, tensors: weakref.WeakValueDictionary[int, SharedRows], timeout: float) -> None:
+        self._tensors, self._socket = tensors, listening_socket()
+        host, port = self._socket.getsockname()[:2]
+        self._secret = uuid.uuid4().bytes
+        self.address = host, port, self._secret.hex(), machine_name()
+        self._timeout = timeout
+        threading.Thread(target=self._accept, name="dglite-rows", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="dglite-rows", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        torch.set_num_threads(1)
+        with connection, suppress(OSError, EOFError):  # the other side has ended
+            connection.settimeout(self._timeout)
+            if _received(connection, len(self._secret)).numpy().tobytes() != self._secret:
+                return
+            connection.settimeout(None)
+            while True:
+                header = _REQUEST.unpack(_received(connection, _REQUEST.size).numpy().data)
+                ids, data = _received(connection, 8 * header[2]), _received(connection, header[3])
+                try:
+                    reply, status = self._answer(header[0], header[1], ids.numpy().view(np.int64), data), 0
+                except Exception as error:
+                    text = f"{type(error).__name__}: {error}".encode()
+                    reply, status = torch.frombuffer(bytearray(text), dtype=torch.uint8), 1
+                connection.sendall(_REPLY.pack(status, len(reply)))
+                connection.sendall(reply.numpy().data)
+
+    def _answer(self, operation: int, number: int, places: np.ndarray, data: Tensor) -> Tensor:
+        shared = self._tensors.get(number)
+        if shared is None:
+            raise DGLError("the owner has deleted the tensor")
+        if operation == _READ:
+            return bytes_of(take_rows(shared.local, places))
+        shared.local[torch.from_numpy(places)] = rows_from_bytes(data, shared.local, len(places))
+        return torch.empty(0, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Close the socket that others connect to."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@final
+class _Peer:
+    """A connection to the row server of a rank on another machine, for one thread at a time."""
+
+    def __init__(self, rank: int, address: Address, timeout: float) -> None:
+        self.rank, self._address, self._timeout = rank, address, timeout
+        self._lock = new_lock()
+        self._connection: socket.socket | None = None
+
+    def used(self, what: str) -> _Use:
+        """Return a context in which requests are sent, and errors of the connection become `RankError`."""
+        return _Use(self, what)
+
+    def send(self, operation: int, number: int, ids: np.ndarray, rows: Tensor) -> None:
+        """Send a request."""
+        if self._connection is None:
+            self._connection = socket.create_connection(self._address[:2], self._timeout)
+            self._connection.settimeout(self._timeout)
+            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connection.sendall(bytes.fromhex(self._address[2]))
+        data = bytes_of(rows)
+        self._connection.sendall(_REQUEST.pack(operation, number, len(ids), len(data)))
+        self._connection.sendall(np.ascontiguousarray(ids, np.int64).view(np.uint8).data)
+        self._connection.sendall(data.numpy().data)
+
+    def receive(self) -> Tensor:
+        """Return the bytes of an answer."""
+        assert self._connection is not None
+        status, size = _REPLY.unpack(_received(self._connection, _REPLY.size).numpy().data)
+        data = _received(self._connection, size)
+        if status:
+            raise RankError(f"rank {self.rank}: {data.numpy().tobytes().decode()}")
+        return data
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class _Use:
+    """Holds a peer's lock while a request is answered."""
+
+    def __init__(self, peer: _Peer, what: str) -> None:
+        self._peer, self._what = peer, what
+
+    def __enter__(self) -> _Peer:
+        self._peer._lock.acquire()
+        return self._peer
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        peer = self._peer
+        try:
+            if error is None:
+                return
+            peer.close()  # an answer may still arrive: the next request takes a new connection
+            if isinstance(error, TimeoutError):
+                reason = f"rank {peer.rank} did not answer while {self._what}, for {peer._timeout:g} s"
+            elif isinstance(error, OSError | EOFError):
+                reason = f"rank {peer.rank} is {GONE}"
+            else:
+                return
+        finally:
+            peer._lock.release()
+        raise witness().error(reason) from error
+
+
+def _received(connection: socket.socket, size: int) -> Tensor:
+    """Return the next bytes. Raises ``EOFError`` where the connection ends before."""
+    data = torch.empty(size, dtype=torch.uint8)
+    view, count = data.numpy().data, 0
+    while count < size:
+        piece = connection.recv_into(view[count:])
+        if not piece:
+            raise EOFError
+        count += piece
+    return data
+
+
+def _leave_together(ref: weakref.ref[RowStore]) -> None:
+    """Wait at the end of a script until no other rank reads rows; not where this rank has failed."""
+    store = ref()
+    if store is None or getattr(sys, "last_value", None) is not None or not torch.distributed.is_initialized():
+        return
+    with suppress(DGLError):  # another rank has failed, and has said so
+        store.exchange.begin("the end of the script")
+    store.close()
