@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backend import native
 
-__all__ = ["MappedFile"]
+__all__ = ["DTYPE_NAMES", "MappedFile"]
 
 _DTYPES = {
     "BOOL": "bool",
@@ -28,6 +28,9 @@ _DTYPES = {
     "F64": "float64",
     "C64": "complex64",
 }
+
+DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+"""What the file calls NumPy's dtypes."""
 
 
 class MappedFile:
