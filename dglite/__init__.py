@@ -179,6 +179,7 @@ from .unread import leave_to_python
 if TYPE_CHECKING:
     from .convert.molecules import from_rdkit, from_smiles
     from .convert.pandas import from_pandas, to_pandas
+    from .data.tables import from_tables
     from .nn import NodeEmbedding
     from .show.figure import plot
     from .show.models import summary
@@ -199,7 +200,7 @@ if backend.name == "torch":
     engines.append(_as_vertex_program)
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
-_LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas"}
+_LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas", "data.tables": "from_tables"}
 _LATE |= {"convert.molecules": "from_rdkit from_smiles", "transforms.splits": "RandomLinkSplit RandomNodeSplit"}
 _LATE |= {"show.profiling": "profile", "show.models": "summary", "nn": "NodeEmbedding"}
 """Functions that are imported when they are first used, by module."""
@@ -304,6 +305,7 @@ __all__ = [
     "from_rdkit",
     "from_scipy",
     "from_smiles",
+    "from_tables",
     "function",
     "geometry",
     "graph",

@@ -17,7 +17,7 @@ import torch
 
 DOCS = Path(__file__).parents[1] / "docs"
 RECIPES = sorted(page for page in (DOCS / "recipes").glob("*.md") if page.stem != "index")
-OPTIONAL = {"fastapi", "httpx", "lightning", "matplotlib", "networkx", "pandas", "rdkit", "torch_geometric"}
+OPTIONAL = {"fastapi", "httpx", "lightning", "matplotlib", "networkx", "pandas", "pyarrow", "rdkit", "torch_geometric"}
 """Packages without which the rest of a recipe is skipped."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 

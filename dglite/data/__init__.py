@@ -48,6 +48,7 @@ from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .superpixel import CIFAR10SuperPixelDataset, MNISTSuperPixelDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
+from .tables import ROW, GraphFolder, NodeIds, Table, convert_tables, estimate_conversion
 from .temporal import GDELT, ICEWS18, BitcoinOTC, BitcoinOTCDataset, GDELTDataset, ICEWS18Dataset
 from .tu import LegacyTUDataset, TUDataset
 from .utils import (
@@ -72,6 +73,7 @@ from .wikiner import WikiNERDataset
 __all__ = [
     "GDELT",
     "ICEWS18",
+    "ROW",
     "AIFBDataset",
     "AMDataset",
     "ActorDataset",
@@ -112,6 +114,7 @@ __all__ = [
     "FraudYelpDataset",
     "GDELTDataset",
     "GINDataset",
+    "GraphFolder",
     "ICEWS18Dataset",
     "KarateClubDataset",
     "LegacyPPIDataset",
@@ -121,6 +124,7 @@ __all__ = [
     "MinesweeperDataset",
     "MiniGCDataset",
     "MovieLensDataset",
+    "NodeIds",
     "PATTERNDataset",
     "PPIDataset",
     "PeptidesFunctionalDataset",
@@ -137,6 +141,7 @@ __all__ = [
     "SquirrelDataset",
     "Subset",
     "TUDataset",
+    "Table",
     "TexasDataset",
     "TolokersDataset",
     "TreeCycleDataset",
@@ -150,7 +155,9 @@ __all__ = [
     "add_node_property_split",
     "add_nodepred_split",
     "check_sha1",
+    "convert_tables",
     "download",
+    "estimate_conversion",
     "extract_archive",
     "get_download_dir",
     "load_graphs",

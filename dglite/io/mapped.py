@@ -27,6 +27,9 @@ _DTYPES = {
     "C64": "complex64",
 }
 
+DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+"""What the file calls NumPy's dtypes."""
+
 
 class MappedFile:
     """A file that the safetensors library has opened, and so found to be sound."""
