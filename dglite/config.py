@@ -13,8 +13,8 @@
                         default: ``numba`` for what ``llvm`` fails at
 ``DGLITE_POOL``         bytes that the memory pool may hold: a number, or one with ``K``, ``M`` or ``G`` behind it;
                         ``0``: no pool. Default: half of the memory that this process can have
-``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite and prints what waits for a GPU, ``2`` also prints kernel
-                       sources
+``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite and prints what waits for a GPU, ``2`` also prints
+                        sources of kernels
 ======================  ==============================================================================
 """
 

@@ -17,8 +17,6 @@ import torch
 from ..config import debug_level
 from .torch_plain import PLAIN, is_watched
 
-__all__ = ["report_wait", "to_device"]
-
 _STAGED_BYTES = 1 << 26
 """Larger tensors are copied as they are: torch keeps page-locked memory, rounded up to a power of two, for good."""
 _PACKAGE = f"{Path(__file__).parents[1]}"

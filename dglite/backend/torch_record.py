@@ -11,8 +11,6 @@ from .protocols import RESULT, DifferentiableOp
 from .torch_deferred import values
 from .torch_plain import PLAIN, needs_operator
 
-__all__ = ["apply", "unbind"]
-
 _PLAIN = frozenset(PLAIN)
 
 

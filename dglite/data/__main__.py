@@ -11,8 +11,6 @@ from typing import Any
 from ..errors import DGLError
 from .tables import Table, convert_tables, estimate_conversion
 
-__all__ = ["main"]
-
 _OPTIONS = ("id", "source", "target", "features", "categories", "time", "time_unit", "missing")
 """What a table may be followed by."""
 

@@ -12,8 +12,6 @@ from ..structure.metagraph import EdgeType, Metagraph
 from .internals import INTERNALS
 from .storage import DGLGraph, make_graph
 
-__all__ = ["GraphIndex"]
-
 _ONE_TYPE = Metagraph(("_N",), (("_N", "_E", "_N"),))
 
 

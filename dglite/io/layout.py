@@ -13,8 +13,6 @@ from .container import VERSION
 from .mapped import DTYPE_NAMES
 from .pack import pack_graphs
 
-__all__ = ["CscLayout", "csc_layout"]
-
 _ARRAYS = ("indptr", "indices", "edge_ids")
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from ...errors import DGLError
 from .source import Batch, arrow
 
-__all__ = ["TIME_UNITS", "Feature", "features_of"]
-
 TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Units that times may be given in, in nanoseconds."""
 

@@ -26,8 +26,6 @@ from .memory import bytes_of, memory_limit
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
 from .sort import SortedRelation, reserve
 
-__all__ = ["convert_tables"]
-
 _SHARE = 32
 """A batch takes this part of the memory limit, as several are read, decoded and written at a time."""
 

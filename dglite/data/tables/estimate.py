@@ -17,8 +17,6 @@ from .memory import bytes_of, memory_limit
 from .plan import EdgeTable, NodeTable, plan_tables
 from .sort import bytes_to_sort
 
-__all__ = ["ConversionEstimate", "estimate_conversion"]
-
 _SECONDS = 0.5
 """How long a table is read to measure how fast that is."""
 _PROBE_EDGES = 1 << 21

@@ -12,8 +12,6 @@ import numpy as np
 
 from ...io.atomic import replacing
 
-__all__ = ["RowFile", "State", "file_name", "write_all"]
-
 _HEADER = 128
 """Bytes of a NumPy file before its array."""
 

@@ -17,8 +17,6 @@ from ..raw import json_of, npy_of
 from .files import file_name
 from .ids import NodeIds
 
-__all__ = ["META", "VERSION", "GraphFolder"]
-
 META = "meta.json"
 VERSION = 1
 

@@ -15,8 +15,6 @@ from ...structure.ids import as_ids
 from ..raw import npy_of
 from .source import Batch, arrow
 
-__all__ = ["NodeIds", "id_values", "key_arrays"]
-
 Keys = tuple[np.ndarray, np.ndarray | None]
 """Ids as the hash table takes them: (int64 numbers, None), or (uint8 text, int64 offsets)."""
 

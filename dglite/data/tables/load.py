@@ -12,8 +12,6 @@ from ...graph import DGLGraph
 from .ids import Keys, NodeIds
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
 
-__all__ = ["from_tables"]
-
 _BATCH = 1 << 27
 """Bytes of a batch; graphs in memory have room for some."""
 

@@ -8,8 +8,6 @@ import re
 from ...errors import DGLError
 from ...structure.ids import count_of
 
-__all__ = ["bytes_of", "memory_limit"]
-
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _LEAST = 1 << 22
 

@@ -13,8 +13,6 @@ from .columns import TIME_UNITS, Feature, features_of
 from .ids import Keys, NodeIds, id_values, key_arrays
 from .source import Batch, TableSource, arrow
 
-__all__ = ["ROW", "EdgeRows", "EdgeTable", "NodeRows", "NodeTable", "Table", "distinct_ids", "plan_tables"]
-
 ROW = "__ROW__"
 """In place of a column of ids: the number of the row in its table."""
 

@@ -15,8 +15,6 @@ from ...kernels import compiled
 from ...structure.adjacency import index_dtype_for
 from .files import State, write_all
 
-__all__ = ["SortedRelation", "bytes_to_sort"]
-
 _DEALT = 48
 """Bytes of memory for an int32 edge while it is dealt or sorted: ends, id, their order, and a copy of each."""
 

@@ -15,8 +15,6 @@ import numpy as np
 from ...backend import active
 from ...errors import DGLError
 
-__all__ = ["Batch", "TableSource", "arrow"]
-
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".tsv", ".txt")
 _EXPECTED = "a pandas, Polars or Arrow table, a dictionary of columns, or the names of Parquet or CSV files"

@@ -18,8 +18,6 @@ from ...ops.operands import to_common_dtype
 from ...ops.traced import GraphOp, registered, traced
 from .typed_pairs import edge_pairs
 
-__all__ = ["typed_edges", "typed_rows"]
-
 Parts = dict[str, Tensor]
 _ORDER = ("x", "matrices", "y", "weight")
 

@@ -19,8 +19,6 @@ from ...structure.distinct import numbered
 from ...structure.ids import integer_array
 from .convolution import reduce_neighbours
 
-__all__ = ["EdgePairs", "edge_pairs"]
-
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 
 

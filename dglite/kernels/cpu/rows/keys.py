@@ -6,8 +6,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["find_keys", "find_numbers", "insert_keys", "insert_numbers"]
-
 _PRIME = 1099511628211
 """The prime of FNV hashes of 64 bits; products wrap around."""
 
