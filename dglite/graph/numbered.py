@@ -110,19 +110,19 @@ class GraphIndex(DGLGraph):
 
     def in_edges(self, etype: int, v: Any) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """Return the edges of a type to nodes ``v``."""
-        return super().in_edges(v, "all", etype)  # type: ignore[arg-type, no-any-return]
+        return super().in_edges(v, "all", etype)  # type: ignore[call-overload, no-any-return]
 
     def out_edges(self, etype: int, v: Any) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """Return the edges of a type from nodes ``v``."""
-        return super().out_edges(v, "all", etype)  # type: ignore[arg-type, no-any-return]
+        return super().out_edges(v, "all", etype)  # type: ignore[call-overload, no-any-return]
 
     def in_degrees(self, etype: int, v: Any = ALL) -> Any:  # type: ignore[override]
         """Return the in-degrees of nodes ``v`` along a type."""
-        return super().in_degrees(v, etype)  # type: ignore[arg-type]
+        return super().in_degrees(v, etype)  # type: ignore[call-overload]
 
     def out_degrees(self, etype: int, v: Any = ALL) -> Any:  # type: ignore[override]
         """Return the out-degrees of nodes ``v`` along a type."""
-        return super().out_degrees(v, etype)  # type: ignore[arg-type]
+        return super().out_degrees(v, etype)  # type: ignore[call-overload]
 
     def predecessors(self, etype: int, v: Any) -> Tensor:  # type: ignore[override]
         """Return the sources of the edges of a type to one node."""
@@ -134,15 +134,15 @@ class GraphIndex(DGLGraph):
 
     def has_edges_between(self, etype: int, u: Any, v: Any) -> Any:  # type: ignore[override]
         """Return whether an edge ``u[i] -> v[i]`` of a type exists."""
-        return super().has_edges_between(u, v, etype)  # type: ignore[arg-type]
+        return super().has_edges_between(u, v, etype)  # type: ignore[call-overload]
 
     def edge_ids_one(self, etype: int, u: Any, v: Any) -> Any:
         """Return the id of an edge ``u[i] -> v[i]`` for each i."""
-        return self.edge_ids(u, v, etype=etype)  # type: ignore[arg-type]
+        return self.edge_ids(u, v, etype=etype)  # type: ignore[call-overload]
 
     def edge_ids_all(self, etype: int, u: Any, v: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return all edges ``u[i] -> v[i]``."""
-        return self.edge_ids(u, v, return_uv=True, etype=etype)  # type: ignore[arg-type, no-any-return]
+        return self.edge_ids(u, v, return_uv=True, etype=etype)  # type: ignore[call-overload, no-any-return]
 
     # -- matrices and relations ---------------------------------------------------------------------------------
     def adjacency_matrix_scipy(self, etype: int, transpose: bool = False, fmt: str = "csr", *_: Any) -> Any:  # type: ignore[override]
