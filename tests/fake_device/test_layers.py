@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -65,7 +66,11 @@ def compare(name: str) -> None:
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", list(LAYERS))
+NAMES = list(LAYERS) if os.environ.get("DGLITE_TEST_FULL") == "1" else list(LAYERS)[::2]
+"""All with --full."""
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_layer_is_that_of_the_cpu(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)  # kernels are lacking
@@ -80,6 +85,6 @@ def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:dglite has no kernels")
-@pytest.mark.parametrize("name", list(LAYERS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_layer_on_a_device_without_kernels(no_kernels, name):
     compare(name)

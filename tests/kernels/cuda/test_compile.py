@@ -20,6 +20,7 @@ from dglite.kernels.cuda.run import nvrtc
 from dglite.kernels.cuda.run.launch import binary
 from dglite.kernels.cuda.run.nvrtc import Nvrtc, find_nvrtc
 from dglite.kernels.cuda.run.program import CudaProgram, library
+from tests.kernels.cuda.figures import figures_of
 from tests.kernels.cuda.programs import processors, programs, wide_sum
 
 ARCHS = [70, 80, 90, 100]
@@ -88,6 +89,13 @@ def test_persistent_processors_hold_rows_in_registers():
     text = ptx(processors())
     assert text.count("fma.rn.f32") > 100
     assert ".local" not in text and "ld.global.nc" not in text
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", [80, 90, 100])
+def test_no_register_is_spilled(arch):
+    (rows,) = [kernel for kernel in figures_of(COMPILER, wide_sum(), arch) if kernel.kernel == "rows"]
+    assert rows.spilled == 0 and 16 < rows.registers <= 64
 
 
 @needs_nvrtc

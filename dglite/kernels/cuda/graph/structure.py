@@ -47,17 +47,17 @@ class _Cuts:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Slice:
     """Memory inside other memory, which it keeps."""
 
     whole: Memory
     address: int
 
 
-def _parts(memory: Memory, dtype: np.dtype, *lengths: int) -> tuple[Memory, ...]:
+def _slices(memory: Memory, dtype: np.dtype, *lengths: int) -> tuple[Memory, ...]:
     """Return arrays that lie one after the other, and what comes after them."""
     offsets = np.cumsum([0, *lengths]) * dtype.itemsize
-    return tuple(_Part(memory, memory.address + int(offset)) for offset in offsets)
+    return tuple(_Slice(memory, memory.address + int(offset)) for offset in offsets)
 
 
 @dataclass
@@ -94,9 +94,9 @@ class Structure:
         """Copy a compressed matrix from the host, as one array. ``limit`` is chosen unless given."""
         cuts = _Cuts.of_rows(np.diff(indptr), indptr[:-1], limit or row_limit(len(indptr) - 1, len(indices)))
         memory = runner.upload(np.concatenate([indptr, indices, cuts.array.astype(indptr.dtype)]))
-        starts, entries, where = _parts(memory, indptr.dtype, len(indptr), len(indices))
+        starts, entries, where = _slices(memory, indptr.dtype, len(indptr), len(indices))
         arrays = starts, entries, None
-        structure = cls._of_parts(str(indptr.dtype), len(indptr) - 1, len(indices), arrays, cuts, where)
+        structure = cls._of_arrays(str(indptr.dtype), len(indptr) - 1, len(indices), arrays, cuts, where)
         structure.ids_known = False
         if edge_ids is not None:
             structure.add_edge_ids(runner, lambda: edge_ids)
@@ -111,10 +111,10 @@ class Structure:
         lengths = np.bincount(rows, minlength=num_rows)
         cuts = _Cuts.of_rows(lengths, np.cumsum(lengths) - lengths, row_limit(num_rows, len(rows)))
         memory = runner.upload(np.concatenate([rows, cols, cuts.array.astype(rows.dtype)]))
-        from_rows, from_cols, where = _parts(memory, rows.dtype, len(rows), len(cols))
+        from_rows, from_cols, where = _slices(memory, rows.dtype, len(rows), len(cols))
         matrix = compress(runner, str(rows.dtype), from_rows.address, from_cols.address, num_rows, len(rows))
         arrays = matrix.indptr, matrix.indices, matrix.edge_ids
-        return cls._of_parts(str(rows.dtype), num_rows, len(rows), arrays, cuts, where)
+        return cls._of_arrays(str(rows.dtype), num_rows, len(rows), arrays, cuts, where)
 
     def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
         """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""
@@ -125,7 +125,7 @@ class Structure:
         self.ids_known = True
 
     @classmethod
-    def _of_parts(
+    def _of_arrays(
         cls,
         index: str,
         num_rows: int,

@@ -53,16 +53,20 @@ class Nvrtc:
 
     def compile(self, text: str, name: str, options: Sequence[str], real: bool) -> bytes:
         """Return machine code, or PTX unless ``real``. ``DGLError`` has the compiler's log."""
+        return self.compile_with_log(text, name, options, real)[0]
+
+    def compile_with_log(self, text: str, name: str, options: Sequence[str], real: bool) -> tuple[bytes, str]:
+        """Return the code and the compiler's log, which ``--ptxas-options=-v`` adds each kernel's registers to."""
         unit = ctypes.c_void_p()
         self._call("nvrtcCreateProgram", ctypes.byref(unit), text.encode(), name.encode(), 0, None, None)
         try:
             encoded = [option.encode() for option in options]
             words = (ctypes.c_char_p * len(encoded))(*encoded)
             status = self._library.nvrtcCompileProgram(unit, len(encoded), words)
+            log = self._read(unit, "ProgramLog").rstrip(b"\0").decode(errors="replace")
             if status:
-                log = self._read(unit, "ProgramLog").rstrip(b"\0").decode(errors="replace")
                 raise DGLError(f"NVRTC does not take {name}: {self._error(status)} ({self})\n{log}")
-            return self._read(unit, "CUBIN" if real else "PTX")
+            return self._read(unit, "CUBIN" if real else "PTX"), log
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(unit))
 
