@@ -48,7 +48,16 @@ from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .superpixel import CIFAR10SuperPixelDataset, MNISTSuperPixelDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
-from .tables import ROW, GraphFolder, NodeIds, Table, convert_tables, estimate_conversion
+from .tables import (
+    ROW,
+    GraphFolder,
+    NodeIds,
+    Table,
+    convert_tables,
+    database_tables,
+    estimate_conversion,
+    relbench_tables,
+)
 from .temporal import GDELT, ICEWS18, BitcoinOTC, BitcoinOTCDataset, GDELTDataset, ICEWS18Dataset
 from .tu import LegacyTUDataset, TUDataset
 from .utils import (
@@ -156,6 +165,7 @@ __all__ = [
     "add_nodepred_split",
     "check_sha1",
     "convert_tables",
+    "database_tables",
     "download",
     "estimate_conversion",
     "extract_archive",
@@ -165,6 +175,7 @@ __all__ = [
     "load_tensors",
     "loadtxt",
     "mask_nodes_by_property",
+    "relbench_tables",
     "save_graphs",
     "save_tensors",
     "split_dataset",

@@ -82,8 +82,8 @@ def test_agrees_with_pandas(shop: Path) -> None:
     assert g.nodes["user"].data["age"].dtype == torch.float32
     texts = [g.categories["item"]["kind"][code] for code in g.nodes["item"].data["kind"].tolist()]
     assert texts == items["kind"].tolist()
-    assert g.node_ids["item"].numbers(items["name"]).tolist() == list(range(ITEMS))
-    assert g.node_ids["user"].names([5, 0]).tolist() == users["id"][[5, 0]].tolist()
+    assert g.id_maps["item"].numbers(items["name"]).tolist() == list(range(ITEMS))
+    assert g.id_maps["user"].names([5, 0]).tolist() == users["id"][[5, 0]].tolist()
 
 
 def kinds_of_table() -> dict[str, Any]:

@@ -14,7 +14,7 @@ TIME_UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Units that times may be given in, in nanoseconds."""
 
 
-class Feature:
+class TableFeature:
     """A feature of nodes or edges that is made of columns of a table, batch after batch.
 
     Attributes
@@ -120,7 +120,7 @@ class Feature:
             self._codes = {text: i for i, text in enumerate(categories)}
 
 
-def features_of(schema: Any, ids: Sequence[str], options: Mapping[str, Any], label: str) -> list[Feature]:
+def features_of(schema: Any, ids: Sequence[str], options: Mapping[str, Any], label: str) -> list[TableFeature]:
     """Return the features of a table: those that a user names, or all columns that can be numbers.
 
     Raises
@@ -131,7 +131,7 @@ def features_of(schema: Any, ids: Sequence[str], options: Mapping[str, Any], lab
     names = list(schema.names)
     request = options["features"]
     if request is None:
-        usable = [name for name in names if name not in ids and _is_usable(schema.field(name).type, name, options)]
+        usable = [name for name in names if name not in ids and is_feature(schema.field(name).type, name, options)]
         request = {name: [name] for name in usable}
     elif isinstance(request, str):
         request = {request: [request]}
@@ -144,10 +144,11 @@ def features_of(schema: Any, ids: Sequence[str], options: Mapping[str, Any], lab
         for column in columns:
             if column not in names:
                 raise DGLError(f"{label} has no column {column!r}; there are {names}")
-    return [Feature(name, columns, schema, options) for name, columns in request.items()]
+    return [TableFeature(name, columns, schema, options) for name, columns in request.items()]
 
 
-def _is_usable(kind: Any, name: str, options: Mapping[str, Any]) -> bool:
+def is_feature(kind: Any, name: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a column of an Arrow type can be a feature."""
     try:
         _kind(kind, name, options)
     except DGLError:

@@ -18,8 +18,8 @@ from ...errors import DGLError
 from ...io.layout import csc_layout
 from ...progress import progress
 from ..raw import npy_of
-from .columns import Feature
-from .files import RowFile, State, file_name, write_all
+from .columns import TableFeature
+from .files import ConversionState, RowFile, file_name, write_all
 from .folder import META, VERSION, GraphFolder
 from .ids import NodeIds
 from .memory import bytes_of, memory_limit
@@ -121,7 +121,7 @@ class _Conversion:
             [[t.label, t.columns, t.source.fingerprint, str(vars(t.table))] for t in tables],
         ]
         in_memory = any(not table.source.files for table in tables)
-        self.state = State(work / "state.json", fingerprint)
+        self.state = ConversionState(work / "state.json", fingerprint)
         if in_memory or not self.state.is_continued:  # tables in memory have no time stamps
             self.state.steps = {}
             for item in work.iterdir():
@@ -180,7 +180,7 @@ class _Conversion:
         if reached and reached.get("done"):
             _restore(table.features, reached)
             return
-        writer = _Writer(self.work / "nodes" / file_name(table.ntype), table.features, reached)
+        writer = _FeatureWriter(self.work / "nodes" / file_name(table.ntype), table.features, reached)
         files: dict[str, RowFile] = {}
         rows, text_end = writer.rows, (reached or {}).get("text", 0)
         for part in self._bar(table, lambda unit: table.read(self.batch_bytes, unit), writer.unit):
@@ -213,7 +213,7 @@ class _Conversion:
             _restore(table.features, reached)
             return int(reached["rows"])
         dtype = self._end_dtype(etype)
-        writer = _Writer(self.work / "edges" / file_name(etype), table.features, reached)
+        writer = _FeatureWriter(self.work / "edges" / file_name(etype), table.features, reached)
         ends = [path.open("r+b" if writer.rows else "wb", buffering=0) for path in self._ends(etype)]
         try:
             for file in ends:
@@ -286,10 +286,10 @@ class _Conversion:
                     bar.update(count)
 
 
-class _Writer:
+class _FeatureWriter:
     """The files of the features of a table."""
 
-    def __init__(self, folder: Path, features: list[Feature], reached: dict[str, Any] | None) -> None:
+    def __init__(self, folder: Path, features: list[TableFeature], reached: dict[str, Any] | None) -> None:
         reached = reached or {}
         self.rows, self.unit = int(reached.get("rows", 0)), int(reached.get("unit", -1)) + 1
         self._folder, self._features = folder, features
@@ -304,7 +304,7 @@ class _Writer:
             self._files[feature.name].append(columns[feature.name])
         self.rows += count
 
-    def _open(self, feature: Feature) -> None:
+    def _open(self, feature: TableFeature) -> None:
         path = self._folder / f"{file_name(feature.name)}.npy"
         self._files[feature.name] = RowFile(path, feature.dtype, feature.shape or (), self.rows)
 
@@ -325,7 +325,7 @@ class _Writer:
         return {"rows": self.rows, "unit": unit, **self.described()}
 
 
-def _restore(features: list[Feature], reached: dict[str, Any]) -> None:
+def _restore(features: list[TableFeature], reached: dict[str, Any]) -> None:
     for feature in features:
         feature.restore(reached.get("categories", {}).get(feature.name), reached.get("shapes", {}).get(feature.name))
 

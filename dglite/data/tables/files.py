@@ -57,7 +57,7 @@ class RowFile:
         self._file.write(text.encode().ljust(_HEADER - 11) + b"\n")
 
 
-class State:
+class ConversionState:
     """What a conversion has done, in a file that is replaced after each step.
 
     Attributes

@@ -20,7 +20,7 @@ def from_tables(nodes: Any = None, edges: Any = None, *, idtype: Any = None, dev
     """Make a graph of tables of nodes and of edges: of pandas, Polars or Arrow, or Parquet or CSV files.
 
     Ids may be integers with gaps or texts. Nodes are numbered in the order of their table, or without one in the sorted
-    order of their ids in the edge tables; edges keep the order of their rows. ``g.node_ids[ntype]`` looks ids up both
+    order of their ids in the edge tables; edges keep the order of their rows. ``g.id_maps[ntype]`` looks ids up both
     ways: ``.numbers(["ann"])`` and ``.names([0])``; ``g.node_names`` has all ids, as :func:`dglite.from_pandas` keeps
     them. For a graph larger than memory see :func:`dglite.data.convert_tables`.
 
@@ -58,7 +58,7 @@ def from_tables(nodes: Any = None, edges: Any = None, *, idtype: Any = None, dev
     >>> g = dglite.from_tables({"id": ["eve", "ann", "bob"], "age": [31.0, 25.0, 40.0]}, follows)
     >>> g.edges(), g.edata["since"], g.ndata["age"]
     ((tensor([1, 2, 1]), tensor([2, 0, 0])), tensor([3, 5, 8]), tensor([31., 25., 40.]))
-    >>> g.node_ids["_N"].numbers(["bob"]), g.node_ids["_N"].names([0])
+    >>> g.id_maps["_N"].numbers(["bob"]), g.id_maps["_N"].names([0])
     (array([2]), array(['eve'], dtype=object))
     """
     node_tables, edge_tables = plan_tables(nodes, edges)
@@ -86,7 +86,7 @@ def from_tables(nodes: Any = None, edges: Any = None, *, idtype: Any = None, dev
     tables: dict[Any, NodeTable | EdgeTable] = {**node_tables, **edge_tables}
     codes = {key: {f.name: f.categories for f in table.features if f.categories} for key, table in tables.items()}
     g.__dict__["node_names"] = names["_N"] if list(names) == ["_N"] else names
-    g.__dict__["node_ids"] = ids
+    g.__dict__["id_maps"] = ids
     g.__dict__["categories"] = {key: texts for key, texts in codes.items() if texts}
     return g
 

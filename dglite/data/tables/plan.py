@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DGLError
-from .columns import TIME_UNITS, Feature, features_of
+from .columns import TIME_UNITS, TableFeature, features_of
 from .ids import Keys, NodeIds, id_values, key_arrays
 from .source import Batch, TableSource, arrow
 
@@ -47,6 +47,9 @@ class Table:
         what times are converted to: ``"s"`` since 1970, ``"ms"``, ``"us"`` or ``"ns"``.
     missing
         of edges: ``"error"``, or ``"drop"`` for rows that lack an id, as a foreign key may.
+    links
+        of a table of a database: the table that each foreign key refers to, by column; see
+        :func:`dglite.data.database_tables`.
     """
 
     def __init__(
@@ -62,12 +65,14 @@ class Table:
         time: str | None = None,
         time_unit: str = "s",
         missing: str = "error",
+        links: Mapping[str, str] | None = None,
     ) -> None:
         if time_unit not in TIME_UNITS:
             raise DGLError(f"time_unit must be one of {list(TIME_UNITS)}, got {time_unit!r}")
         if missing not in ("error", "drop"):
             raise DGLError(f'missing must be "error" or "drop", got {missing!r}')
         self.data, self.id, self.source, self.target, self.missing = data, id, source, target, missing
+        self.links = dict(links or {})
         self.options: dict[str, Any] = {
             "features": features,
             "categories": [categories] if isinstance(categories, str) else list(categories),
@@ -240,7 +245,7 @@ def _column(source: TableSource, name: str | None, usual: Sequence[str], argumen
     return present[0] if present else str(names[position])
 
 
-def _features(features: Sequence[Feature], batch: Batch, table: Table) -> dict[str, np.ndarray]:
+def _features(features: Sequence[TableFeature], batch: Batch, table: Table) -> dict[str, np.ndarray]:
     arrays = {feature.name: feature.values(batch) for feature in features}
     time = table.options["time"]
     if time is not None and arrays[time].dtype.kind == "f" and np.isnan(arrays[time]).any():

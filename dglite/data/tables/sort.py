@@ -13,7 +13,7 @@ from ...backend import active
 from ...errors import DGLError
 from ...kernels import compiled
 from ...structure.adjacency import index_dtype_for
-from .files import State, write_all
+from .files import ConversionState, write_all
 
 _DEALT = 48
 """Bytes of memory for an int32 edge while it is dealt or sorted: ends, id, their order, and a copy of each."""
@@ -56,7 +56,7 @@ class SortedRelation:
                 "needed for their counters, and some MB for edges; raise the limit"
             )
 
-    def write(self, file: Any, places: dict[str, int], state: State, step: str) -> Iterator[int]:
+    def write(self, file: Any, places: dict[str, int], state: ConversionState, step: str) -> Iterator[int]:
         """Write ``indptr``, ``indices`` and ``edge_ids`` to their places in a file; yield edges as they are done.
 
         Half of what is yielded counts reading. A step that ``state`` has recorded is passed over.
@@ -105,7 +105,7 @@ class SortedRelation:
         return np.array(bounds if len(bounds) > 1 else [0, 0])
 
     def _deal(
-        self, indptr: np.ndarray, bounds: np.ndarray, targets: list[Path], state: State, step: str
+        self, indptr: np.ndarray, bounds: np.ndarray, targets: list[Path], state: ConversionState, step: str
     ) -> Iterator[int]:
         """Write the edges of each range together, in the order of their ids."""
         first_row, cursors = state.steps.get(f"{step} dealt", (0, indptr[bounds[:-1]].tolist()))
