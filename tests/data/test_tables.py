@@ -168,7 +168,7 @@ def test_ids_are_looked_up_both_ways(tmp_path: Path) -> None:
 # -- on disk -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("memory", ["100 MB", "4 MB"])
 def test_converted_graph_is_the_one_in_memory(shop: Path, tmp_path: Path, memory: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("dglite.data.tables.sort._DEALT", 48 if memory == "100 MB" else 1000)
+    monkeypatch.setattr("dglite.data.tables.sort._DEALT", 80 if memory == "100 MB" else 1000)
     nodes, edges = tables(shop)
     folder = convert_tables(nodes, edges, tmp_path / "graph", memory=memory)
     expected = dglite.from_tables(nodes, edges)

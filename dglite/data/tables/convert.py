@@ -55,7 +55,8 @@ def convert_tables(
     path
         The folder to make.
     memory
-        Limit in bytes, or text such as ``"4 GB"``, by default half of the memory that is free now. Ids of nodes are in
+        Limit in bytes, or text such as ``"4 GB"``, by default half of the memory that is free now. Arrow and the
+        compiler of kernels take about 100 MB besides, as measured by ``benchmarks/billion.py``. Ids of nodes are in
         memory: about 20 bytes for each node whose ids are integers, nothing for ids 0, 1, 2, ...; and 16 bytes for
         each destination node while edges are sorted.
     overwrite

@@ -15,8 +15,8 @@ from ...kernels import compiled
 from ...structure.adjacency import index_dtype_for
 from .files import ConversionState, write_all
 
-_DEALT = 48
-"""Bytes of memory for an int32 edge while it is dealt or sorted: ends, id, their order, and a copy of each."""
+_DEALT = 80
+"""Bytes of memory for an int32 edge while it is dealt or sorted: ends, id, their order, a copy of each, temporaries."""
 
 
 def bytes_to_sort(num_dst: int) -> int:
