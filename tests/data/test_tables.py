@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import errno
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dglite
-from dglite.data import ROW, GraphFolder, NodeIds, Table, convert_tables, estimate_conversion
+from dglite.data import ROW, GraphFolder, NodeIds, Table, convert_tables, database_tables, estimate_conversion
 from dglite.data.__main__ import main
 from dglite.data.tables import convert, files
 from dglite.errors import DGLError
@@ -354,6 +356,16 @@ def test_a_limit_below_one_batch(shop: Path, tmp_path: Path) -> None:
 def test_arguments(nodes: Any, edges: Any, match: str) -> None:
     with pytest.raises(DGLError, match=match):
         dglite.from_tables(nodes, edges)
+
+
+@pytest.mark.parametrize("function", [dglite.from_tables, NodeIds, database_tables])
+def test_examples(function: Any) -> None:
+    """Run the examples, which are skipped by those who have no pyarrow."""
+    text = inspect.getdoc(function).replace("# doctest: +SKIP", "")
+    names = {"np": np, "NodeIds": NodeIds, "Table": Table, "database_tables": database_tables}
+    test = doctest.DocTestParser().get_doctest(text, names, function.__name__, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

