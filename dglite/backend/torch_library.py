@@ -7,7 +7,7 @@ eager calls. Eager calls on plain tensors do not come this way: torch's dispatch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt n
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
-_DENSE = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).raw_repr()
+_keys_of: Callable[[Any], object] = getattr(torch._C.DispatchKeySet, "raw_repr", repr)
+"""A set of torch's dispatch keys as what can be compared: a number, or in torch 2.4 a text."""
+_DENSE = _keys_of(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU))
 """What is left to ask for ordinary tensors on the CPU: the kernel, which is called without torch's dispatcher."""
 _DECOMPOSITIONS: dict[Any, Any] = {}
 """By operator; not in torch's own table, from which fake tensors would take descriptions."""
@@ -123,7 +125,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         below = keyset & torch._C._after_autograd_keyset
         if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
             return _Differentiable.apply(_OPERATORS[name], make, below, structure, *inputs)  # type: ignore[no-any-return]
-        if below.raw_repr() == _DENSE:
+        if _keys_of(below) == _DENSE:
             return compute(inputs, *structure)
         with torch._C._AutoDispatchBelowAutograd():
             return _OPERATORS[name].redispatch(below, inputs, *structure)  # type: ignore[no-any-return]
