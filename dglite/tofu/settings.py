@@ -27,6 +27,7 @@ from ..errors import DGLWarning
 
 __all__ = ["CallSettings", "input_problem", "modes", "signature"]
 
+_MISSING = object()
 _CONTAINERS = (list, set, dict)
 _VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, range, slice, Enum)
 _GLOBAL_HOOKS = [name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("hooks")]
@@ -79,7 +80,7 @@ class CallSettings:
         self._alive: list[Any] = []  # so that no id of a compared object is used again
         self._written: set[tuple[int, str]] = set()
         self._owners: list[Any] = []
-        self._copies: list[dict[str, Any]] = []
+        self._copies: list[Mapping[str, Any]] = []
         self._number = -1
         self.training: list[bool] = []
 
@@ -103,7 +104,7 @@ class CallSettings:
         self._alive += [self._owners, self._copies]
         self._number = self._numbers.setdefault(text, len(self._numbers))
 
-    def _namespace(self, owner: Any) -> dict[str, Any]:
+    def _namespace(self, owner: Any) -> Mapping[str, Any]:
         names = _namespace(owner)
         skipped = [name for number, name in self._written if number == id(owner)] if self._written else ()
         return {name: value for name, value in names.items() if name not in skipped} if skipped else names
@@ -112,21 +113,25 @@ class CallSettings:
     def watched(self) -> Iterator[None]:
         """Warn of attributes that are written, and of random numbers that are drawn, while a step is captured."""
         self.number()
-        state = random.getstate(), np.random.get_state()[2]
+        state = _random_state()
         yield
-        written = []
+        written: list[str] = []
         for owner, copy in zip(self._owners, self._copies, strict=True):
             now = self._namespace(owner)
-            names = [n for n, v in now.items() if n not in copy or _identity(v) != _identity(copy[n])]
+            names = [name for name, value in now.items() if _identity(value) != _identity(copy.get(name, _MISSING))]
             self._written.update((id(owner), name) for name in names)
             written += [f"{type(owner).__name__}.{name}" for name in names]
         if written:
             _warn(
                 f"the forward pass writes {', '.join(written[:4])}: a partitioned step does so in its first call only"
             )
-        if state != (random.getstate(), np.random.get_state()[2]):
+        if state != _random_state():
             _warn("the forward pass draws from random or numpy.random: a partitioned step keeps its first draw")
         self._read()
+
+
+def _random_state() -> Any:
+    return random.getstate(), np.random.get_state()[2]  # type: ignore[index]
 
 
 def _warn(text: str) -> None:
@@ -153,7 +158,7 @@ def _is_record(value: Any) -> bool:
     return is_dataclass(value) or isinstance(value, types.SimpleNamespace) or hasattr(value, "to_dict")
 
 
-def _namespace(owner: Any) -> Mapping[str, Any] | dict[str, Any]:
+def _namespace(owner: Any) -> Mapping[str, Any]:
     """Return the values that an object or a function reads, by name."""
     if owner is torch_module:
         return {name: getattr(torch_module, name) for name in _GLOBAL_HOOKS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,6 +49,6 @@ class SourceTensors:
         return out
 
 
-def tensors_changed(versions: list[tuple[torch.Tensor, int]]) -> bool:
+def tensors_changed(versions: Sequence[tuple[torch.Tensor, int]]) -> bool:
     """Return whether tensors were written since their versions were noted."""
     return any(x._version != version for x, version in versions)
