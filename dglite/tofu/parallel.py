@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ..errors import DGLError, DGLWarning
 from .agreement import (
@@ -48,6 +48,7 @@ def parallelize(
     device: torch.device | str = "cpu",
     timeout: float = 300.0,
     seed: int = 0,
+    split_batch: bool = False,
 ) -> ParallelStep:
     """Return a function that trains ``module`` one step, its tensors split over all processes of the job.
 
@@ -75,6 +76,9 @@ def parallelize(
         Seconds after which a process that does not answer ends the job, on all others, with an error.
     seed : int
         Of dropout. Equal in all processes.
+    split_batch : bool
+        Whether each process passes its share of the batch, as with DDP: equally many rows (the first dimension) of each
+        input tensor, in the order of the processes. The loss is still that of the whole batch.
 
     Raises
     ------
@@ -100,7 +104,7 @@ def parallelize(
     if world > 1:
         with links.watched("making a group of processes"):
             links.group = dist.new_group(timeout=timedelta(seconds=timeout))
-    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed)
+    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed, split_batch)
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class ParallelStep:
         memory: float | None,
         device: torch.device,
         seed: int,
+        split_batch: bool = False,
     ) -> None:
         self._module, self._loss, self._optimizer = module, loss, optimizer
         self.plan: PartitionPlan | None = None
@@ -145,7 +150,7 @@ class ParallelStep:
         self._links, self._memory, self._device, self._seed = links, memory, device, seed
         self._compiled: dict[Any, _CompiledStep] = {}
         self._state: PartitionedState | None = None
-        self._settings = CallSettings(module, loss)
+        self._settings, self._split = CallSettings(module, loss), split_batch
         self._count = 0
         self._error = ""
 
@@ -254,14 +259,15 @@ class ParallelStep:
         program, captured, state = step.program, step.captured, self._held
         values: list[Any] = [None] * program.size
         tensors = [x for x in tree_flatten((tuple(inputs), named))[0] if isinstance(x, torch.Tensor)]
+        self._links.bytes = 0
         for node, x in zip(captured.data, tensors, strict=True):
-            values[program.slots[node]] = state.sharding.from_tensor(x.to(self._device), step.plan.placement(node))
+            cut = state.sharding.from_rows if self._split and x.dim() else state.sharding.from_tensor
+            values[program.slots[node]] = cut(x.to(self._device), step.plan.placement(node))
         for name, node in (captured.parameters | captured.buffers).items():
             values[program.slots[node]] = state.placed(name, node, step.plan)
         for name, node in captured.constants.items():
             constant = captured.constant_values[name].to(self._device)
             values[program.slots[node]] = state.sharding.from_tensor(constant, step.plan.placement(node))
-        self._links.bytes = 0
         try:
             program.run(values, self._count)
             for name, node in captured.buffers.items():
@@ -287,6 +293,8 @@ class ParallelStep:
         """Return the compiled step of a call, after all processes have compared what it depends on."""
         kind = "forward" if call == "forward" else "train"
         leaves, spec = tree_flatten((tuple(inputs), named))
+        if self._split:
+            inputs, named = tree_map_only(torch.Tensor, self._whole_batch, (tuple(inputs), named))
         shapes = (kind, str(spec), *map(signature, leaves))
         key = (*shapes, self._settings.number(), modes(self.module, self._device))
         step = self._compiled.get(key)
@@ -308,22 +316,27 @@ class ParallelStep:
             self._compiled[(*shapes, self._settings.number(), modes(self.module, self._device))] = step
         return step
 
+    def _whole_batch(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a tensor without values of the shape of a whole batch, of which ``x`` is this process's share."""
+        n, *rest = x.shape or (0,)
+        return torch.empty((n * self._links.world, *rest), dtype=x.dtype, device="meta") if x.dim() else x
+
     def _compare_call(self, call: str, key: tuple[Any, ...], leaves: Sequence[Any], plans: bool) -> None:
         """Raise in all processes if their calls, inputs or settings differ, or if the call is not possible."""
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor) and not x.is_meta and not (self._split and x.dim())]
         problem = input_problem(leaves)
         if call in ("step", "backward") and not torch.is_grad_enabled():
             problem = "gradients are disabled by torch.no_grad or inference_mode: evaluate by step.forward(...)"
         if self._state is not None:
             problem = problem or self._state.problem(key[-2])
-        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed}"
+        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed} {self._split}"
         now = f"{key[:-2]} {self._settings.training} {key[-1]}"
         self._compare(
             {
                 "calls (step, backward, forward, prepare)": text_digest(call),
-                "optimizers, or memory= or seed=": text_digest(settings),
+                "optimizers, or memory=, seed= or split_batch=": text_digest(settings),
                 "inputs, or modes of modules (train, eval, frozen, autocast)": text_digest(now),
-                "values of inputs": 0 if problem else checksum([x for x in tensors if not x.is_meta]),
+                "values of inputs": 0 if problem else checksum(tensors),
                 "changes of their modules, hooks or loss functions": plans,
             },
             problem,
