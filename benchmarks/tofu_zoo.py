@@ -80,7 +80,9 @@ def _language(name: str, layers: int | None) -> Work:
 
 def _vision(package: str, name: str, layers: int | None) -> Work:
     library = importlib.import_module("torchvision.models" if package == "torchvision" else "timm")
-    module = getattr(library, name)() if package == "torchvision" else library.create_model(name)
+    with torch.device("cpu"):  # some constructors read numbers of tensors
+        module = getattr(library, name)() if package == "torchvision" else library.create_model(name)
+    module = module.to("meta")
     size = {"inception_v3": 299}.get(name, 224)
     images, labels = torch.empty(BATCH, 3, size, size), torch.zeros(BATCH, dtype=torch.long)
     return module, _first_output, (images, labels), {}

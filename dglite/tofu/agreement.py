@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,15 +15,34 @@ from .library.graph import edges_of
 from .links import Links
 from .plan import PartitionPlan
 
-__all__ = ["checksum", "digest", "graph_digest", "options_text", "plan_text", "require_equal", "text_digest"]
+__all__ = [
+    "checksum",
+    "digest",
+    "graph_digest",
+    "module_tensors",
+    "options_text",
+    "plan_text",
+    "require_equal",
+    "text_digest",
+]
 
 
-def require_equal(links: Links, numbers: dict[str, int], device: torch.device) -> None:
-    """Raise in all processes if a number is not the same in all; the keys say what differs."""
+def require_equal(links: Links, numbers: dict[str, int], device: torch.device, problem: str = "") -> None:
+    """Raise in all processes if a number is not the same in all; the keys say what differs.
+
+    ``problem`` is an error of this process, which all others raise, too; empty if there is none.
+    """
+    if links.world > 1:
+        row = torch.tensor([bool(problem), *numbers.values()], dtype=torch.int64, device=device)
+        flags, *columns = links.gather(row, "the comparison of inputs and settings").unbind(1)
+    if problem:
+        raise DGLError(problem)
     if links.world == 1:
         return
-    row = torch.tensor(list(numbers.values()), dtype=torch.int64, device=device)
-    rows = links.gather(row, "the comparison of inputs and settings")
+    failed = flags.nonzero().flatten().tolist()
+    if failed:
+        raise DGLError(f"the workers {failed} cannot run this step: see their messages")
+    rows = torch.stack(columns, 1)
     if bool((rows == rows[0]).all()):
         return
     for column, name in enumerate(numbers):
@@ -74,6 +93,14 @@ def digest(tensors: Any) -> int:
         if not x.is_meta:
             hashed.update(x.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return int.from_bytes(hashed.digest(), "little")
+
+
+def module_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield what has to be equal in all processes before a module is split."""
+    yield from module.parameters()
+    yield from module.buffers()
+    if any(p.is_meta for p in module.parameters()):
+        yield torch.get_rng_state()
 
 
 def text_digest(text: str) -> int:

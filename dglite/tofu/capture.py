@@ -59,6 +59,9 @@ class Captured:
         New values of buffers, and gradients of parameters, by their placeholders.
     gradients : dict of Node to Node
         Gradients by the forward value that they belong to.
+    versions : sequence of (Tensor, int)
+        Tensors of the module or the loss function, other than parameters and buffers, whose values the graph
+        contains, with their versions: if one has changed, the graph is out of date.
     module : nn.Module or None
         What was captured. Graphs that it has are named by numbers in the operators, and live as long as it does.
     """
@@ -74,6 +77,7 @@ class Captured:
     spec: TreeSpec | None
     updates: dict[Node, Node]
     gradients: dict[Node, Node] = field(repr=False)
+    versions: Sequence[tuple[torch.Tensor, int]] = field(default=(), repr=False)
     module: nn.Module | None = field(default=None, repr=False)
 
     @property
@@ -189,13 +193,24 @@ class _Inputs:
         for i, x in enumerate(leaves):
             if isinstance(x, torch.Tensor):
                 leaves[i] = recorder.placeholder(f"input.{i}", x)
-        self.data = tuple(recorder.node_of(x) for x in leaves if isinstance(x, torch.Tensor))
+        self._leaves = [x for x in leaves if isinstance(x, torch.Tensor)]
+        self.data = tuple(map(recorder.node_of, self._leaves))
         self.positional, self.named = tree_unflatten(leaves, spec)
 
     def call(self, last: bool = True) -> Any:
         """Call the module with all inputs, or without the last."""
         positional = self.positional if last else self.positional[:-1]
         return torch.func.functional_call(self.module, self.held, positional, self.named)
+
+    def _check_unchanged(self) -> None:
+        """Raise if an input was written in place, as the caller's tensor would be."""
+        now = map(self.recorder.node_of, self._leaves)
+        numbers = [i for i, (before, after) in enumerate(zip(self.data, now, strict=True)) if before is not after]
+        if numbers:
+            raise DGLError(
+                f"the module or the loss function writes in place into the input tensors {numbers} (by their order): a"
+                " partitioned step leaves inputs as they are, so write into a clone"
+            )
 
     def captured(
         self,
@@ -210,6 +225,7 @@ class _Inputs:
         recorder = self.recorder
         now = {self.nodes[name]: recorder.node_of(self.held[name]) for name in self.buffers}
         updates = {old: new for old, new in now.items() if old is not new} | updates
+        self._check_unchanged()
         nodes = [recorder.node_of(x) for x in outputs]
         graph = recorder.finish([*nodes, *updates.values()])
         gone = _rewritten(graph)
@@ -225,6 +241,7 @@ class _Inputs:
             spec,
             {old: gone.get(new) or new for old, new in updates.items()},
             _alive(pairs, gone, graph),
+            recorder.sources.versions,
             self.module,
         )
 

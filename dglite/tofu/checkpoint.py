@@ -7,6 +7,7 @@ The mesh has a dimension for each step of a plan, and each step is one placement
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -37,6 +38,7 @@ class Sharding:
     def __init__(self, layout: Layout, links: Links, device: torch.device) -> None:
         self.layout, self._links, self._device = layout, links, device
         self._mesh: DeviceMesh | None = None
+        self._row_exchanges: dict[Any, Exchange] = {}
 
     @property
     def mesh(self) -> DeviceMesh:
@@ -73,6 +75,18 @@ class Sharding:
         for d, (lo, hi) in enumerate(self.layout.tile(x.shape, dims, self._links.rank)):
             x = x.narrow(d, int(lo), int(hi) - int(lo))
         return x
+
+    def from_rows(self, x: torch.Tensor, dims: Dims) -> torch.Tensor:
+        """Return this worker's part of a tensor whose rows the workers hold in equal shares, in their order."""
+        key = tuple(x.shape), x.dtype, tuple(dims)
+        if key not in self._row_exchanges:
+            n, *rest = x.shape
+            held = [((j * n, (j + 1) * n), *((0, m) for m in rest)) for j in range(self.layout.workers)]
+            needed = self._parts([n * len(held), *rest], dims)
+            self._row_exchanges[key] = Exchange(
+                self._links.rank, held, needed, x.dtype, self._device, distance=self.layout.distance
+            )
+        return moved(self._links, self._row_exchanges[key], x.contiguous(), "inputs")  # type: ignore[no-any-return]
 
     def whole(self, part: torch.Tensor, shape: torch.Size, dims: Dims) -> torch.Tensor:
         """Return the tensor of all workers' parts, in new memory; all have to call it."""

@@ -138,13 +138,16 @@ def _entry(value: Any) -> StateEntry:
 
 
 def named_state(
-    optimizer: torch.optim.Optimizer, names: dict[int, str]
+    optimizer: torch.optim.Optimizer, names: dict[int, str], frozen: bool = False
 ) -> dict[str, tuple[torch.nn.Parameter, str, StateEntry]]:
-    """Return parameter, key and kind of each entry of an optimizer's state by name, as ``"0.weight.exp_avg"``."""
+    """Return parameter, key and kind of each entry of an optimizer's state by name, as ``"0.weight.exp_avg"``.
+
+    ``frozen`` says whether to include parameters that require no gradient.
+    """
     found: dict[str, tuple[torch.nn.Parameter, str, StateEntry]] = {}
     for group in optimizer.param_groups:
         entries = state_entries(optimizer, group)
         for p in group["params"]:
-            if p.requires_grad:
+            if frozen or p.requires_grad:
                 found |= {f"{names[id(p)]}.{key}": (p, key, entry) for key, entry in entries.items()}
     return found

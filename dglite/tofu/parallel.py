@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,10 +11,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ..errors import DGLError, DGLWarning
-from .agreement import checksum, digest, graph_digest, options_text, plan_text, require_equal, text_digest
+from .agreement import (
+    checksum,
+    digest,
+    graph_digest,
+    module_tensors,
+    options_text,
+    plan_text,
+    require_equal,
+    text_digest,
+)
 from .capture import Captured, capture, capture_forward
 from .checkpoint import Sharding
 from .execute import compile_plan
@@ -22,6 +31,8 @@ from .layout import Layout
 from .links import Broken, Links
 from .plan import PartitionPlan, plan_captured, plan_like
 from .program import Program
+from .settings import CallSettings, input_problem, modes, signature
+from .sources import tensors_changed
 from .state import PartitionedState
 
 __all__ = ["ParallelStep", "parallelize"]
@@ -37,6 +48,7 @@ def parallelize(
     device: torch.device | str = "cpu",
     timeout: float = 300.0,
     seed: int = 0,
+    split_batch: bool = False,
 ) -> ParallelStep:
     """Return a function that trains ``module`` one step, its tensors split over all processes of the job.
 
@@ -64,6 +76,9 @@ def parallelize(
         Seconds after which a process that does not answer ends the job, on all others, with an error.
     seed : int
         Of dropout. Equal in all processes.
+    split_batch : bool
+        Whether each process passes its share of the batch, as with DDP: equally many rows (the first dimension) of each
+        input tensor, in the order of the processes. The loss is still that of the whole batch.
 
     Raises
     ------
@@ -89,7 +104,7 @@ def parallelize(
     if world > 1:
         with links.watched("making a group of processes"):
             links.group = dist.new_group(timeout=timedelta(seconds=timeout))
-    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed)
+    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed, split_batch)
 
 
 @dataclass(frozen=True)
@@ -127,16 +142,32 @@ class ParallelStep:
         memory: float | None,
         device: torch.device,
         seed: int,
+        split_batch: bool = False,
     ) -> None:
-        self.module, self.loss, self.optimizer = module, loss, optimizer
+        self._module, self._loss, self._optimizer = module, loss, optimizer
         self.plan: PartitionPlan | None = None
         self.bytes = 0
         self._links, self._memory, self._device, self._seed = links, memory, device, seed
         self._compiled: dict[Any, _CompiledStep] = {}
         self._state: PartitionedState | None = None
-        self._modules: list[nn.Module] = []
+        self._settings, self._split = CallSettings(module, loss), split_batch
         self._count = 0
         self._error = ""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+        return self._module
+
+    @property
+    def loss(self) -> Callable[..., torch.Tensor] | None:
+        """The loss function, or None if the module returns its loss."""
+        return self._loss
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer, which runs on this worker's parts."""
+        return self._optimizer
 
     def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Train one step and return the loss, which is the same in all processes.
@@ -153,23 +184,22 @@ class ParallelStep:
             If processes have different inputs, settings or modules, or if a process has ended or does not answer. After
             the last no further step can be run.
         """
-        value = self._backward(inputs, named)
+        value = self._backward("step", inputs, named)
         self._held.update()
         return value
 
     def backward(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Compute the loss and add its gradients to those that are there, as ``loss.backward()`` does."""
-        return self._backward(inputs, named)
+        return self._backward("backward", inputs, named)
 
-    def _backward(self, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
-        step, values = self._run("train", inputs, named)
-        state = self._held
-        owned: set[int] = set()
-        for name, node in step.captured.parameters.items():
-            if node in step.captured.updates:
-                gradient = values[step.program.slots[step.captured.updates[node]]]
-                gradient = _in_memory_of_its_own(state.back(name, gradient, node, step.plan), owned)
-                state.add_gradient(name, gradient)
+    def _backward(self, call: str, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
+        step, values = self._run(call, inputs, named)
+        gradients = {
+            name: values[step.program.slots[step.captured.updates[node]]]
+            for name, node in step.captured.parameters.items()
+            if node in step.captured.updates
+        }
+        self._held.add_gradients(gradients, step.plan)
         return values[step.program.slots[step.captured.loss]]  # type: ignore[no-any-return]
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
@@ -178,7 +208,8 @@ class ParallelStep:
         It belongs between `backward` and `update`. All processes have to call it.
         """
         self._check()
-        return self._held.clip_gradients(max_norm, norm_type)
+        self._compare({"max_norm or norm_type": text_digest(f"{float(max_norm)} {float(norm_type)}")})
+        return self._held.clip_gradients(float(max_norm), float(norm_type))
 
     def update(self) -> None:
         """Let the optimizer update the parameters, and clear the gradients."""
@@ -213,29 +244,30 @@ class ParallelStep:
         if self._error:
             raise DGLError(self._error)
 
-    def _compare(self, numbers: dict[str, int]) -> None:
-        """Raise in all processes if a number is not the same in all."""
+    def _compare(self, numbers: dict[str, int], problem: str = "") -> None:
+        """Raise in all processes if a number is not the same in all, or if one has a problem."""
         try:
-            require_equal(self._links, numbers, self._device)
+            require_equal(self._links, numbers, self._device, problem)
         except Broken:
             self._error = "another worker did not answer in an earlier step: start again from a checkpoint"
             raise
 
-    def _run(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> tuple[_CompiledStep, list[Any]]:
+    def _run(self, call: str, inputs: Sequence[Any], named: dict[str, Any]) -> tuple[_CompiledStep, list[Any]]:
         """Run a step's program; return it and the values of its slots."""
         self._check()
-        step = self._prepared(kind, inputs, named)
+        step = self._prepared(call, inputs, named)
         program, captured, state = step.program, step.captured, self._held
         values: list[Any] = [None] * program.size
         tensors = [x for x in tree_flatten((tuple(inputs), named))[0] if isinstance(x, torch.Tensor)]
+        self._links.bytes = 0
         for node, x in zip(captured.data, tensors, strict=True):
-            values[program.slots[node]] = state.sharding.from_tensor(x.to(self._device), step.plan.placement(node))
+            cut = state.sharding.from_rows if self._split and x.dim() else state.sharding.from_tensor
+            values[program.slots[node]] = cut(x.to(self._device), step.plan.placement(node))
         for name, node in (captured.parameters | captured.buffers).items():
             values[program.slots[node]] = state.placed(name, node, step.plan)
         for name, node in captured.constants.items():
             constant = captured.constant_values[name].to(self._device)
             values[program.slots[node]] = state.sharding.from_tensor(constant, step.plan.placement(node))
-        self._links.bytes = 0
         try:
             program.run(values, self._count)
             for name, node in captured.buffers.items():
@@ -255,45 +287,60 @@ class ParallelStep:
 
         A checkpoint can be loaded then. Takes and raises what the step does.
         """
-        self._prepared("train", inputs, named)
+        self._prepared("prepare", inputs, named)
 
-    def _prepared(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> _CompiledStep:
+    def _prepared(self, call: str, inputs: Sequence[Any], named: dict[str, Any]) -> _CompiledStep:
+        """Return the compiled step of a call, after all processes have compared what it depends on."""
+        kind = "forward" if call == "forward" else "train"
         leaves, spec = tree_flatten((tuple(inputs), named))
-        key = (kind, str(spec), *self._modes(), *map(_signature, leaves))
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed}"
+        if self._split:
+            inputs, named = tree_map_only(torch.Tensor, self._whole_batch, (tuple(inputs), named))
+        shapes = (kind, str(spec), *map(signature, leaves))
+        key = (*shapes, self._settings.number(), modes(self.module, self._device))
+        step = self._compiled.get(key)
+        if step is not None and tensors_changed(step.captured.versions):
+            step = None
+        self._compare_call(call, key, leaves, step is None)
+        if step is None:
+            if self._state is None:
+                self._compare({"modules (set one seed before it is made)": digest(module_tensors(self.module))})
+            elif any(before[0] == kind for before in self._compiled):
+                same = any(before[: len(shapes)] == shapes for before in self._compiled)
+                reason = "because settings have changed" if same else "pad batches to one shape to avoid that"
+                text = f"a new plan for {kind} with inputs {', '.join(map(signature, leaves))}: {reason}"
+                warnings.warn(text, DGLWarning, stacklevel=4)
+            with self._settings.watched():
+                step = self._planned(kind, inputs, named)
+                if self._state is None:
+                    self._take(step.plan)
+            self._compiled[(*shapes, self._settings.number(), modes(self.module, self._device))] = step
+        return step
+
+    def _whole_batch(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a tensor without values of the shape of a whole batch, of which ``x`` is this process's share."""
+        n, *rest = x.shape or (0,)
+        return torch.empty((n * self._links.world, *rest), dtype=x.dtype, device="meta") if x.dim() else x
+
+    def _compare_call(self, call: str, key: tuple[Any, ...], leaves: Sequence[Any], plans: bool) -> None:
+        """Raise in all processes if their calls, inputs or settings differ, or if the call is not possible."""
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor) and not x.is_meta and not (self._split and x.dim())]
+        problem = input_problem(leaves)
+        if call in ("step", "backward") and not torch.is_grad_enabled():
+            problem = "gradients are disabled by torch.no_grad or inference_mode: evaluate by step.forward(...)"
+        if self._state is not None:
+            problem = problem or self._state.problem(key[-2])
+        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed} {self._split}"
+        now = f"{key[:-2]} {self._settings.training} {key[-1]}"
         self._compare(
             {
-                "optimizers, or memory= or seed=": text_digest(settings),
-                "inputs, or modes of modules (train, eval, frozen, autocast)": text_digest(str(key)),
-                "values of inputs": checksum([x for x in tensors if not x.is_meta]),
-            }
+                "calls (step, backward, forward, prepare)": text_digest(call),
+                "optimizers, or memory=, seed= or split_batch=": text_digest(settings),
+                "inputs, or modes of modules (train, eval, frozen, autocast)": text_digest(now),
+                "values of inputs": 0 if problem else checksum(tensors),
+                "changes of their modules, hooks or loss functions": plans,
+            },
+            problem,
         )
-        if key not in self._compiled:
-            if self._state is None:
-                self._compare({"modules (set one seed before it is made)": digest(self._tensors())})
-            elif any(before[0] == kind for before in self._compiled):
-                text = f"a new plan for {kind} with inputs {', '.join(map(_signature, leaves))}"
-                warnings.warn(f"{text}: pad batches to one shape to avoid that", DGLWarning, stacklevel=4)
-            step = self._planned(kind, inputs, named)
-            if self._state is None:
-                self._take(step.plan)
-            self._compiled[key] = step
-        return self._compiled[key]
-
-    def _modes(self) -> tuple[Any, ...]:
-        """Return what changes a step beside its inputs."""
-        kind = self._device.type
-        autocast = torch.is_autocast_enabled(kind), str(torch.get_autocast_dtype(kind))
-        training = [module.training for module in self._modules or self.module.modules()]
-        parameters = self.module.parameters() if self._state is None else self._state.parameters
-        return (*autocast, *training, *(p.requires_grad for p in parameters))
-
-    def _tensors(self) -> Iterator[torch.Tensor]:
-        yield from self.module.parameters()
-        yield from self.module.buffers()
-        if any(p.is_meta for p in self.module.parameters()):
-            yield torch.get_rng_state()
 
     def _planned(self, kind: str, inputs: Sequence[Any], named: dict[str, Any]) -> _CompiledStep:
         """Return what all processes have planned alike; what fails in one is an error in all."""
@@ -332,7 +379,6 @@ class ParallelStep:
         sharding = Sharding(Layout([step.k for step in plan.steps]), self._links, self._device)
         self.plan = plan
         self._state = PartitionedState(self.module, self.optimizer, plan, sharding, self._links, self._device)
-        self._modules = list(self.module.modules())
 
     # -- state ---------------------------------------------------------------------------------------------------------
     def parts(self) -> dict[str, torch.Tensor]:
@@ -378,19 +424,3 @@ class ParallelStep:
         """
         self._held.load_state_dict(state)
         self._error = ""
-
-
-def _signature(leaf: Any) -> str:
-    """Return what a plan depends on of an input: shape and dtype of a tensor, else its value."""
-    return f"{tuple(leaf.shape)} {leaf.dtype}" if isinstance(leaf, torch.Tensor) else repr(leaf)
-
-
-def _in_memory_of_its_own(x: torch.Tensor, owned: set[int]) -> torch.Tensor:
-    """Return a gradient that may be changed in place: one that shares no memory with itself or with another."""
-    pointer = x.untyped_storage().data_ptr()
-    dense = x.untyped_storage().nbytes() == x.nbytes and x.is_contiguous()
-    if not dense or pointer in owned:
-        x = x.clone(memory_format=torch.contiguous_format)
-        pointer = x.untyped_storage().data_ptr()
-    owned.add(pointer)
-    return x

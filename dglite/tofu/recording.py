@@ -26,6 +26,7 @@ from ..errors import DGLError
 from .decompositions import decompositions, depends_on_data, described, tensors_in
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
+from .sources import SourceTensors
 from .strided import strided_view
 from .symbolic import SAME, SymbolicTensor, shapes_of
 
@@ -54,6 +55,7 @@ class StepRecorder(TorchDispatchMode):
         self.constants: dict[str, Node] = {}
         self.constant_values: dict[str, torch.Tensor] = {}
         self.pairs: list[tuple[Node, Node]] = []
+        self.sources = SourceTensors()
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
         self._views: dict[int, _View] = {}
@@ -101,6 +103,7 @@ class StepRecorder(TorchDispatchMode):
         self._nodes[id(tensor)] = node
 
     def _constant(self, tensor: torch.Tensor) -> Node:
+        self.sources.note(tensor)
         name = f"constant.{len(self.constants)}"
         node = self._input(name, shapes_of(tensor.detach()))
         self.constants[name], self.constant_values[name] = node, tensor.detach().clone()
@@ -133,7 +136,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._has_values(args, kwargs):
-            return func(*args, **kwargs)
+            return self.sources.compute(func, args, kwargs, self._where())
         func, args = by_number(func, args)
         if depends_on_data(func, args):
             self._refuse(func)
@@ -232,11 +235,14 @@ class StepRecorder(TorchDispatchMode):
         return arg
 
     def _refuse(self, func: Any) -> None:
-        where = f" in module {self.modules[-1]!r}" if self.modules[-1] else ""
         raise DGLError(
-            f"{func}{where} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape depends"
-            " on data), but a plan is made from shapes alone: use torch.where, a mask, or a number known beforehand"
+            f"{func}{self._where()} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape"
+            " depends on data), but a plan is made from shapes alone: use torch.where, a mask, or a number known"
+            " beforehand"
         )
+
+    def _where(self) -> str:
+        return f" in module {self.modules[-1]!r}" if self.modules[-1] else ""
 
     # -- in-place operators --------------------------------------------------------------------------------------------
     def _mutate(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,9 @@ import torch
 from torch import nn
 from torch.fx import Node
 
+from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
+from .agreement import checksum, require_equal
 from .capture import Captured
 from .checkpoint import Dims, Sharding
 from .links import Links
@@ -49,6 +51,7 @@ class PartitionedState:
         device: torch.device,
     ) -> None:
         self.optimizer, self.device, self.sharding = optimizer, device, sharding
+        self._module, self._replaced, self._checked = module, "", -1
         self._links, self._rank_digits = links, sharding.layout.digits[links.rank]
         captured = plan.captured
         self._whole = {name: node.meta["val"] for name, node in _named(captured).items()}
@@ -74,6 +77,29 @@ class PartitionedState:
         self.tensors[name] = after = partition(before, part, access)
         if after is not before:
             _replace(module, self.optimizer, before, after)
+
+    def problem(self, settings: int) -> str:
+        """Return why a step cannot be trained any more, or an empty text.
+
+        ``settings`` is the number of the module's settings: the module is read again when it has changed.
+        """
+        foreign = [p for group in self.optimizer.param_groups for p in group["params"] if id(p) not in self._names]
+        if foreign:
+            return f"the optimizer has {len(foreign)} parameters that are not those of the module"
+        if settings != self._checked:
+            self._replaced, self._checked = self._replaced_tensors(), settings
+        return self._replaced
+
+    def _replaced_tensors(self) -> str:
+        now = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        changed = [name for name in self.tensors.keys() | now.keys() if self.tensors.get(name) is not now.get(name)]
+        if changed:
+            return (
+                f"{', '.join(sorted(changed)[:3])} of the module are no longer the tensors that the workers hold parts"
+                " of: load values by load_state_dict without assign=True, or call parallelize again for the changed"
+                " module with a new optimizer"
+            )
+        return ""
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def cut(self, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -108,12 +134,18 @@ class PartitionedState:
         local_part(self.tensors[name]).copy_(part)
 
     def write(self, name: str, x: torch.Tensor) -> None:
-        """Set a parameter or buffer to a whole tensor or a DTensor."""
+        """Set a parameter or buffer to a whole tensor, equal in all processes, or a DTensor."""
         if x.shape != self._whole[name].shape:
             raise DGLError(f"{name} has the shape {tuple(x.shape)}, expected {tuple(self._whole[name].shape)}")
+        self._require_equal(name, [x])
         with self._links.watched("taking a checkpoint"):
             part = self.cut(name, x.detach())
         local_part(self.tensors[name]).copy_(part)
+
+    def _require_equal(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
+        """Raise in all processes if they have other whole tensors."""
+        whole = [x.to("cpu") for x in tensors if not isinstance(x, DTensor) and not x.is_meta]
+        require_equal(self._links, {f"new values of {name}": checksum(whole)}, self.device)
 
     def outside(self, name: str, full: bool) -> torch.Tensor:
         """Return a tensor as a DTensor, or whole."""
@@ -121,11 +153,14 @@ class PartitionedState:
         return make(self.part(name), self._whole[name].shape, self._dims[name])
 
     # -- gradients -----------------------------------------------------------------------------------------------------
-    def add_gradient(self, name: str, gradient: torch.Tensor) -> None:
-        """Add to the gradient of this worker's part of a parameter."""
-        p = self.tensors[name]
-        with torch._C.DisableTorchFunctionSubclass():
-            p.grad = gradient if p.grad is None else p.grad.add_(gradient)
+    def add_gradients(self, gradients: Mapping[str, torch.Tensor], plan: PartitionPlan) -> None:
+        """Add gradients as a plan has made them to those of this worker's parts of parameters."""
+        owned: set[int] = set()
+        for name, gradient in gradients.items():
+            p, part = self.tensors[name], self.back(name, gradient, plan.captured.parameters[name], plan)
+            part = _in_own_memory(part, owned)
+            with torch._C.DisableTorchFunctionSubclass():
+                p.grad = part if p.grad is None else p.grad.add_(part)
 
     def clip_gradients(self, max_norm: float, norm_type: float) -> torch.Tensor:
         """Scale gradients as `torch.nn.utils.clip_grad_norm_` does, by the norm of all workers' parts."""
@@ -157,10 +192,12 @@ class PartitionedState:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     def state_dict(self, full: bool) -> dict[str, torch.Tensor]:
         """Return all tensors by name."""
+        self._add_entries(lambda p, name: p in self.optimizer.state)
         return {name: self.outside(name, full) for name in self._whole}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Take all tensors by name: whole tensors or DTensors."""
+        self._add_entries(lambda p, name: name in state)
         if self._whole.keys() != state.keys():
             names = ", ".join(sorted(self._whole.keys() ^ state.keys()))
             raise DGLError(f"these names are missing or unknown: {names}")
@@ -168,9 +205,12 @@ class PartitionedState:
             if state[name].shape != whole.shape:
                 raise DGLError(f"{name} has the shape {tuple(state[name].shape)}, expected {tuple(whole.shape)}")
         entries: dict[int, dict[str, Any]] = {}
+        self._require_equal("the state", list(state.values()))
         for name, x in state.items():
             if name in self.tensors:
-                self.write(name, x)
+                with self._links.watched("taking a checkpoint"):
+                    part = self.cut(name, x.detach())
+                local_part(self.tensors[name]).copy_(part)
                 continue
             p, key, entry = self._entries[name]
             with self._links.watched("taking a checkpoint"):
@@ -200,6 +240,17 @@ class PartitionedState:
             flags = rows.any(0).tolist()
         return {key for key, flag in zip(entries, flags, strict=True) if flag}
 
+    def _add_entries(self, wanted: Callable[[torch.Tensor, str], bool]) -> None:
+        """Add state of parameters that the first plan did not train: frozen ones, or not yet the optimizer's."""
+        for name, (p, key, entry) in named_state(self.optimizer, self._names, frozen=True).items():
+            if name not in self._entries and wanted(p, name):
+                owner = self._names[id(p)]
+                shape = self._whole[owner].shape if entry.elementwise else entry.shape
+                dtype = entry.dtype or self._whole[owner].dtype
+                self._whole[name] = torch.empty(shape, dtype=dtype, device="meta")
+                self._dims[name] = self._dims[owner] if entry.elementwise else (None,) * len(self._dims[owner])
+                self._entries[name] = p, key, entry
+
     def _convert_state(self, convert: Callable[[str, torch.Tensor], Any]) -> None:
         for name, (p, key, entry) in self._entries.items():
             value = self.optimizer.state.get(p, {}).get(key)
@@ -211,10 +262,14 @@ class PartitionedState:
 
     def _state_to_dtensors(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         """Hook of ``optimizer.state_dict()``."""
+        self._add_entries(lambda p, name: p in self.optimizer.state)
         state["state"] = self._converted(state, lambda name, value: self.outside(name, False))
 
     def _state_to_parts(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
         """Hook of ``optimizer.load_state_dict()``."""
+        self._add_entries(lambda p, name: True)
+        tensors = [x for values in state["state"].values() for x in values.values() if isinstance(x, torch.Tensor)]
+        self._require_equal("the optimizer's state", tensors)
         return state | {"state": self._converted(state, self._cut_state)}
 
     def _converted(self, state: dict[str, Any], convert: Callable[[str, torch.Tensor], torch.Tensor]) -> dict[Any, Any]:
@@ -264,3 +319,14 @@ def _initialised(
             layer.reset_parameters()
             tensors = [*layer.named_parameters(prefix, recurse=False), *layer.named_buffers(prefix, recurse=False)]
         yield from ((name, x.detach()) for name, x in tensors if name in named)
+
+
+def _in_own_memory(x: torch.Tensor, owned: set[int]) -> torch.Tensor:
+    """Return a gradient that may be changed in place: one that shares no memory with itself or with another."""
+    pointer = x.untyped_storage().data_ptr()
+    dense = x.untyped_storage().nbytes() == x.nbytes and x.is_contiguous()
+    if not dense or pointer in owned:
+        x = x.clone(memory_format=torch.contiguous_format)
+        pointer = x.untyped_storage().data_ptr()
+    owned.add(pointer)
+    return x

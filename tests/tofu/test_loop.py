@@ -434,3 +434,42 @@ def test_differing_settings_are_told_at_any_step(two: Workers) -> None:
         assert "[1] have other optimizers" in lr
         assert "[1] have other inputs, or modes" in mode
         assert "[1] have other inputs, or modes" in frozen
+
+
+def train_shares(rank: int) -> tuple[list[float], torch.Tensor, list[str]]:
+    """Train on this process's half of the batch, then pass what cannot be a share."""
+    module, (x, y) = net(), batch()
+    optimizer = maker("adam")(module.parameters())
+    step = tofu.parallelize(module, functional.cross_entropy, optimizer, split_batch=True)
+    share = slice(4 * rank, 4 * rank + 4)
+    losses = [step(x[share], y[share]).item() for _ in range(5)]
+    module.eval()
+    logits = step.forward(x[share])
+    errors = []
+    for rows, split in ((3 + rank, True), (4, rank == 0)):
+        other = net()
+        other_step = tofu.parallelize(
+            other, functional.cross_entropy, maker("adam")(other.parameters()), split_batch=split
+        )
+        with pytest.raises(DGLError) as caught:
+            other_step(x[:rows], y[:rows])
+        errors.append(str(caught.value))
+    return losses, logits, errors
+
+
+def test_each_process_may_pass_its_share_of_the_batch(two: Workers) -> None:
+    module, (x, y) = net(), batch()
+    optimizer = maker("adam")(module.parameters())
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(module(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    expected = module.eval()(x).detach()
+    for got, logits, errors in two.run(train_shares):
+        assert got == pytest.approx(losses, rel=1e-9)
+        torch.testing.assert_close(logits, expected)
+        assert "other inputs" in errors[0]
+        assert "split_batch" in errors[1]

@@ -66,7 +66,7 @@ def edges_of(structure: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return adjacency_of(structure).coo()
 
 
-class _Part:
+class _GraphPart:
     """A part of a graph: the edges into the destinations, or with the ids, ``[lo, hi)``."""
 
     def __init__(self, whole: Adjacency, split: GraphRows, lo: int, hi: int):
@@ -96,14 +96,14 @@ class _Part:
         return words_of(made)
 
 
-_PARTS: CacheKey[_Part] = cache_key("tofu parts", "the part of a graph that a worker computes, by split and range")
+_PARTS: CacheKey[_GraphPart] = cache_key("tofu parts", "the part of a graph that a worker computes, by split and range")
 
 
-def _part(structure: Sequence[int], split: GraphRows, lo: int, hi: int) -> _Part:
+def _part(structure: Sequence[int], split: GraphRows, lo: int, hi: int) -> _GraphPart:
     """Return a part of a graph, which is kept with the whole."""
     whole = adjacency_of(structure)
     key = variant(_PARTS, str(split), lo, hi)
-    return whole.cache.get(key) or whole.cache.setdefault(key, _Part(whole, split, lo, hi))
+    return whole.cache.get(key) or whole.cache.setdefault(key, _GraphPart(whole, split, lo, hi))
 
 
 @rule("dglite_tofu::spmm")

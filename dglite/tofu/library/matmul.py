@@ -11,7 +11,7 @@ import torch
 from .. import sums  # noqa: F401  (registers sum_mm)
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, IndexedFunction, Sum, TensorSymbol, describe, over
-from .common import broadcast, index_names
+from .common import broadcast, index_names, slices
 
 aten = torch.ops.aten
 
@@ -80,6 +80,22 @@ def sum_mm(call: OperatorCall) -> SplitRule:
 @rule(aten.bmm)
 def bmm(call: OperatorCall) -> SplitRule:
     return SplitRule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
+
+
+@rule("transformers::grouped_mm_fallback")
+def grouped(call: OperatorCall) -> SplitRule:
+    """Return the rule of products of runs of rows with the matrices of their experts, as transformers computes them.
+
+    Which rows belong to an expert depends on data, so only the columns and the inner dimension are split.
+    """
+    return slices(call, [(None, "k"), (None, "k", "j"), (None,)], [(None, "j", "+k")])
+
+
+@rule("transformers::grouped_mm_fallback_backward")
+def grouped_backward(call: OperatorCall) -> SplitRule:
+    """Return the rule of the gradients of rows and matrices."""
+    inputs = [(None, "k"), (None, "k", "j"), (None,), (None, "j")]
+    return slices(call, inputs, [(None, "k", "+j"), (None, "k", "j")])
 
 
 @rule(aten.matmul)
