@@ -109,7 +109,7 @@ def test_every_package_has_a_layer() -> None:
 LISTED = {"classic", "compat", "errors", "function", "nn/pytorch", "data/utils"}
 """Folders and modules, other than packages and functions of graphs, whose ``__all__`` is what users see."""
 LISTED |= {"batch", "generators", "geometry", "homophily", "metrics", "propagate", "readout", "serving", "subgraph"}
-LISTED |= {"traversal", "data/ogb", "backend/toolkit", "tofu", "distributed", "dynamic", "kernels/cuda"}
+LISTED |= {"traversal", "data/ogb", "backend/toolkit", "tofu", "distributed", "kernels/cuda"}
 
 
 def test_only_public_modules_list_their_names() -> None:

@@ -40,22 +40,22 @@ class RegisteredOp(DifferentiableOp, Protocol):
     """A differentiable operation that a compiler can keep in its programs, where objects do not last.
 
     The program holds tensors, numbers and text, from which one object computes the result and another, later, the
-    gradient: so whatever the gradient reads beyond inputs and result is a tensor in ``kept``.
+    gradient: so whatever the gradient reads beyond inputs and result is a tensor in ``aux``.
     """
 
-    kept: Tensor | None
+    aux: Tensor | None
     """A further result of ``forward`` that ``backward`` reads, such as an argmax: never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the inputs, which ``backward`` may read."""
     batch_axis: int
-    """The axis of results and of ``kept`` that a batch becomes, if it is the first feature axis of the inputs.
+    """The axis of results and of ``aux`` that a batch becomes, if it is the first feature axis of the inputs.
 
     0 without one."""
     alike: bool
     """Whether inputs have one shape of features, instead of shapes that broadcast."""
 
     def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
-        """Return shape and dtype of the result and of ``kept``, from inputs that have no values.
+        """Return shape and dtype of the result and of ``aux``, from inputs that have no values.
 
         Wrong inputs are refused here as they are by ``forward``.
         """

@@ -1,7 +1,7 @@
 """Operations registered in ``torch.library``: what torch compiles, exports, traces and transforms of dglite.
 
 Each operation is ``dglite::<name>(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe)
--> (result, kept)``. It is made of its ``RegisteredOp`` alone, so what it computes is written once, for programs and for
+-> (result, aux)``. It is made of its ``RegisteredOp`` alone, so what it computes is written once, for programs and for
 eager calls. Eager calls on plain tensors do not come this way: torch's dispatcher costs more than a small kernel.
 """
 
@@ -109,7 +109,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         op = make(relation, recipe, (False,) * len(inputs), True)
         op.describe(*inputs)  # nobody else has compared them with this structure
         result = op.forward(*inputs)
-        return result, torch.empty(0, dtype=torch.uint8) if op.kept is None else op.kept
+        return result, torch.empty(0, dtype=torch.uint8) if op.aux is None else op.aux
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
@@ -139,8 +139,8 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
             result = torch.vmap(op.composed, tuple(in_dims[0]), randomness="different")(*inputs)
             return (result, result.new_empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])), (0, None)
         folded = fold_batch(info.batch_size, inputs, in_dims[0], op.alike)
-        result, kept = _OPERATORS[name](folded, *structure)
-        return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)
+        result, aux = _OPERATORS[name](folded, *structure)
+        return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)
 
     left_to_python(compute)
     _LIBRARY.define(name + _SIGNATURE, tags=(torch.Tag.pt2_compliant_tag,))
@@ -162,20 +162,20 @@ class _Differentiable(torch.autograd.Function):
         ctx: Any, operator: Any, make: MakeOp, keyset: Any, structure: tuple[Any, ...], *inputs: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         with torch._C._AutoDispatchBelowAutograd():
-            result, kept = operator.redispatch(keyset, list(inputs), *structure)
+            result, aux = operator.redispatch(keyset, list(inputs), *structure)
         src, dst, num_src, num_dst, recipe = structure
         ctx.make = lambda src, dst: make((src, dst, num_src, num_dst), recipe, ctx.needs_input_grad[4:], False)
         ctx.shapes = [tuple(x.shape) for x in inputs]
         saved = ctx.make(src, dst).saved
-        ctx.save_for_backward(*[result if i == RESULT else inputs[i] for i in saved], kept, src, dst)
-        ctx.mark_non_differentiable(kept)
-        return result, kept
+        ctx.save_for_backward(*[result if i == RESULT else inputs[i] for i in saved], aux, src, dst)
+        ctx.mark_non_differentiable(aux)
+        return result, aux
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        *saved, kept, src, dst = ctx.saved_tensors
+        *saved, aux, src, dst = ctx.saved_tensors
         op = ctx.make(src, dst)
-        op.shapes, op.kept = ctx.shapes, kept
+        op.shapes, op.aux = ctx.shapes, aux
         read: list[torch.Tensor | None] = [None] * (len(ctx.shapes) + 1)
         for i, x in zip(op.saved, saved, strict=True):
             read[i] = x

@@ -187,14 +187,14 @@ def _comes_from(
     values: list[Any], key: Callable[[Any], Any], inputs: Callable[[Any], Iterable[Any]], ends: Callable[[Any], bool]
 ) -> bool:
     """Whether one of the values, of their inputs, of these inputs' inputs, and so on, is one that ``ends`` names."""
-    seen = set()
+    keys = set()
     while values:
         value = values.pop()
-        if key(value) in seen:
+        if key(value) in keys:
             continue
         if ends(value):
             return True
-        seen.add(key(value))
+        keys.add(key(value))
         values.extend(inputs(value))
     return False
 

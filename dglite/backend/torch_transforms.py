@@ -31,21 +31,21 @@ class _Transformed(torch.autograd.Function):
                 op.name, inputs, [unwrapped(x) for x in op.adj.tensors], (op.adj.num_src, op.adj.num_dst), op.recipe()
             )
         result = op.forward(*inputs)
-        return result, result.new_empty(0, dtype=torch.uint8) if op.kept is None else op.kept
+        return result, result.new_empty(0, dtype=torch.uint8) if op.aux is None else op.aux
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
         op, *tensors = inputs
-        result, kept = output
-        ctx.mark_non_differentiable(kept)
+        result, aux = output
+        ctx.mark_non_differentiable(aux)
         ctx.op, ctx.shapes = op, [tuple(x.shape) for x in tensors]
-        ctx.save_for_backward(*[result if i == RESULT else tensors[i] for i in op.saved], kept)
+        ctx.save_for_backward(*[result if i == RESULT else tensors[i] for i in op.saved], aux)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        *saved, kept = ctx.saved_tensors
+        *saved, aux = ctx.saved_tensors
         op = ctx.op.again()
-        op.shapes, op.kept = ctx.shapes, kept
+        op.shapes, op.aux = ctx.shapes, aux
         read: list[torch.Tensor | None] = [None] * (len(ctx.shapes) + 1)
         for i, x in zip(op.saved, saved, strict=True):
             read[i] = x
@@ -53,5 +53,5 @@ class _Transformed(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, op: TransformedOp, *inputs: torch.Tensor) -> tuple[Any, tuple[Any, Any]]:
-        result, kept = _Transformed.apply(op.again(), *fold_batch(info.batch_size, inputs, in_dims[1:], op.alike))
-        return (result, kept), (op.batch_axis, None if kept.dtype is torch.uint8 else op.batch_axis)
+        result, aux = _Transformed.apply(op.again(), *fold_batch(info.batch_size, inputs, in_dims[1:], op.alike))
+        return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)

@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-__all__ = ["as_float32", "without_autocast"]
-
 _HALVES = (torch.bfloat16, torch.float16)
 _NOTHING = nullcontext()
 

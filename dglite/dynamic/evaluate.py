@@ -24,8 +24,6 @@ from .program.replay import TracedFunction
 from .program.surroundings import Surroundings
 from .program.traced import TracedProgram, TraceKey
 
-__all__ = ["ProgramEvaluator"]
-
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
 _MANY_CHANGES = 8

@@ -13,8 +13,6 @@ from torch import nn
 
 from ..recorder import captured, code_of, read_of_modules
 
-__all__ = ["FunctionIdentity"]
-
 _NUMBERS = (int, float, bool, str, bytes, type(None))
 _LASTING = (types.ModuleType, types.BuiltinFunctionType, type, torch.dtype)
 _DEPTH = 4

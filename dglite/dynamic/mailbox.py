@@ -11,8 +11,6 @@ from ..errors import DGLError
 from .program.ir import Domain
 from .program.trace import Recorder
 
-__all__ = ["EachMessage", "side_by_side"]
-
 
 def side_by_side(recorder: Recorder, messages: list[torch.Tensor]) -> torch.Tensor:
     """Return tensors of the vertices, all of one shape, as (vertices, how many, *feat)."""

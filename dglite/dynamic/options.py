@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-__all__ = ["Options", "current_options", "options"]
-
 
 @dataclass(frozen=True)
 class Options:

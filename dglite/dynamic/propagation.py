@@ -32,8 +32,6 @@ from .program.ir import Domain, Node, NodeKind
 from .program.trace import active_recorder
 from .vertex import VertexFunction
 
-__all__ = ["propagate_as_program"]
-
 _MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 8, 16, 8
 _ROWS = 3
 

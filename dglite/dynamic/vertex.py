@@ -20,8 +20,6 @@ from .program.ir import Domain, Node, NodeKind
 from .program.lower import stop_gradient
 from .program.trace import Recorder, active_recorder
 
-__all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
-
 
 class Partial(NamedTuple):
     """Input of some vertices only: row i of ``values`` is for vertex ``nodes[i]``. The others pull zeros.

@@ -159,10 +159,10 @@ def _planned(
         recorded = bool(more) and active.requires_grad(x, weight) and not active.requires_grad(*others)
         of_product = recorded and active.is_pooled(x, weight)
     if weight is None:
-        one = is_one_kernel(adj, reducer, operands, more)
+        one_kernel = is_one_kernel(adj, reducer, operands, more)
     else:
-        one = is_one_kernel(adj, reducer, (weight, *others), more, (x,))
-    if not one:
+        one_kernel = is_one_kernel(adj, reducer, (weight, *others), more, (x,))
+    if not one_kernel:
         return None
     inner, factor = _split(expr)
     if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):

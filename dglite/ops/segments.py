@@ -151,8 +151,8 @@ class _SegmentReduce(Spmm):
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         adj: TracedSegments = self.adj
         if self.keeps:
-            assert self.kept is not None
-            rows = framework.where(self.kept < 0, adj.num_src, self.kept).long()
+            assert self.aux is not None
+            rows = framework.where(self.aux < 0, adj.num_src, self.aux).long()
             return [grad.new_zeros(self.shapes[0][0] + 1, *grad.shape[1:]).scatter(0, rows, grad)[:-1]]
         if self.reducer.selects:
             return super().backward(inputs, grad, needs)

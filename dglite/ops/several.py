@@ -123,9 +123,9 @@ class _SpmmSeveral(GraphOp):
     def forward(self, *operands: Tensor) -> Tensor:
         if self.selecting:
             shape = (self.selecting, self.adj.num_dst, *_feat(operands))
-            self.kept = active.empty(shape, str(self.adj.index_dtype), active.device(operands[0]))
+            self.aux = active.empty(shape, str(self.adj.index_dtype), active.device(operands[0]))
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return _run(self.adj, self.parts, operands, self.kept)
+        return _run(self.adj, self.parts, operands, self.aux)
 
     def composed(self, *operands: Tensor) -> Tensor:
         feat = _feat(operands)
@@ -146,7 +146,7 @@ class _SpmmSeveral(GraphOp):
             for slot, needed in enumerate(needs):
                 if needed:
                     grads[slot] = gradient(self.adj, exprs, slot, with_grads, self.shapes[slot], Side.V)
-        argmaxes: Any = self.kept if extrema else ()
+        argmaxes: Any = self.aux if extrema else ()
         for (expr, part_grad), argmax in zip(extrema, argmaxes, strict=True):
             more = argmax_gradients(self.adj, expr, argmax, operands, self.shapes, part_grad, needs)
             grads = [x if y is None else y if x is None else x + y for x, y in zip(grads, more, strict=True)]

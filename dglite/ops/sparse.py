@@ -147,16 +147,16 @@ class Spmm(GraphOp):
         if self.keeps:
             shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
             index = str(self.adj.index_dtype)
-            self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
+            self.aux = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
         reduction, edges = (self.expr, self.reducer), reads_edges(self.expr)
-        return run_spmm("bind_spmm", self.adj, reduction, edges, (), operands, self.kept)
+        return run_spmm("bind_spmm", self.adj, reduction, edges, (), operands, self.aux)
 
     def composed(self, *operands: Tensor) -> Tensor:
         return fallback.spmm(self.adj, self.expr, self.reducer, operands)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
-            return argmax_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
+            return argmax_gradients(self.adj, self.expr, self.aux, inputs, self.shapes, grad, needs)
         if self.reducer.selects:
             raise DGLError(
                 "this program was recorded without gradients, so it does not keep which edges the result of "

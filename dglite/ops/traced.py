@@ -76,7 +76,7 @@ class GraphOp(ABC):
 
     name: ClassVar[str]
     saved: Sequence[int] = ()
-    kept: Any = None
+    aux: Any = None
     shapes: Sequence[tuple[int, ...]] = ()
     adj: Any
     needs: tuple[bool, ...] = ()

@@ -68,8 +68,8 @@ def _argmax_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
     x = _random(6, 3)
     op = sparse.Spmm(adj, U0, Reducer.MAX, (True,))
     op.forward(x)
-    assert op.kept is not None
-    return x, op.kept
+    assert op.aux is not None
+    return x, op.aux
 
 
 def _gather(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:

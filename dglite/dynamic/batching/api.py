@@ -23,8 +23,6 @@ from .recording.tensor import LazyTensor, later
 from .report import remember
 from .session import Session, before_computing, current_session, end_session
 
-__all__ = ["backward", "checked_losses", "lazy", "run"]
-
 _RECORDERS = recurrent, sequences
 """Loaded, with what it imports, for what they install: operators and torch functions of lazy tensors."""
 

@@ -12,8 +12,6 @@ from ...errors import DGLError
 if TYPE_CHECKING:
     from .execution.execution import BatchedRun
 
-__all__ = ["LastRun", "last_run", "remember"]
-
 _BAR = 40
 
 

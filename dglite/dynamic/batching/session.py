@@ -18,8 +18,6 @@ from .recording.kinds import DTYPES, TensorKind, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-__all__ = ["ExternalTensor", "Session", "accept", "before_computing", "current_session", "end_session"]
-
 _accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
 """What is called before a session computes: whoever changes parameters meanwhile waits for that here."""

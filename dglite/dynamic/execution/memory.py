@@ -10,8 +10,6 @@ import torch
 
 from ...backend.memory import pool
 
-__all__ = ["Arena", "empty"]
-
 _SMALL, _LINE = 1 << 15, 64
 _IN_NUMPY = {getattr(torch, name): np.dtype(name) for name in ("float32", "float64", "uint8")}
 

@@ -13,8 +13,6 @@ from ...kernels import compiled
 from ...structure import Adjacency
 from ...structure.derived import CacheKey, cache_key
 
-__all__ = ["Order", "order_of"]
-
 _NO_KINDS = np.empty(0, np.int64)
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from ...kernels import compiled
 from ..program.layout import DTYPES
 
-__all__ = ["add_rows", "multiply"]
-
 
 def multiply(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None = None) -> None:
     """Set ``out`` to ``x @ matrix``, plus a vector or rows, which may be those of ``out`` itself."""

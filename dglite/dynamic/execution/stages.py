@@ -15,8 +15,6 @@ from ..program.recipe import DenseOp, Place, PointwiseKernel
 from .products import add_rows, multiply
 from .script import FilledScript, Script
 
-__all__ = ["SweepCall", "run_stage"]
-
 
 @dataclass
 class SweepCall:

@@ -21,8 +21,6 @@ from .products import add_rows
 from .script import Addresses, FilledScript, Script, stacked_rows
 from .stages import SweepCall, run_stage
 
-__all__ = ["PulledInput", "Sweep", "VertexCall"]
-
 _NOTHING = torch.empty(0)
 
 

@@ -28,8 +28,6 @@ from .parcel import Parcel
 from .rules import TrainedParameter
 from .update import Listing
 
-__all__ = ["GpuBlocks", "Profile", "gpu_of"]
-
 CANDIDATES = (1, 2, 4)
 """Rows of a matrix that a warp multiplies at a time."""
 _TURNS = 2

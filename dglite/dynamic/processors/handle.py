@@ -22,8 +22,6 @@ from .layout import Unsupported
 from .plan import Plans, StepPlan, key_of
 from .rules import TrainedParameter, check_optimizer
 
-__all__ = ["Persistent", "persistent"]
-
 
 def persistent(
     parameters: Iterable[Tensor],

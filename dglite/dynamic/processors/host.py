@@ -17,9 +17,6 @@ from ..batching.execution.matrices import Product
 from ..batching.session import before_computing
 from ..execution.memory import Arena
 
-__all__ = ["WINDOW", "Count", "HostThreads"]
-
-
 WINDOW = 0.02
 """Seconds of steps after which the number of processors is thought over."""
 _LEAVING, _TAKING = 0.9, 0.7

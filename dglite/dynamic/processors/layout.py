@@ -22,8 +22,6 @@ from ..batching.recording.signatures import Signature, operand, places_of
 from ..batching.session import Session
 from ..execution.script import Addresses, FilledScript, Script, Unsupported
 
-__all__ = ["LookupCopy", "StepLayout", "Unsupported"]
-
 
 class _Input(NamedTuple):
     """An input of an operation on batches: what kind, and the address and distance of its rows."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from ...kernels.cuda.run.program import Memory, Runner
 
-__all__ = ["Parcel"]
-
 
 @final
 class Parcel:

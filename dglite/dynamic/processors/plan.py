@@ -19,8 +19,6 @@ from .layout import StepLayout
 from .rules import TrainedParameter
 from .update import Listing, Updates
 
-__all__ = ["Plans", "StepPlan", "key_of"]
-
 _MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
 """Plans are kept of short sessions, with little memory each, and not too many."""

@@ -13,8 +13,6 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 
-__all__ = ["TrainedParameter", "UpdateRule", "check_optimizer"]
-
 _W, _G = (Operand(Side.E, slot) for slot in (0, 1))
 _FIRST, _SECOND = (Operand(Side.E, slot) for slot in (2, 3))
 

@@ -25,9 +25,6 @@ from ..batching.recording.signatures import operand
 from .layout import StepLayout
 from .rules import TrainedParameter, UpdateRule
 
-__all__ = ["Listing", "Updates"]
-
-
 _SET, _ADD, _RULE = 0, 2, 4
 """Where numbers of a parameter are: what is kept of its gradient's memory and the scale of what is added, to set it and
 to add to it; then those of its rule."""

@@ -14,8 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["RowContractions"]
-
 _Operand = tuple[str, Tensor]
 """Labels of the axes, without that of the rows, and the tensor."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
 from .recipe import Role, Root
 
-__all__ = ["ancestors", "differentiate"]
-
 
 def ancestors(roots: Iterable[Node], stop: Container[Node] = ()) -> list[Node]:
     """Return the roots and all that they are made from, inputs first; nodes of ``stop`` are given, not looked into."""

@@ -19,8 +19,6 @@ from ...backend import active
 from ...expr import Call, Constant, Expr, Operand, Side, evaluate
 from ...opspec import COMPARISONS, OPERATORS
 
-__all__ = ["GRADIENT_KINDS", "Builder", "Domain", "Node", "NodeKind"]
-
 
 class Domain(Enum):
     """What a value has a row for."""

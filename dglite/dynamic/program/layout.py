@@ -17,8 +17,6 @@ from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
 from .recipe import DenseOp, Place, PointwiseKernel, Reading, Role, StagePhase, Stages, rows_of_all
 
-__all__ = ["DTYPES", "MOST_ROWS", "NOTHING", "WORDS", "StageTable", "Unsupported"]
-
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""

@@ -14,17 +14,6 @@ from ...formulas import FORMULAS, Formula
 from ...opspec import COMPARISONS
 from .ir import Builder, Domain, Node, NodeKind
 
-__all__ = [
-    "BOOLEAN",
-    "ELEMENTWISE",
-    "LOWERINGS",
-    "TAKES_BOOLEANS",
-    "Lower",
-    "check_independent",
-    "mixing",
-    "stop_gradient",
-]
-
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 
 Lower = Callable[..., Any]

@@ -32,9 +32,6 @@ from .recipe import (
     rows_of_all,
 )
 
-__all__ = ["make_plan"]
-
-
 _STATES = (NodeKind.GATHER, NodeKind.CHILD)
 _MADE_ALONE = (
     NodeKind.MATMUL,

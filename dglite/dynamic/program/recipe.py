@@ -14,20 +14,6 @@ from ...expr import Expr
 from ...kernels.render.rows import RowAccess
 from .ir import Domain, Node
 
-__all__ = [
-    "Buffer",
-    "DenseOp",
-    "Place",
-    "PointwiseKernel",
-    "Reading",
-    "Role",
-    "Root",
-    "StagePhase",
-    "Stages",
-    "VertexPlan",
-]
-__all__ += ["own_buffer", "rows_of_all"]
-
 
 class StagePhase(IntEnum):
     """When a stage runs."""

@@ -11,8 +11,6 @@ from torch.utils import _pytree as pytree
 
 from .ir import Domain, Node
 
-__all__ = ["Shared", "TracedFunction", "batch_filler", "converted", "expanded", "filler", "on_copy"]
-
 
 @dataclass(frozen=True)
 class Shared:

@@ -24,8 +24,6 @@ from ...errors import DGLError
 from ...recorder import code_of
 from ...recorder.bytecode import analyse
 
-__all__ = ["Surroundings", "states_of_generators"]
-
 _SIMPLE = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")

@@ -25,8 +25,6 @@ from .replay import Shared, TracedFunction, batch_filler, converted, expanded, f
 from .surroundings import states_of_generators
 from .views import overlap, start_in_row
 
-__all__ = ["Recorder", "active_recorder", "trace_function"]
-
 _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
 _TRANSPOSES = ("t", "transpose", "permute")

@@ -23,8 +23,6 @@ from .recipe import Buffer, Place, Role, Root, VertexPlan, own_buffer, rows_of_a
 from .replay import TracedFunction
 from .trace import Recorder, trace_function
 
-__all__ = ["ClassPlan", "Needs", "TraceKey", "TracedProgram"]
-
 
 @dataclass(frozen=True)
 class Needs:

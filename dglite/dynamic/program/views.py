@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["overlap", "start_in_row", "start_of"]
-
 
 def start_of(x: torch.Tensor, y: torch.Tensor) -> int | None:
     """Return where ``y`` begins in ``x``, if it is a view of elements that follow each other there; else None.

@@ -105,8 +105,8 @@ class _GroupCall:
                 z = framework.stack(inputs, 0).sum(0) if inputs else framework.zeros_like(outputs[0])
             active.restore_random_state(self.states[i])
             with framework.no_grad():
-                own = _by_group(self.modules, self.args)[i]
-                inputs.append(outputs[i] - self.modules[i](self.g, z, *own))
+                module_args = _by_group(self.modules, self.args)[i]
+                inputs.append(outputs[i] - self.modules[i](self.g, z, *module_args))
         active.restore_random_state(state)
         return framework.cat(inputs[::-1], -1)
 
@@ -117,10 +117,10 @@ def _grouped(modules: Any, g: DGLGraph, x: Tensor, args: Sequence[Tensor], state
     for part in parts[1:]:
         total = part if total is None else total + part
     z = total if total is not None else framework.zeros_like(x)
-    for module, part, own in zip(modules, parts, _by_group(modules, args), strict=True):
+    for module, part, module_args in zip(modules, parts, _by_group(modules, args), strict=True):
         if states is not None:
             states.append(active.random_state())
-        z = part + module(g, z, *own)
+        z = part + module(g, z, *module_args)
         outputs.append(z)
     return framework.cat(outputs, -1)
 
@@ -165,11 +165,11 @@ def _function() -> Any:
                 ]
                 output = call.forward(*inputs)
             active.restore_random_state(state)
-            wanted = [tensor for tensor in (*inputs, *others[call.num_args :]) if tensor.requires_grad]
-            found = iter(framework.autograd.grad(output, wanted, grad, allow_unused=True))
+            sources = [tensor for tensor in (*inputs, *others[call.num_args :]) if tensor.requires_grad]
+            gradients = iter(framework.autograd.grad(output, sources, grad, allow_unused=True))
             everything = (*inputs, *others[call.num_args :])
             if call.after is not None:
                 call.output = None
-            return (None, *(next(found) if tensor.requires_grad else None for tensor in everything))
+            return (None, *(next(gradients) if tensor.requires_grad else None for tensor in everything))
 
     return Reversible

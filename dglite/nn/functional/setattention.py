@@ -178,7 +178,7 @@ class _SetAttention:
     """
 
     name = "set_attention"
-    kept: Tensor | None = None
+    aux: Tensor | None = None
     saved: Sequence[int] = (0, 1, 2, 3)
     shapes: Sequence[tuple[int, ...]] = ()
     batch_axis = 0

@@ -70,8 +70,8 @@ class _TypedForm(GraphOp):
         to_common_dtype(list(parts.values()))
         batch = active.shape(parts["x" if "x" in parts else "y"])[1:-1]
         for name, x in parts.items():
-            shape, own = tuple(active.shape(x)), {"matrices": -2, "weight": None}.get(name, -1)
-            if shape[0] != rows[name] or shape[1:own] != tuple(batch) or active.device(x) != active.device(inputs[0]):
+            shape, axis = tuple(active.shape(x)), {"matrices": -2, "weight": None}.get(name, -1)
+            if shape[0] != rows[name] or shape[1:axis] != tuple(batch) or active.device(x) != active.device(inputs[0]):
                 raise DGLError(
                     f"a product by type got {name} of shape {shape} on {active.device(x)}; expected {rows[name]} rows, "
                     f"then the axes {tuple(batch)}, on {active.device(inputs[0])}"
@@ -97,7 +97,7 @@ class _TypedForm(GraphOp):
 def _products(x: Tensor, rows: Tensor, types: Tensor, matrices: Tensor) -> Tensor:
     """Return ``x[rows[i]] @ matrices[types[i]]`` for every i: all rows are multiplied by the matrices of all types."""
     count = matrices.shape[0]
-    active.require(((types >= 0) & (types < count)).all(), f"a type is none of the numbers from 0 to {count - 1}")
+    active.require(((types >= 0) & (types < count)).all(), f"a type is not a number from 0 to {count - 1}")
     products = framework.einsum("n...i,t...io->nt...o", x, matrices)
     return products.flatten(0, 1).index_select(0, rows * count + types)  # type: ignore[no-any-return]
 

@@ -41,8 +41,8 @@ class EdgePairs:
     def sum(self, x: Tensor, matrices: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the sum over in-edges of ``weight * x[u] @ matrices[type]``, (num_dst, *batch, out)."""
         first, second = (weight, None) if self.of_destinations else (None, weight)
-        met = reduce_neighbours(self.arriving, x, Reducer.SUM, first)
-        return reduce_neighbours(self.leaving, core.grouped_mm(self.groups, met, matrices), Reducer.SUM, second)
+        reduced = reduce_neighbours(self.arriving, x, Reducer.SUM, first)
+        return reduce_neighbours(self.leaving, core.grouped_mm(self.groups, reduced, matrices), Reducer.SUM, second)
 
     def scores(self, x: Tensor, matrices: Tensor, y: Tensor) -> Tensor:
         """Return ``x[u] @ matrices[type] @ y[v]`` of every edge, (num_edges, *batch, 1)."""
@@ -71,15 +71,15 @@ def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
 
     Raises ``DGLError`` for types that are no integers from 0 to ``num_types - 1``, one for each edge.
     """
-    known = adjacency.cache.get(_EDGE_PAIRS)
+    cached = adjacency.cache.get(_EDGE_PAIRS)
     version = active.version(types) if active.is_tensor(types) else None
-    if known is not None and known[0] is types and known[1:3] == (version, num_types) and version is not None:
-        return known[3]
-    given = integer_array(types, "edge types")
-    core.group_rows(given, num_types, "edge types")
-    found = _made(adjacency, given, num_types)
-    adjacency.cache[_EDGE_PAIRS] = (types, version, num_types, found)
-    return found
+    if cached is not None and cached[0] is types and cached[1:3] == (version, num_types) and version is not None:
+        return cached[3]
+    numbers = integer_array(types, "edge types")
+    core.group_rows(numbers, num_types, "edge types")
+    pairs = _make_pairs(adjacency, numbers, num_types)
+    adjacency.cache[_EDGE_PAIRS] = (types, version, num_types, pairs)
+    return pairs
 
 
 def _ends(adjacency: Adjacency) -> list[tuple[np.ndarray, int]]:
@@ -93,9 +93,9 @@ def _pairs(types: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.nda
     return keys % max(num_nodes, 1), keys // max(num_nodes, 1), pair_of_edge
 
 
-def _made(adjacency: Adjacency, given: np.ndarray, num_types: int) -> EdgePairs:
-    numbers = given.astype(np.int64)
-    sides = [_pairs(numbers, nodes, count) for nodes, count in _ends(adjacency)]
+def _make_pairs(adjacency: Adjacency, edge_types: np.ndarray, num_types: int) -> EdgePairs:
+    type_of_edge = edge_types.astype(np.int64)
+    sides = [_pairs(type_of_edge, nodes, count) for nodes, count in _ends(adjacency)]
     of_destinations = len(sides[1][0]) <= len(sides[0][0])
     nodes, types, pair_of_edge = sides[of_destinations]
     src, dst = adjacency.endpoints()
@@ -107,4 +107,4 @@ def _made(adjacency: Adjacency, given: np.ndarray, num_types: int) -> EdgePairs:
         arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, nodes, places, validate=False)
         leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, pair_of_edge, dst, validate=False)
     groups = core.group_rows(types, num_types)
-    return EdgePairs(of_destinations, arriving, leaving, groups, core.RowIndex(nodes), core.RowIndex(given))
+    return EdgePairs(of_destinations, arriving, leaving, groups, core.RowIndex(nodes), core.RowIndex(edge_types))

@@ -20,8 +20,6 @@ from .products import GradientSums
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["copy_rows", "differentiate"]
-
 _MASK = (1 << PLACE_BITS) - 1
 
 

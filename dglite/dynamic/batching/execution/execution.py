@@ -21,8 +21,6 @@ from .products import GradientSums
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["BatchedRun"]
-
 
 class BatchedRun(Placement):
     """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""

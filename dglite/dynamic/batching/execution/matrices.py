@@ -14,8 +14,6 @@ from ...execution.products import multiply
 from ..recording.kinds import TensorKind
 from .products import FewRows, GradientSums
 
-__all__ = ["CrossEntropy", "EmbeddingLookup", "Product", "Target", "TorchCall"]
-
 
 class Target(NamedTuple):
     """Where the gradient of an input goes, and whether it is added to what is there."""

@@ -15,8 +15,6 @@ from ..recording.signatures import ARGUMENT, Signature, shared, template_table
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["STRATEGIES", "Placement"]
-
 STRATEGIES = ("agenda", "depth", "none")
 
 

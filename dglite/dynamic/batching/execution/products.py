@@ -16,8 +16,6 @@ from ...execution.memory import empty
 from ...execution.products import add_rows
 from ..recording.kinds import DTYPES
 
-__all__ = ["FewRows", "GradientSums"]
-
 
 class FewRows:
     """Products ``x @ matrix`` of no more than ``most`` rows; 0 where the matrix is not one that kernels take."""

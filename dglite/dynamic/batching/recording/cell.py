@@ -25,8 +25,6 @@ from .pointwise import refs_of
 from .signatures import ARGUMENT
 from .tensor import LazyTensor, Untraceable, blank
 
-__all__ = ["Cell", "cell"]
-
 _MASK = (1 << PLACE_BITS) - 1
 _kind_of = attrgetter("_kind")
 

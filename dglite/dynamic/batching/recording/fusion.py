@@ -12,8 +12,6 @@ from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, replaced, result
 
-__all__ = ["RecordedOperation", "fused"]
-
 _MASK = (1 << PLACE_BITS) - 1
 
 

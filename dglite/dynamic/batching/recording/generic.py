@@ -25,8 +25,6 @@ from .pointwise import refs_of
 from .signatures import Signature, places_of
 from .tensor import LazyTensor, Untraceable, later
 
-__all__ = ["RecordedFunction", "made_by_rows", "made_operation", "only", "record_function"]
-
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
 

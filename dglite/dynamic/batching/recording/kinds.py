@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["DTYPES", "TensorKind", "kind_of", "of_row"]
-
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 """The dtypes that element-wise kernels compute in."""
 

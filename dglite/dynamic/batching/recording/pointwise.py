@@ -19,8 +19,6 @@ from .kinds import DTYPES, TensorKind, kind_of
 from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise
 from .tensor import LazyTensor, blank, install, later
 
-__all__ = ["as_lazy", "refs_of", "same_session"]
-
 _X = operand(0)
 
 

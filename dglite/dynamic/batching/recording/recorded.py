@@ -17,8 +17,6 @@ from .kinds import TensorKind, kind_of
 from .pointwise import as_lazy
 from .tensor import LazyTensor
 
-__all__ = ["ProgramCall", "record_program"]
-
 
 class ProgramCall(TorchCall):
     """A vertex program on one graph. By batches it runs as it does outside of a session, with its own gradient."""

@@ -21,8 +21,6 @@ from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, res
 from .structure import axis_of, linear
 from .tensor import LazyTensor, install, later
 
-__all__: list[str] = []
-
 
 # -- recurrent cells ---------------------------------------------------------------------------------------------------
 def lstm_cell(

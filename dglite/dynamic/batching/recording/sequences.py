@@ -16,8 +16,6 @@ from .kinds import kind_of
 from .pointwise import as_lazy
 from .tensor import LazyTensor, Untraceable, install
 
-__all__: list[str] = []
-
 
 class _Layer(TorchCall):
     """A recurrent layer on the sequences of a batch, whose own batch axes of every sample become one."""

@@ -27,24 +27,6 @@ from .kinds import DTYPES, TensorKind
 if TYPE_CHECKING:
     from ..execution.matrices import Product, TorchCall
 
-__all__ = [
-    "ARGUMENT",
-    "MOVED_AS",
-    "ColumnRun",
-    "Pointwise",
-    "Signature",
-    "copies",
-    "on_matrices",
-    "operand",
-    "places_of",
-    "pointwise",
-    "replaced",
-    "result",
-    "shared",
-    "shared_arities",
-    "template_table",
-]
-
 _RESULT, _GRAD = 1000, 2000
 Template = list[int]
 

@@ -20,8 +20,6 @@ from .pointwise import as_lazy, refs_of
 from .signatures import Signature, copies
 from .tensor import LazyTensor, Untraceable, blank, install, later
 
-__all__ = ["axis_of", "linear"]
-
 _VIEWS = (
     "reshape",
     "view",

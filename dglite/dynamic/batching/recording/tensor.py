@@ -16,8 +16,6 @@ import torch.nn.functional as F
 from ....errors import DGLError
 from .kinds import TensorKind
 
-__all__ = ["LazyTensor", "Untraceable", "blank", "install", "later"]
-
 _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a torch function, by that function."""
 
