@@ -129,7 +129,7 @@ def _merge_equal_calls(module: torch.fx.GraphModule) -> None:
         if node in calls and node.target.namespace == "dglite":
             inputs, *structure = arguments
             key = (node.target, tuple(inputs), *structure)
-        elif node.target is operator.getitem:
+        elif node.target is operator.getitem or node.target is torch.ops.aten._assert_async.msg:
             key = (node.target, *arguments)
         else:
             continue

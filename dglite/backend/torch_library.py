@@ -36,6 +36,7 @@ def decompositions() -> dict[Any, Any]:
     return {
         aten.repeat_interleave.Tensor: _repeat_interleave,
         aten.argsort.stable: _stable_argsort,
+        aten.index_add.default: _index_add,
         **_DECOMPOSITIONS,
     }
 
@@ -48,6 +49,20 @@ def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None)
     # An item's segment is how many segments end before it or at it.
     marks = ends.new_zeros(output_size + 1).index_add(0, ends, torch.ones_like(ends))
     return marks.cumsum(0)[:output_size].to(repeats.dtype)
+
+
+def _index_add(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1
+) -> torch.Tensor:
+    """Add rows by an operation that ONNX Runtime computes in one thread.
+
+    ``index_add`` becomes ScatterND there, whose threads lose sums where they add to one row at the same time.
+    """
+    if alpha != 1 or source.dim() == 0:
+        return NotImplemented
+    shape = [1] * source.dim()
+    shape[dim] = -1
+    return x.scatter_add(dim, index.long().reshape(shape).expand(source.shape), source)
 
 
 def _stable_argsort(x: torch.Tensor, *, stable: bool, dim: int = -1, descending: bool = False) -> torch.Tensor:

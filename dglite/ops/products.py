@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..backend import RESULT, Tensor, active
+from ..errors import DGLError
 from ..kernels.spec import ITEM_BYTES
 from .biases import bias_gradient
 from .devices import HOST, device_of
+from .operands import to_common_dtype
+from .traced import GraphOp, registered, traced
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU: large ones in memory of the pool."""
     operands = (x, weight) if bias is None else (x, weight, bias)
     if not active.is_pooled(*operands):
+        if is_in_program(x) and not active.requires_grad(*operands):
+            return _in_program((x, weight), bias, relu)
         return active.product(x, weight, bias, relu)
     needs = active.needs_grad(operands)
     return active.apply(_Product(needs, relu), *operands) if any(needs) else product_forward(x, weight, bias, relu)
@@ -34,6 +39,8 @@ def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, o
     """Return ``x @ weight + bias + y @ other`` of matrices: large ones in memory of the pool."""
     operands = (x, weight, y, other) if bias is None else (x, weight, y, other, bias)
     if not active.is_pooled(*operands):
+        if is_in_program(x) and not active.requires_grad(*operands):
+            return _in_program((x, weight, y, other), bias, False)
         return active.product(x, weight, bias) + active.product(y, other, None)
     return active.apply(_SumOfProducts(active.needs_grad(operands)), *operands)
 
@@ -134,3 +141,73 @@ class _SumOfProducts:
         x, weight, y, other = inputs[:4]
         of_x, of_weight, *of_bias = product_gradients(x, weight, grad, (*needs[:2], *needs[4:]))
         return [of_x, of_weight, *product_gradients(y, other, grad, needs[2:4]), *of_bias]
+
+
+# -- in exported programs ----------------------------------------------------------------------------------------------
+def is_in_program(x: Tensor) -> bool:
+    """Whether ``x`` is a matrix of an exported program, of any number of rows."""
+    return type(x.shape[0]) is not int and x.ndim == 2 and active.exporting()
+
+
+def _in_program(factors: Sequence[Tensor], bias: Tensor | None, relu: bool) -> Tensor:
+    """Return the sum of products of two factors each as part of a program that is recorded without gradients."""
+    inputs = to_common_dtype((*factors, *([] if bias is None else [bias])))
+    recipe = f"{len(factors) // 2} {int(bias is not None)} {int(relu)}"
+    return traced(_Products.name, _NoStructure(factors[1]), recipe, inputs)
+
+
+class _NoStructure:
+    """What takes the place of a relation where an operation has none: operators have two tensors of it."""
+
+    num_src = num_dst = 0
+
+    def __init__(self, like: Tensor) -> None:
+        self.tensors = like, like
+
+
+@registered
+class _Products(GraphOp):
+    """``relu(x @ weight + y @ other + bias)`` in memory of the pool. A gradient is that of torch's operations."""
+
+    name = "products"
+
+    def __init__(self, structure: _NoStructure, count: int, bias: bool, relu: bool, needs: Sequence[bool]) -> None:
+        self.adj, self.count, self.bias, self.relu, self.saved = structure, count, bias, relu, range(len(needs))
+
+    @staticmethod
+    def structure(src: Tensor, dst: Tensor, num_src: int, num_dst: int, real: bool) -> _NoStructure:
+        return _NoStructure(src)
+
+    @classmethod
+    def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> _Products:
+        count, bias, relu = map(int, recipe.split())
+        return cls(adj, count, bool(bias), bool(relu), needs)
+
+    def recipe(self) -> str:
+        return f"{self.count} {int(self.bias)} {int(self.relu)}"
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        to_common_dtype(inputs)
+        rows, out = active.shape(inputs[0])[0], active.shape(inputs[1])[1]
+        shapes = [tuple(active.shape(x)) for x in inputs]
+        for left, right in zip(shapes[: 2 * self.count : 2], shapes[1 : 2 * self.count : 2], strict=True):
+            if len(left) != 2 or left[0] != rows or left[1:] != right[:1] or right[1:] != (out,):
+                raise DGLError(
+                    f"got factors of shapes {shapes}; expected (rows, in) and (in, out) with one rows and out"
+                )
+        return ((rows, out), active.dtype(inputs[0])), None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        bias = inputs[-1] if self.bias else None
+        if self.count == 1:
+            return product(inputs[0], inputs[1], bias, self.relu)
+        return sum_of_products(inputs[0], inputs[1], bias, inputs[2], inputs[3])
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        result = active.product(inputs[0], inputs[1], inputs[-1] if self.bias else None)
+        if self.count == 2:
+            result = result + active.product(inputs[2], inputs[3], None)
+        return result.relu() if self.relu else result
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return active.gradients(self.composed, inputs[:-1], grad, needs)

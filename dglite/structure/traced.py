@@ -54,7 +54,8 @@ class TracedAdjacency:
             return getattr(relation, name)
         raise DGLError(
             f"torch traces this program, so the graph's edges have no values yet, which {name!r} reads. Message "
-            "passing, readouts and layers work; compute what depends on values before, and pass it in as an input"
+            "passing, readouts and layers work; compute what depends on values before, and pass it in as an input. The "
+            "steps of a vertex program of dglite.dynamic depend on the edges, so it is part of no program"
         )
 
 

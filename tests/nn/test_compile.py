@@ -231,3 +231,27 @@ def test_verbs_give_the_same_compiled(function: Callable[..., torch.Tensor]) -> 
             torch.autograd.grad(compiled(g, x).sum(), x)[0], torch.autograd.grad(function(g, x).sum(), x)[0]
         )
     assert not g.ndata
+
+
+# -- layers of numbers and of functions of their own -------------------------------------------------------------------
+DYNAMIC: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] = {
+    "GINEConv": (lambda: dglite.nn.GINEConv(nn.Linear(4, 4), 0.3, True), (4,), 4),
+    "CFConv": (lambda: dglite.nn.CFConv(4, 2, 3, 4), (4,), 2),
+    "TWIRLSConv": (lambda: dglite.nn.TWIRLSConv(4, 4, 5, 3, alp=0.3, lam=0.7), (4,), None),
+    "GroupRevRes": (lambda: dglite.nn.GroupRevRes(GraphConv(2, 2), 2), (4,), None),
+}
+"""What makes the layer, a node's feature, and the width of an edge's, if it takes one."""
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_a_layer_is_one_program_for_graphs_of_all_sizes(name: str) -> None:
+    make, feat, edge_width = DYNAMIC[name]
+    torch.manual_seed(0)
+    layer, counter = make().double(), CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counter)
+    for seed, (num_nodes, num_edges) in enumerate([(9, 20), (14, 33), (30, 64)]):
+        ends = torch.randint(num_nodes, (2, num_edges), generator=torch.Generator().manual_seed(seed))
+        g = dglite.add_self_loop(dglite.graph((ends[0], ends[1]), num_nodes=num_nodes))
+        edges = [] if edge_width is None else [dense.double(g.num_edges(), edge_width)]
+        _agree(layer, compiled, g, dense.double(num_nodes, *feat, seed=seed), *edges)
+    assert counter.frame_count <= 2

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from dglite import DGLError
 from dglite.backend import torch_memory
 from dglite.kernels.cpu.rows import products
 from dglite.kernels.cpu.run import launch
@@ -214,3 +215,20 @@ def test_other_activations_are_called() -> None:
     assert torch.equal(activated(x, None, hooked), F.elu(x)) and called
     assert torch.equal(activated(x.half(), None, F.elu), F.elu(x.half()))
     assert activated(x[:0], torch.ones(3), F.elu).shape == (0, 3)
+
+
+@pytest.mark.parametrize("recipe", ["1 0 0", "1 1 0", "1 1 1", "1 0 1", "2 0 0", "2 1 0"])
+def test_the_operator_of_programs_is_the_steps(recipe: str) -> None:
+    count, bias, relu = map(int, recipe.split())
+    torch.manual_seed(0)
+    shapes = [(4, 3), (3, 5), (4, 2), (2, 5)][: 2 * count] + [(5,)] * bias
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+    def run(*inputs: torch.Tensor) -> torch.Tensor:
+        return torch.ops.dglite.products.default(list(inputs), inputs[1], inputs[1], 0, 0, recipe)[0]
+
+    expected = sum((inputs[i] @ inputs[i + 1] for i in range(0, 2 * count, 2)), inputs[-1] if bias else 0)
+    torch.testing.assert_close(run(*inputs), expected.relu() if relu else expected)
+    assert torch.autograd.gradcheck(run, inputs)
+    with pytest.raises(DGLError, match=r"expected \(rows, in\) and \(in, out\)"):
+        run(inputs[0], inputs[1].T, *inputs[2:])

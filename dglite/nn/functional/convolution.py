@@ -111,8 +111,10 @@ def sum_of_projected(first: Any, x: Any, second: Any, y: Any) -> Tensor:
 
 
 def _is_own_product(linear: Any, x: Features) -> bool:
-    if isinstance(x, SparseFeatures) or not isinstance(linear, SparseLinear) or active.compiling():
+    if isinstance(x, SparseFeatures) or not isinstance(linear, SparseLinear):
         return False
+    if active.compiling():
+        return products.is_in_program(x) and is_plain(linear, SparseLinear)
     return x.shape[0] * max(linear.in_features, linear.out_features) >= LARGE and is_plain(linear, SparseLinear)
 
 
