@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from .errors import DGLError, warn_deprecated
-from .frame import EID, NID
+from .frame import EID, NID, TensorOrDict
 from .graph import DGLGraph
 from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
@@ -166,6 +166,26 @@ def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool,
 
 
 # -- by distance -------------------------------------------------------------------------------------------------
+@overload
+def khop_in_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: Literal[True] = True,
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> tuple[DGLGraph, TensorOrDict]: ...
+@overload
+def khop_in_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: Literal[False],
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> DGLGraph: ...
 def khop_in_subgraph(
     graph: DGLGraph,
     nodes: Any,
@@ -199,6 +219,26 @@ def khop_in_subgraph(
     return _khop(graph, nodes, k, False, (relabel_nodes, store_ids, output_device))
 
 
+@overload
+def khop_out_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: Literal[True] = True,
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> tuple[DGLGraph, TensorOrDict]: ...
+@overload
+def khop_out_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: Literal[False],
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> DGLGraph: ...
 def khop_out_subgraph(
     graph: DGLGraph,
     nodes: Any,

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from dglite import dynamic
@@ -56,7 +56,7 @@ class Bidirectional(nn.Module):
             as_written(lambda x, h, c: self.right_to_left(x, (h, c))),
         ]
 
-    def forward(self, inputs: Sequence[dynamic.LazyTensor]) -> list[list[dynamic.LazyTensor]]:
+    def forward(self, inputs: Sequence[Tensor]) -> list[list[Tensor]]:
         """Return the states of either direction, in the order in which it reads."""
         zero, both = dynamic.lazy(torch.zeros(self.hidden)), []
         for step, sequence in zip(self.steps, (inputs, inputs[::-1]), strict=True):
@@ -78,13 +78,13 @@ class Tagger(nn.Module):
         self.characters = nn.Embedding(num_characters, CHARACTER)
         self.middle, self.out = nn.Linear(2 * hidden, 32), nn.Linear(32, num_tags)
 
-    def scores(self, words: Sequence[dynamic.LazyTensor]) -> list[dynamic.LazyTensor]:
+    def scores(self, words: Sequence[Tensor]) -> list[Tensor]:
         """Return the scores of all tags for each word of one sentence, from its words' vectors."""
         lefts, rights = self.sentence(words)
         pairs = zip(lefts, rights[::-1], strict=True)
         return [self.out(torch.tanh(self.middle(torch.cat([left, right])))) for left, right in pairs]
 
-    def spelled(self, samples: Sequence[Sample]) -> list[dynamic.LazyTensor]:
+    def spelled(self, samples: Sequence[Sample]) -> list[Tensor]:
         """Return the vectors of rare words, from their characters, whose vectors are looked up together."""
         rare = [word for sample in samples for word in sample.rare]
         if not rare:
@@ -97,7 +97,7 @@ class Tagger(nn.Module):
             at += len(word)
         return words
 
-    def batch(self, samples: Sequence[Sample]) -> list[dynamic.LazyTensor]:
+    def batch(self, samples: Sequence[Sample]) -> list[Tensor]:
         """Return the scores for all words of several sentences; the vectors of known ones are looked up together."""
         numbers, rare = torch.cat([sample.words for sample in samples]), iter(self.spelled(samples))
         vectors, scores, at = list(dynamic.lazy(self.words(numbers)).unbind()), [], 0

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 import dglite
@@ -37,7 +37,6 @@ from dglite import dynamic
 from dglite.data import SSTDataset
 
 SHIFT, REDUCE = 0, 1
-Lazy = dynamic.LazyTensor
 
 
 # -- sentences --------------------------------------------------------------------------------------------------------
@@ -90,9 +89,9 @@ def without_rare_words(sentences: list[Sentence], training: list[Sentence]) -> l
 class Entry(NamedTuple):
     """An entry of the stack or the buffer: its vector, and the LSTM's state with it on top."""
 
-    vector: Lazy
-    h: Lazy
-    c: Lazy
+    vector: Tensor
+    h: Tensor
+    c: Tensor
 
 
 class Parser(nn.Module):
@@ -116,7 +115,7 @@ class Parser(nn.Module):
 class State:
     """A sentence that is being parsed: its stack, and a buffer that was read from the end, so the next word is last."""
 
-    def __init__(self, parser: Parser, words: Sequence[Lazy], empty: Entry) -> None:
+    def __init__(self, parser: Parser, words: Sequence[Tensor], empty: Entry) -> None:
         self.parser, self.stack, self.buffer, self.actions = parser, [empty, empty], [empty], list[int]()
         for word in reversed(words):
             self.buffer.append(Entry(word, *parser.step_buffer(word, *self.buffer[-1][1:])))
@@ -133,7 +132,7 @@ class State:
         """Whether all is one phrase."""
         return len(self.buffer) == 1 and len(self.stack) < 4
 
-    def scores(self) -> Lazy:
+    def scores(self) -> Tensor:
         """Return the scores of both actions, from the two topmost entries and the buffer."""
         return self.parser.score(self.stack[-2].h, self.stack[-1].h, self.buffer[-1].h)
 
@@ -159,7 +158,7 @@ def begin(parser: Parser, sentences: Sequence[Sentence]) -> list[State]:
     return states
 
 
-def losses(parser: Parser, sentences: Sequence[Sentence]) -> list[Lazy]:
+def losses(parser: Parser, sentences: Sequence[Sentence]) -> list[Tensor]:
     """Return the loss of each action that is a choice, on the way of the true actions."""
     results = []
     for state, sentence in zip(begin(parser, sentences), sentences, strict=True):
@@ -177,7 +176,7 @@ def parse(parser: Parser, sentences: Sequence[Sentence]) -> list[list[int]]:
         while unfinished := [state for state in states if not state.finished]:
             choosing = [state for state in unfinished if state.forced is None]
             if choosing:
-                best = torch.stack([state.scores() for state in choosing]).value().argmax(1).tolist()
+                best = dynamic.lazy(torch.stack([state.scores() for state in choosing])).value().argmax(1).tolist()
                 for state, action in zip(choosing, best, strict=True):
                     state.act(action)
             for state in unfinished:

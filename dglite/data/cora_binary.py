@@ -59,7 +59,7 @@ class CoraBinary(Graphs, PublishedDataset):
                 f"{len(self.labels)} graphs: files of one data set have as many of each"
             )
 
-    def __getitem__(self, index: int) -> tuple[Any, scipy.sparse.coo_matrix, np.ndarray]:
+    def __getitem__(self, index: int) -> tuple[Any, scipy.sparse.coo_matrix, np.ndarray]:  # type: ignore[override]
         return super().__getitem__(index), self.pmpds[index], self.labels[index]
 
     @staticmethod

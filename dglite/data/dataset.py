@@ -6,12 +6,16 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..config import data_dir
 from ..errors import DGLError, DGLWarning
 from .network import Downloader
+
+if TYPE_CHECKING:
+    from ..backend import Tensor
+    from ..graph import DGLGraph
 
 Folder = str | Path | None
 """``raw_dir`` and ``save_dir``: None is ``DGLITE_DATA_DIR`` or the user's data folder."""
@@ -206,7 +210,7 @@ class SingleGraphDataset(DGLDataset):
 
     _graph: Any
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> DGLGraph:
         if index != 0:
             raise IndexError(f"{self.name} has one graph, number 0; got {index!r}")
         return self._transformed(self._graph)
@@ -220,7 +224,7 @@ class Graphs(DGLDataset):
 
     graphs: list[Any]
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> DGLGraph:
         """Return graph ``index``; ``IndexError`` if there is no such graph."""
         return self._transformed(self.graphs[index])
 
@@ -233,7 +237,7 @@ class GraphsWithLabels(Graphs):
 
     labels: Any
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def __getitem__(self, index: int) -> tuple[DGLGraph, Tensor]:  # type: ignore[override]
         """Return graph ``index`` and its label; ``IndexError`` if there is no such graph."""
         return super().__getitem__(index), self.labels[index]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DGLError
-from ..frame import NID
+from ..frame import NID, TensorOrDict
 from ..graph import DGLGraph
 from .features import FeatureStore, take_rows
 
@@ -135,7 +135,9 @@ class BlockSampler(Sampler):
         self.prefetch_edge_feats = prefetch_edge_feats or []
         self.output_device = output_device
 
-    def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+    def sample_blocks(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[TensorOrDict, TensorOrDict, list[DGLGraph]]:
         """Return the input nodes, the output nodes and the blocks, first layer first, that seed nodes need.
 
         Nodes are ids in ``g``: a tensor, or a dictionary by type.
@@ -145,7 +147,9 @@ class BlockSampler(Sampler):
         )
         raise NotImplementedError(f"{type(self).__name__} must define sample_blocks(g, seed_nodes, exclude_eids){hint}")
 
-    def assign_lazy_features(self, result: tuple[Any, Any, list[DGLGraph]]) -> tuple[Any, Any, list[DGLGraph]]:
+    def assign_lazy_features(
+        self, result: tuple[Any, Any, list[DGLGraph]]
+    ) -> tuple[TensorOrDict, TensorOrDict, list[DGLGraph]]:
         """Gather the features to prefetch."""
         input_nodes, output_nodes, blocks = result
         set_src_lazy_features(blocks[0], self.prefetch_node_feats)
@@ -154,7 +158,9 @@ class BlockSampler(Sampler):
             set_edge_lazy_features(block, self.prefetch_edge_feats)
         return input_nodes, output_nodes, blocks
 
-    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+    def sample(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[TensorOrDict, TensorOrDict, list[DGLGraph]]:
         """Return :meth:`sample_blocks` of the seed nodes, with the features to prefetch gathered."""
         return self.assign_lazy_features(self.sample_blocks(g, seed_nodes, exclude_eids=exclude_eids))
 

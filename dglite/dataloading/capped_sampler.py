@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
-from ..frame import NID
+from ..frame import NID, TensorOrDict
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
@@ -58,7 +58,9 @@ class CappedNeighborSampler(HopSampler):
         super().__init__(fanouts, replace, prob, prefetch_node_feats, prefetch_edge_feats, output_device)
         self.fixed_k, self.upsample_rare_types = count_of(fixed_k, "fixed_k", 1), upsample_rare_types
 
-    def sample(self, g: DGLGraph, indices: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
+    def sample(
+        self, g: DGLGraph, indices: Any, exclude_eids: Any = None
+    ) -> tuple[TensorOrDict, TensorOrDict, DGLGraph]:
         """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
 
         Edges ``exclude_eids`` are not in it, nor followed.
@@ -75,7 +77,9 @@ class CappedNeighborSampler(HopSampler):
         nodes = {ntype: in_order_of_appearance(np.concatenate(parts)) for ntype, parts in seeds_of.items()}
         subgraph = self.induced(g, nodes, exclude_eids)
         if isinstance(indices, Mapping):
-            return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, subgraph
+            by_type: Any = {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}
+            seeds: Any = indices
+            return by_type, seeds, subgraph
         return subgraph.ndata[NID], indices, subgraph
 
     def _capped(self, reached: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -112,7 +112,7 @@ class EdgeCollator(Collator):
         negative_sampler: Any = None,
     ) -> None:
         check_edges(g, eids)
-        self._sampler = EdgePredictionSampler(
+        self._sampler: EdgePredictionSampler[Any] = EdgePredictionSampler(
             graph_sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, g_sampling=g_sampling
         )
         self.g, self.eids, self.graph_sampler = g, eids, graph_sampler

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,21 @@ from .items import Items
 from .loader import Loader, shortened
 from .transfer import Transfer, moved, on_gpu
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Batch = TypeVarWithDefault("Batch", default=Any)
+else:
+    Batch = TypeVar("Batch")
+Batch_co = TypeVar("Batch_co", covariant=True)
+
+
+class Samples(Protocol[Batch_co]):
+    """A sampler to type checkers, which take what it returns for what the loader yields."""
+
+    def sample(self, g: DGLGraph, indices: Any, /) -> Batch_co: ...
+
+
 _OF_EDGES = ("g_sampling", "exclude", "reverse_eids", "reverse_etypes", "negative_sampler")
 
 
@@ -24,7 +39,7 @@ _OF_TORCH = ("dataset", "collate_fn")
 """Arguments of torch's loader that Lightning gives again when it makes one like another: ``indices`` are the first."""
 
 
-class DataLoader(Loader):
+class DataLoader(Loader, Generic[Batch]):
     """Iterates over batches of indices as a sampler makes them of a graph.
 
     Parameters
@@ -83,7 +98,7 @@ class DataLoader(Loader):
         self,
         graph: DGLGraph,
         indices: Any,
-        graph_sampler: Any,
+        graph_sampler: Samples[Batch],
         device: Any = None,
         use_ddp: bool = False,
         ddp_seed: int = 0,
@@ -114,6 +129,10 @@ class DataLoader(Loader):
             self._buffers = Buffers(page_locked=True)
             if self.num_workers and use_alternate_streams is not False:
                 self._transfer = Transfer(device)
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Batch]: ...
 
     def _prepare(self) -> None:
         if self._transfer is not None:
@@ -167,7 +186,9 @@ class EdgeDataLoader(DataLoader):
 
     def __init__(self, g: DGLGraph, eids: Any, graph_sampler: Any, *args: Any, **kwargs: Any) -> None:
         warn_deprecated("EdgeDataLoader", "use DataLoader with as_edge_prediction_sampler(graph_sampler, ...)")
-        of_edges = EdgePredictionSampler(graph_sampler, **{x: kwargs.pop(x) for x in _OF_EDGES if x in kwargs})
+        of_edges: EdgePredictionSampler[Any] = EdgePredictionSampler(
+            graph_sampler, **{x: kwargs.pop(x) for x in _OF_EDGES if x in kwargs}
+        )
         super().__init__(g, eids, of_edges, *args, **kwargs)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from typing import Any, Generic, TypeVar, final, overload
 
 from ..convert import heterograph
 from ..errors import DGLError
-from ..frame import EID, NID
+from ..frame import EID, NID, TensorOrDict
 from ..graph import DGLGraph
 from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs
@@ -17,7 +17,30 @@ from .exclusion import find_exclude_eids
 from .neighbor_sampler import NeighborSampler
 from .pairs_in_time import in_time
 
+Batch = TypeVar("Batch")
+Positives = tuple[TensorOrDict, DGLGraph, list[DGLGraph]]
+WithNegatives = tuple[TensorOrDict, DGLGraph, DGLGraph, list[DGLGraph]]
 
+
+@overload
+def as_edge_prediction_sampler(
+    sampler: Any,
+    exclude: Any = None,
+    reverse_eids: Any = None,
+    reverse_etypes: Any = None,
+    negative_sampler: None = None,
+    prefetch_labels: Names = None,
+) -> EdgePredictionSampler[Positives]: ...
+@overload
+def as_edge_prediction_sampler(
+    sampler: Any,
+    exclude: Any = None,
+    reverse_eids: Any = None,
+    reverse_etypes: Any = None,
+    *,
+    negative_sampler: Callable[[DGLGraph, Any], Any],
+    prefetch_labels: Names = None,
+) -> EdgePredictionSampler[WithNegatives]: ...
 def as_edge_prediction_sampler(
     sampler: Any,
     exclude: Any = None,
@@ -25,7 +48,7 @@ def as_edge_prediction_sampler(
     reverse_etypes: Any = None,
     negative_sampler: Callable[[DGLGraph, Any], Any] | None = None,
     prefetch_labels: Names = None,
-) -> EdgePredictionSampler:
+) -> EdgePredictionSampler[Any]:
     """Return a sampler of edges: ``sampler``, a sampler of nodes, is applied to the ends of a batch of edges.
 
     Parameters
@@ -55,7 +78,7 @@ def as_edge_prediction_sampler(
 
 
 @final
-class EdgePredictionSampler(Sampler):
+class EdgePredictionSampler(Sampler, Generic[Batch]):
     """The sampler that :func:`as_edge_prediction_sampler` returns.
 
     With ``g_sampling``, another graph over the same nodes, blocks are of that one, from which no edges are left out.
@@ -93,7 +116,7 @@ class EdgePredictionSampler(Sampler):
         if isinstance(self.sampler, Sampler):
             self.sampler.check(g, {g.ntypes[0]: []})
 
-    def sample(self, g: DGLGraph, seed_edges: Any) -> tuple[Any, ...]:
+    def sample(self, g: DGLGraph, seed_edges: Any) -> Batch:
         """Return input nodes, the graph of the seed edges, that of the negative pairs if any, and the blocks.
 
         The two graphs have the same nodes, numbered as the last block's destinations.
@@ -118,7 +141,8 @@ class EdgePredictionSampler(Sampler):
         set_edge_lazy_features(graphs[0], self.prefetch_labels)
         if self.output_device is not None:
             graphs = [graph.to(self.output_device) for graph in graphs]
-        return input_nodes, *graphs, blocks
+        batch: Any = input_nodes, *graphs, blocks
+        return batch
 
     def _negative_graph(self, g: DGLGraph, seed_edges: Any) -> DGLGraph:
         assert self.negative_sampler is not None

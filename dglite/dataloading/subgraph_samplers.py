@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
-from ..frame import EID
+from ..frame import EID, TensorOrDict
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import random_walk
@@ -236,7 +236,9 @@ class ShaDowKHopSampler(HopSampler):
         As :class:`NeighborSampler`.
     """
 
-    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
+    def sample(
+        self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
+    ) -> tuple[TensorOrDict, TensorOrDict, DGLGraph]:
         """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
 
         Edges ``exclude_eids`` are not in it, nor followed.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import hints
-from ..backend import active
+from ..backend import active, framework
 from ..errors import DGLError, warn_deprecated
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
@@ -152,7 +152,7 @@ class DGLGraph(
         return self.astype(np.int64)
 
     @property
-    def device(self) -> Any:
+    def device(self) -> framework.device:
         """The device of the features and of the ids that the graph returns; structure stays on the host."""
         return self._device
 

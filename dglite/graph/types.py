@@ -17,6 +17,8 @@ from .combine import combine_relations
 if TYPE_CHECKING:
     import networkx
 
+    from .storage import DGLGraph
+
 
 class TypeMixin(GraphBase):
     """Type names and what a graph is, read from its metagraph."""
@@ -97,7 +99,7 @@ class TypeMixin(GraphBase):
         """Return the number of a destination node type."""
         return self._metagraph.dst_set(ntype)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> DGLGraph:
         """Return the slice of one relation: ``g['follows']`` or ``g['user', 'follows', 'user']``; ``:`` matches any.
 
         The slice shares features with this graph and cannot be changed in place. Where several relations match, they
@@ -110,12 +112,12 @@ class TypeMixin(GraphBase):
         """
         relations = self._relations_of(key)
         if len(relations) > 1:
-            joined = object.__new__(type(self))
+            joined: Any = object.__new__(type(self))
             combine_relations(self, relations, joined)
             return joined
         index = relations[0]
         metagraph, sets = self._metagraph.slice([index])
-        part = object.__new__(type(self))
+        part: Any = object.__new__(type(self))
         part.adjacencies = (self.adjacencies[index],)
         part._metagraph = metagraph
         part._num_nodes = tuple(self._num_nodes[i] for i in sets)

@@ -7,7 +7,7 @@ Tensors are of one library, which the result is of too; arrays of NumPy's are te
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -113,6 +113,12 @@ def gsddmm(
     return sddmm(adjacency_of(g), expr, operands, dot=op == "dot")
 
 
+@overload
+def edge_softmax(
+    graph: Any, logits: Mapping[Any, Tensor], eids: Any = ALL, norm_by: str = "dst"
+) -> dict[Any, Tensor]: ...
+@overload
+def edge_softmax(graph: Any, logits: Tensor | np.ndarray, eids: Any = ALL, norm_by: str = "dst") -> Tensor: ...
 def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
     """Normalise edge scores to weights that add up to 1 at every node.
 

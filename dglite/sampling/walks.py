@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -209,6 +209,27 @@ def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     return first, second, third, fourth
 
 
+@overload
+def node2vec_random_walk(
+    g: DGLGraph,
+    nodes: Any,
+    p: float,
+    q: float,
+    walk_length: int,
+    prob: str | None = None,
+    return_eids: Literal[False] = False,
+) -> Tensor: ...
+@overload
+def node2vec_random_walk(
+    g: DGLGraph,
+    nodes: Any,
+    p: float,
+    q: float,
+    walk_length: int,
+    prob: str | None = None,
+    *,
+    return_eids: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
 def node2vec_random_walk(
     g: DGLGraph,
     nodes: Any,

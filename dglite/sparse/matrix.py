@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, final
+from typing import Any, Self, final, overload
 
 import numpy as np
 
@@ -108,7 +108,11 @@ class SparseMatrix(MatrixBase):
         return self.with_values(self._adj.reverse(), self._val)
 
     t = transpose
-    T = property(transpose, doc="The transpose, in O(1).")
+
+    @property
+    def T(self) -> SparseMatrix:
+        """The transpose, in O(1)."""
+        return self.transpose()
 
     coalesce = coalesce
     has_duplicate = has_duplicate
@@ -155,25 +159,29 @@ class SparseMatrix(MatrixBase):
     neg = __neg__ = elementwise.neg
     inv = elementwise.inv
 
-    def __add__(self, other: Any) -> Any:
-        return elementwise.add(self, other) if isinstance(other, MatrixBase) else NotImplemented
+    def __add__(self, other: Any) -> SparseMatrix:
+        return elementwise.add(self, other) if isinstance(other, MatrixBase) else NotImplemented  # type: ignore[return-value]
 
-    def __sub__(self, other: Any) -> Any:
-        return elementwise.sub(self, other) if isinstance(other, MatrixBase) else NotImplemented
+    def __sub__(self, other: Any) -> SparseMatrix:
+        return elementwise.sub(self, other) if isinstance(other, MatrixBase) else NotImplemented  # type: ignore[return-value]
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> SparseMatrix:
         is_supported = is_scalar(other) or isinstance(other, MatrixBase)
         return elementwise.mul(self, other) if is_supported else NotImplemented
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Any) -> SparseMatrix:
         is_supported = is_scalar(other) or isinstance(other, MatrixBase)
         return elementwise.div(self, other) if is_supported else NotImplemented
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any) -> SparseMatrix:
         return elementwise.power(self, other) if is_scalar(other) else NotImplemented
 
+    @overload
+    def __matmul__(self, other: Tensor) -> Tensor: ...
+    @overload
+    def __matmul__(self, other: MatrixBase) -> SparseMatrix: ...
     def __matmul__(self, other: Any) -> Any:
         return products.matmul(self, other)
 

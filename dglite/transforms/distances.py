@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from ..structure import Adjacency
 from .parts import matrix, require_homogeneous
 
 
+@overload
+def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: Literal[False] = False) -> Tensor: ...
+@overload
+def shortest_dist(g: DGLGraph, root: int | None = None, *, return_paths: Literal[True]) -> tuple[Tensor, Tensor]: ...
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = False) -> Any:
     """Return how many edges the shortest directed paths have, int64, or -1 if there is no path.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -166,6 +166,25 @@ def _by_product(points: np.ndarray, k: int) -> np.ndarray:
     return np.concatenate(blocks)
 
 
+@overload
+def radius_graph(
+    x: Tensor,
+    r: float,
+    p: float = 2,
+    self_loop: bool = False,
+    compute_mode: str = "donot_use_mm_for_euclid_dist",
+    get_distances: Literal[False] = False,
+) -> DGLGraph: ...
+@overload
+def radius_graph(
+    x: Tensor,
+    r: float,
+    p: float = 2,
+    self_loop: bool = False,
+    compute_mode: str = "donot_use_mm_for_euclid_dist",
+    *,
+    get_distances: Literal[True],
+) -> tuple[DGLGraph, Tensor]: ...
 def radius_graph(
     x: Tensor,
     r: float,

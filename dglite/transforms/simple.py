@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
-from ..frame import EID, NID
+from ..frame import EID, NID, TensorOrDict
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies
@@ -25,6 +25,25 @@ _AGGREGATORS = ("arbitrary", "sum", "mean")
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
+@overload
+def to_simple(
+    g: DGLGraph,
+    return_counts: str | None = "count",
+    writeback_mapping: Literal[False] = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = False,
+    aggregator: str = "arbitrary",
+) -> DGLGraph: ...
+@overload
+def to_simple(
+    g: DGLGraph,
+    return_counts: str | None = "count",
+    *,
+    writeback_mapping: Literal[True],
+    copy_ndata: bool = True,
+    copy_edata: bool = False,
+    aggregator: str = "arbitrary",
+) -> tuple[DGLGraph, TensorOrDict]: ...
 def to_simple(
     g: DGLGraph,
     return_counts: str | None = "count",
@@ -104,6 +123,14 @@ def to_simple_graph(g: DGLGraph) -> DGLGraph:
     return result
 
 
+@overload
+def compact_graphs(
+    graphs: DGLGraph, always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
+) -> DGLGraph: ...
+@overload
+def compact_graphs(
+    graphs: Sequence[DGLGraph], always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
+) -> list[DGLGraph]: ...
 def compact_graphs(
     graphs: DGLGraph | Sequence[DGLGraph],
     always_preserve: Any = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -87,6 +87,10 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
     return g._tensor(back)
 
 
+@overload
+def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: Literal[False] = False) -> Tensor: ...
+@overload
+def lap_pe(g: DGLGraph, k: int, padding: bool = False, *, return_eigval: Literal[True]) -> tuple[Tensor, Tensor]: ...
 def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = False) -> Any:
     """Return the ``k`` eigenvectors of the smallest non-trivial eigenvalues of the Laplacian, (num_nodes, k), float32.
 
@@ -179,9 +183,15 @@ def _smallest_connected(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndar
     return values[order], vectors[:, order]
 
 
+@overload
+def laplacian_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: Literal[False] = False) -> Tensor: ...
+@overload
+def laplacian_pe(
+    g: DGLGraph, k: int, padding: bool = False, *, return_eigval: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
 def laplacian_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = False) -> Any:
     """Return the Laplacian positional encoding; an older name of :func:`lap_pe`."""
-    return lap_pe(g, k, padding, return_eigval)
+    return lap_pe(g, k, padding, return_eigval)  # type: ignore[call-overload]
 
 
 def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -21,6 +21,23 @@ from ..structure.room import require_room
 from .parts import require_homogeneous
 
 
+@overload
+def to_homogeneous(
+    G: DGLGraph,
+    ndata: Sequence[str] | None = None,
+    edata: Sequence[str] | None = None,
+    store_type: bool = True,
+    return_count: Literal[False] = False,
+) -> DGLGraph: ...
+@overload
+def to_homogeneous(
+    G: DGLGraph,
+    ndata: Sequence[str] | None = None,
+    edata: Sequence[str] | None = None,
+    store_type: bool = True,
+    *,
+    return_count: Literal[True],
+) -> tuple[DGLGraph, list[int], list[int]]: ...
 def to_homogeneous(
     G: DGLGraph,
     ndata: Sequence[str] | None = None,

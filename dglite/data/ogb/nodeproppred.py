@@ -90,5 +90,5 @@ class DglNodePropPredDataset(OneOgbGraph):
             by_type[kind] = self._parts(folder / kind, self._num_nodes(kind))
         return {part: {kind: parts[part] for kind, parts in by_type.items()} for part in PARTS}
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def __getitem__(self, index: int) -> tuple[Any, Any]:  # type: ignore[override]
         return super().__getitem__(index), self.labels

@@ -25,7 +25,7 @@ class RadiusGraph(Layer):
 
     def forward(self, x: Tensor, get_distances: bool = False) -> Any:
         """Return the graph of points (points, dimensions), with ``get_distances`` also those of its edges."""
-        return radius_graph(x, self.r, self.p, self.self_loop, self.compute_mode, get_distances)
+        return radius_graph(x, self.r, self.p, self.self_loop, self.compute_mode, get_distances)  # type: ignore[call-overload]
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
