@@ -3,7 +3,8 @@
     python benchmarks/projects.py --sources FOLDER             run all that FOLDER has checkouts of
     python benchmarks/projects.py --sources FOLDER matgl nagl  run these; the others' results stay
     python benchmarks/projects.py --sources FOLDER --fetch     clone what is missing, and install what it needs first
-    python benchmarks/projects.py --sources FOLDER --read      read the reports that an earlier run left in FOLDER
+    python benchmarks/projects.py --sources FOLDER --part steps    only tests, or steps; of the other, read the reports
+    python benchmarks/projects.py --sources FOLDER --read      run nothing; read the reports of earlier runs in FOLDER
 
 Without ``--fetch`` nothing is downloaded, and code bases without a checkout are skipped; ``--python`` names the
 interpreter that has their requirements and DGL 2.1. The two libraries run the same files by the same command
@@ -38,7 +39,7 @@ _VALUE = re.compile(r"^value (\S+)$", re.MULTILINE)
 def main() -> None:
     """Run the recipes that are asked for with both libraries, and save what came of them."""
     options = _options()
-    kept = _saved()
+    records = _saved()
     for recipe in RECIPES:
         if options.names and recipe.name not in options.names:
             continue
@@ -47,11 +48,14 @@ def main() -> None:
         if not (options.sources / recipe.name).exists():
             print(f"{recipe.name}: no checkout in {options.sources}; --fetch clones it", file=sys.stderr)
             continue
-        record = measure(recipe, options.sources, options.python, options.read)
+        record = measure(recipe, options.sources, options.python, [] if options.read else options.part)
         if record is not None:
-            kept[recipe.name] = record
-        save("projects", {"records": [kept[recipe.name] for recipe in RECIPES if recipe.name in kept]})
-    print(projects_table(list(kept.values())))
+            records[recipe.name] = record
+        save("projects", {"records": [records[recipe.name] for recipe in RECIPES if recipe.name in records]})
+    print(projects_table(list(records.values())))
+    if share(list(records.values())) < LEAST_SHARE:
+        faults = [test for record in records.values() for test in record.get("faults", ())]
+        sys.exit("pass with DGL and not with dglite:\n" + "\n".join(faults))
 
 
 # -- one code base -----------------------------------------------------------------------------------------------------
@@ -64,14 +68,17 @@ def fetch(recipe: Recipe, sources: Path, python: str) -> None:
     subprocess.run([python, "-m", "pip", "install", "--quiet", *recipe.needs], check=True)
 
 
-def measure(recipe: Recipe, sources: Path, python: str, read: bool) -> dict[str, Any] | None:
-    """Return the outcome of a code base's tests and steps, None where a report that is to be read is missing."""
+def measure(recipe: Recipe, sources: Path, python: str, parts: Sequence[str]) -> dict[str, Any] | None:
+    """Return the outcome of a code base's tests and steps, of which ``parts`` are run and the others' reports read.
+
+    None where a report of tests is missing.
+    """
     record: dict[str, Any] = {"project": recipe.name, "repository": recipe.repository, "revision": recipe.revision}
     record |= {"tests": " ".join(recipe.tests), "note": recipe.note}
     reports = {library: sources / f"{recipe.name}.{library}.xml" for library in LIBRARIES}
     if recipe.tests:
         for library, report in reports.items():
-            if not read:
+            if "tests" in parts:
                 _run_tests(recipe, library, sources, python, report)
             if not report.exists():
                 return None
@@ -80,7 +87,7 @@ def measure(recipe: Recipe, sources: Path, python: str, read: bool) -> dict[str,
         record["seconds"] = {library: round(seconds_of(report)) for library, report in reports.items()}
     if recipe.step:
         steps = sources / f"{recipe.name}.step.json"
-        if not read:
+        if "steps" in parts:
             steps.write_text(json.dumps(_steps(recipe, sources, python)), encoding="utf-8")
         record |= json.loads(steps.read_text(encoding="utf-8")) if steps.exists() else {}
     return record
@@ -171,6 +178,13 @@ def _row(record: Mapping[str, Any]) -> list[str]:
     return [*cells, f"{1e3 * dgl:.0f} ms, {dgl / ours:.1f} x", f"{1e3 * ours:.0f} ms"]
 
 
+def share(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the share of the tests that pass with DGL that pass with dglite, 1 of none."""
+    passing = sum(record[DGL]["passed"] for record in records if DGL in record)
+    faults = sum(len(record.get("faults", ())) for record in records)
+    return 1 - faults / max(passing, 1)
+
+
 def summary(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the share of tests in one sentence, and how far the values of steps lie apart."""
     passing = sum(record[DGL]["passed"] for record in records if DGL in record)
@@ -198,6 +212,7 @@ def _options() -> argparse.Namespace:
     options.add_argument("--sources", type=Path, required=True, help="folder of the checkouts and reports")
     options.add_argument("--python", default=sys.executable, help="interpreter that has what the code bases need")
     options.add_argument("--fetch", action="store_true", help="clone and install what is missing")
+    options.add_argument("--part", nargs=1, choices=["tests", "steps"], default=["tests", "steps"])
     options.add_argument("--read", action="store_true", help="run nothing; read the reports in the folder")
     return options.parse_args()
 

@@ -62,6 +62,7 @@ def test_the_table_has_tests_and_steps(projects: ModuleType) -> None:
     assert second[3:8] == ["", "", "", "200 ms, 2.0 x", "100 ms"]
     assert projects.summary(records).startswith("Of 9 tests that pass with DGL 2.1, 8 pass with dglite.")
     assert "at most 1.0e-03" in projects.summary(records)
+    assert projects.share(records) == pytest.approx(8 / 9) and projects.share([]) == 1
 
 
 def test_recipes_are_complete(projects: ModuleType) -> None:
