@@ -238,8 +238,8 @@ RECIPES = (
         f"{_GITHUB}/deepchem/deepchem",
         "fbe3b911a",
         ("rdkit", "scikit-learn", "pandas", "h5py", "flaky", "python-dotenv"),
-        "tests of its models on dgl and dgl-lifesci, and of graph data; those that train on data from the network are "
-        "left out",
+        "tests of its models on dgl and dgl-lifesci, and of graph data; those that read data from the network fail, "
+        "and most of these are left out",
         (
             *_PLAIN,
             "-k",
