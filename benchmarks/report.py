@@ -41,6 +41,8 @@ from models import epochs_table, steps_table
 from one_tree import one_tree_table
 from out_of_core import rates_table
 from overhead import calls_table
+from projects import notes, projects_table
+from projects import summary as projects_summary
 from reorder import orders_table
 from sampling import cases_table as sampling_table
 from scaling import scaling_table
@@ -219,6 +221,17 @@ def tofu_train(results: dict[str, Any]) -> str:
     return partitioned_table(results["records"])
 
 
+def projects(results: dict[str, Any]) -> str:
+    """Return the share of tests, one row per code base, and what was run of each."""
+    records = results["records"]
+    return f"{projects_summary(records)}\n\n{projects_table(records)}\n\n{notes(records)}"
+
+
+def projects_seen(results: dict[str, Any]) -> str:
+    """Return the share of tests, and one row per code base."""
+    return f"{projects_summary(results['records'])}\n\n{projects_table(results['records'])}"
+
+
 def scaling(results: dict[str, Any]) -> str:
     """Return one row per case and number of threads."""
     return scaling_table(results["records"])
@@ -285,6 +298,8 @@ SECTIONS = (
     (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
     (before_after, "before_after"),
+    (projects, "projects"),
+    (projects_seen, "projects"),
     (scaling, "scaling"),
     (kills, "kills"),
     (tofu_search, "tofu_search"),
