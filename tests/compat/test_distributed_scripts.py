@@ -79,9 +79,7 @@ def run(folder: Path, name: str, g: dglite.DGLGraph, ranks: int, parts: int, *ar
     os.chdir(folder)
     try:
         started = [
-            forked.Started(
-                folder, f"rank{rank}", start, str(SCRIPTS / name), *given, RANK=str(rank), OMP_NUM_THREADS="1", **job
-            )
+            forked.Started(folder, f"rank{rank}", start, str(SCRIPTS / name), *given, RANK=str(rank), **job)
             for rank in range(ranks)
         ]
     finally:
