@@ -53,7 +53,7 @@ def _dgl_fields(path: Path) -> dict[str, Any] | None:
     """Return the content of a JSON file of DGL, None of another."""
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # PartConfig.read says what is damaged
         return None
     return fields if isinstance(fields, dict) and "node_map" in fields and "version" not in fields else None
 
