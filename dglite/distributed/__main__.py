@@ -1,4 +1,4 @@
-"""``python -m dglite.distributed``: partition a graph file, verify or describe a partition."""
+"""``python -m dglite.distributed``: partition a graph file, verify a partition, start the ranks of a job."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from ..errors import DGLError
 from ..io import load_graphs
 from .config import PartConfig
+from .launch import add_arguments, launch
 from .partition import partition_graph
 from .scratch import graph_of_edge_file
 
@@ -15,7 +16,7 @@ from .scratch import graph_of_edge_file
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return 0, or 1 where it failed."""
     parser = argparse.ArgumentParser(prog="python -m dglite.distributed", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="verb", required=True)
     cut = commands.add_parser("partition", help="cut a graph that dglite.save_graphs wrote, or edges that NumPy did")
     cut.add_argument(
         "graph", help="file of graphs, of which the first is cut; or NAME.npy, edges: integers of shape (2, num_edges)"
@@ -28,9 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
     cut.add_argument("--balance-edges", action="store_true", help="like numbers of in-edges, too")
     check = commands.add_parser("verify", help="compare all files of a partition with what was written")
     check.add_argument("config", help="the JSON file")
+    start = commands.add_parser("launch", help="start the ranks of a script on the machines of ip_config")
+    add_arguments(start)
     given = parser.parse_args(arguments)
     try:
-        if given.command == "partition":
+        if given.verb == "launch":
+            return launch(given)
+        if given.verb == "partition":
             if given.graph.endswith(".npy"):
                 g = graph_of_edge_file(given.graph, given.out)
             else:

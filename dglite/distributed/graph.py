@@ -15,6 +15,7 @@ from ..structure.ids import integer_array
 from .book import CanonicalEtype, PartitionBook
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
+from .dgl_parts import read_config
 from .fetch import fetch
 from .parts import Part, load_topology
 from .queries import GraphQueries
@@ -85,7 +86,12 @@ class DistGraph(GraphQueries):
     ) -> None:
         self.exchange = exchange = Collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name
-        config = exchange.together("reading the partition's JSON file", lambda: self._config(part_config))
+        what = "reading the partition's JSON file"
+        if exchange.rank == 0:  # writes a partition of DGL again, which the others read
+            exchange.together(what, lambda: read_config(part_config))
+        else:
+            exchange.together(what, lambda: None)
+        config = exchange.together(what, lambda: self._config(part_config))
         exchange.same("the version of the partition", config.hash[:16])
         exchange.same("topology and reads", (topology, reads))
         self.config = config
@@ -104,7 +110,7 @@ class DistGraph(GraphQueries):
         self.nodes, self.edges = _Types(self, "node"), _Types(self, "edge")
 
     def _config(self, part_config: Any) -> PartConfig:
-        config = PartConfig.read(part_config)
+        config = read_config(part_config)
         if config.graph_name != self.graph_name:
             raise DGLError(f"{part_config} is of graph {config.graph_name!r}, not of {self.graph_name!r}")
         if self.exchange.world % config.num_parts:

@@ -19,6 +19,7 @@ from ..structure.compressed import check_indptr
 from ..structure.ids import positions_of
 from .book import CanonicalEtype, PartitionBook
 from .config import PartConfig, part_files
+from .dgl_parts import read_config
 from .partition import KIND
 
 __all__ = ["Part", "load_partition", "load_partition_book", "load_partition_feats", "load_topology"]
@@ -141,7 +142,7 @@ def load_partition_book(part_config: Any, part_id: int) -> tuple[PartitionBook, 
     DGLError
         The file is missing or damaged, or there is no such part.
     """
-    config = PartConfig.read(part_config)
+    config = read_config(part_config)
     book = config.book(part_id)
     return book, config.graph_name, book.ntypes, book.canonical_etypes
 
@@ -153,7 +154,7 @@ def load_partition_feats(
 
     An edge type is written ``"source:name:destination"``. Errors are those of :func:`load_partition`.
     """
-    part = Part(PartConfig.read(part_config), part_id)
+    part = Part(read_config(part_config), part_id)
     found: list[dict[str, Tensor] | None] = []
     for kind, wanted in (("node", load_nodes), ("edge", load_edges)):
         of = part.features(kind) if wanted else {}
@@ -182,7 +183,7 @@ def load_partition(
     DGLError
         A file is missing, damaged or does not belong to the others, or there is no such part.
     """
-    config = PartConfig.read(part_config)
+    config = read_config(part_config)
     part = Part(config, part_id)
     nodes, edges = load_partition_feats(part_config, part_id) if load_feats else ({}, {})
     return part.graph(), nodes, edges, part.book, config.graph_name, part.book.ntypes, part.book.canonical_etypes

@@ -79,9 +79,7 @@ def run(folder: Path, name: str, g: dglite.DGLGraph, ranks: int, parts: int, *ar
     os.chdir(folder)
     try:
         started = [
-            forked.Started(
-                folder, f"rank{rank}", start, str(SCRIPTS / name), *given, RANK=str(rank), OMP_NUM_THREADS="1", **job
-            )
+            forked.Started(folder, f"rank{rank}", start, str(SCRIPTS / name), *given, RANK=str(rank), **job)
             for rank in range(ranks)
         ]
     finally:
@@ -148,6 +146,6 @@ def test_pairs_are_learned_by_any_number_of_ranks(tmp_path, ranks) -> None:
         printed = run(folder, "link_prediction.py", community(), size, size, batch, "--remove_edge")
         found.append(losses(printed))
         assert "features (200, 4)" in printed[0]
-    # Negative pairs are random: means of the epochs of 1600 pairs agree to a few standard errors.
+    # Neighbours and negative pairs are random: seen apart by up to 10%.
     means = [of.reshape(3, -1).mean(axis=1) for of in found]
-    np.testing.assert_allclose(means[1], means[0], atol=0.1)
+    np.testing.assert_allclose(means[1], means[0], rtol=0.2)
