@@ -192,7 +192,11 @@ def summary(records: Sequence[Mapping[str, Any]]) -> str:
     pairs = [record["value"] for record in records if "value" in record]
     apart = max((abs(pair[DGL] - pair[OURS]) / max(abs(pair[DGL]), 1e-12) for pair in pairs), default=0.0)
     tests = f"Of {passing:,} tests that pass with DGL 2.1, {passing - faults:,} pass with dglite."
-    return tests + (f" What steps compute differs by at most {apart:.1e} of its value." if pairs else "")
+    if not pairs:
+        return tests
+    return tests + (
+        f" Values of steps differ by at most {apart:.1e}, relatively." if apart else " Values of steps are equal."
+    )
 
 
 def notes(records: Sequence[Mapping[str, Any]]) -> str:
