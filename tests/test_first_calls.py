@@ -33,7 +33,8 @@ NEVER_CALLED = {
     "needs files, processes, or a package that may be missing": """
         export from_pandas from_tables from_rdkit from_smiles
         hetero_from_shared_memory from_pyg to_pyg metis_partition metis_partition_assignment ClusterGCNSampler
-        DistDataLoader DistEdgeDataLoader DistNodeDataLoader MappedFeatures FeatureStore""",
+        DistDataLoader DistEdgeDataLoader DistNodeDataLoader MappedFeatures FeatureStore
+        GraphFolder NodeIds Table convert_tables database_tables estimate_conversion relbench_tables""",
     "reads files that are downloaded": """
         GDELT ICEWS18 BitcoinOTC Coauthor CoraBinary CoraFull AmazonCoBuy LegacyPPIDataset
         check_sha1 download extract_archive get_download_dir load_labels load_tensors loadtxt save_tensors

@@ -28,6 +28,7 @@ _HOMES = {
     "dgl.data.knowledge_graph": "dglite.data dglite.compat.data",
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
+    "dgl.dataloading.dist_dataloader": "dglite.dataloading dglite.compat.distributed",
     "dgl.distributed": "dglite.compat.distributed dglite.distributed",
     "dgl.distributed.dist_dataloader": "dglite.compat.distributed dglite.distributed dglite.dataloading",
     "dgl.distributed.kvstore": "dglite.compat.distributed.kvstore",

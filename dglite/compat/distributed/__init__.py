@@ -9,7 +9,7 @@ from .graph import NamedEmbedding as DistEmbedding
 from .graph import OneSidedGraph as DistGraph
 from .kvstore import KVClient
 from .loaders import CollatedBatches as DistDataLoader
-from .loaders import DistEdgeDataLoader, DistNodeDataLoader
+from .loaders import DistEdgeDataLoader, DistNodeDataLoader, _remove_kwargs_dist
 from .rpc import (
     Request,
     Response,
@@ -57,6 +57,7 @@ __all__ = [
     "Response",
     "_etype_str_to_tuple",
     "_etype_tuple_to_str",
+    "_remove_kwargs_dist",
     "client_barrier",
     "dgl_partition_to_graphbolt",
     "exit_client",

@@ -12,7 +12,7 @@ import torch
 from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
 
-__all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader"]
+__all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader", "_remove_kwargs_dist"]
 
 
 class CollatedBatches:
@@ -56,8 +56,15 @@ class CollatedBatches:
         if isinstance(self.dataset, torch.Tensor | np.ndarray):
             ids: list[Any] = torch.as_tensor(self.dataset)[positions].tolist()
             return ids
-        chosen = [self.dataset[i] for i in positions.tolist()]
-        return [(item[0], int(item[1])) if isinstance(item, tuple) else item for item in chosen]
+        items = [self.dataset[i] for i in positions.tolist()]
+        return [(item[0], int(item[1])) if isinstance(item, tuple) else item for item in items]
+
+
+def _remove_kwargs_dist(options: dict[str, Any]) -> dict[str, Any]:
+    """Take out the options of torch's loaders that :class:`CollatedBatches` has not: batches are made in one thread."""
+    for name in ("num_workers", "pin_memory"):
+        options.pop(name, None)
+    return options
 
 
 def _with_workers(options: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import DGLError
+from ...structure.distinct import distinct
 from .columns import TIME_UNITS, TableFeature, features_of
 from .ids import Keys, NodeIds, id_values, key_arrays
 from .source import Batch, TableSource, arrow
@@ -216,7 +217,7 @@ def distinct_ids(ntype: str, tables: Sequence[EdgeTable], batch_bytes: int) -> K
     numbers, texts = np.empty(0, np.int64), None
     for values, offsets in itertools.chain.from_iterable(table.end_ids(ntype, batch_bytes) for table in tables):
         if offsets is None:
-            numbers = np.union1d(numbers, values)
+            numbers = distinct(np.concatenate((numbers, values)))
             continue
         buffers = [None, pyarrow.py_buffer(np.ascontiguousarray(offsets)), pyarrow.py_buffer(values.tobytes())]
         array = pyarrow.Array.from_buffers(pyarrow.large_binary(), len(offsets) - 1, buffers)
