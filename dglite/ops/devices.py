@@ -9,12 +9,13 @@ from __future__ import annotations
 from array import array
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
 from .. import kernels
 from ..backend import Tensor, active
+from ..kernels.words import EDGE_LIST
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
@@ -26,6 +27,21 @@ _ON_GPU: CacheKey[Any] = cache_key("structure on a GPU", "the CSC in the memory 
 _ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
     "arrays on a GPU", "further arrays in the memory of a GPU, by name and stream"
 )
+
+
+class _EdgeList(NamedTuple):
+    """The words of edges in their order, the dtype of their ids, and the ends, which the words have the addresses of.
+
+    No words where the edges were sorted already; ``stays`` says whether they are never sorted for this.
+    """
+
+    words: array[int] | None
+    index: str
+    ends: tuple[np.ndarray, ...]
+    stays: bool
+
+
+_EDGE_LIST: CacheKey[_EdgeList] = cache_key("edge list", "what kernels read of the edges in their order")
 
 
 class KernelDevice(Protocol):
@@ -43,6 +59,9 @@ class KernelDevice(Protocol):
 
         Without ``edges``, for a kernel that reads no edge ids, these are not made.
         """
+
+    def edges(self, adj: Adjacency) -> tuple[Any, str]:
+        """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids."""
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         """Return the address of an array that belongs to the structure and is kept with it under ``name``."""
@@ -79,6 +98,28 @@ class Cpu:
                 words = array("q", (*addresses, adj.num_dst, adj.num_edges))
                 prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
+
+    def edges(self, adj: Adjacency) -> tuple[Any, str]:
+        """Return the edges in their order the first time, unless they are sorted by destination; then sorted.
+
+        Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
+        its row. Edges that are no more than destinations share little, and the empty rows cost more: they are never
+        sorted for this.
+        """
+        edges = adj.cache.get(_EDGE_LIST)
+        sorts = edges is not None and not edges.stays
+        if edges is None:
+            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj))
+        return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.index)
+
+    def _edge_list(self, adj: Adjacency) -> _EdgeList:
+        formats = adj.formats
+        stays = adj.few_edges or ("coo" in formats and adj.num_edges <= adj.num_dst)
+        if not stays and ("coo" not in formats or "csc" in formats):
+            return _EdgeList(None, "", (), False)
+        src, dst = map(np.ascontiguousarray, adj.endpoints())
+        words = array("q", (dst.ctypes.data, src.ctypes.data, 0, EDGE_LIST, adj.num_edges))
+        return _EdgeList(words, str(dst.dtype), (src, dst), stays)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)
@@ -125,6 +166,9 @@ class Gpu:
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
+
+    def edges(self, adj: Adjacency) -> tuple[Any, str]:
+        return self.structure(adj)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         key = variant(_ARRAYS_ON_GPU, name, self.runner)
