@@ -36,7 +36,7 @@ class _EdgeList(NamedTuple):
     """
 
     words: array[int] | None
-    index: str
+    id_dtype: str
     ends: tuple[np.ndarray, ...]
     stays: bool
 
@@ -110,7 +110,7 @@ class Cpu:
         sorts = edges is not None and not edges.stays
         if edges is None:
             edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj))
-        return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.index)
+        return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
 
     def _edge_list(self, adj: Adjacency) -> _EdgeList:
         formats = adj.formats
