@@ -7,7 +7,9 @@ structure in its memory; a GPU's with a stream and a structure that was copied t
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, final
 
@@ -27,6 +29,10 @@ _ON_GPU: CacheKey[Any] = cache_key("structure on a GPU", "the CSC in the memory 
 _ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
     "arrays on a GPU", "further arrays in the memory of a GPU, by name and stream"
 )
+
+
+_SHORT_ROW = 16
+"""Numbers in a row that is read again for each edge rather than edges sorted for it: a cache line of float32."""
 
 
 class _EdgeList(NamedTuple):
@@ -60,8 +66,11 @@ class KernelDevice(Protocol):
         Without ``edges``, for a kernel that reads no edge ids, these are not made.
         """
 
-    def edges(self, adj: Adjacency) -> tuple[Any, str]:
-        """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids."""
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+        """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids.
+
+        ``shapes`` are those of the operands' rows.
+        """
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         """Return the address of an array that belongs to the structure and is kept with it under ``name``."""
@@ -99,23 +108,25 @@ class Cpu:
                 prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
 
-    def edges(self, adj: Adjacency) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         """Return the edges in their order the first time, unless they are sorted by destination; then sorted.
 
         Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
-        its row. Edges that are no more than destinations share little, and the empty rows cost more: they are never
-        sorted for this.
+        its row, which at once is worth it where that is long. Edges that are no more than destinations share little,
+        and the empty rows cost more: they are never sorted for this.
         """
         edges = adj.cache.get(_EDGE_LIST)
         sorts = edges is not None and not edges.stays
         if edges is None:
-            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj))
+            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(map(prod, shapes)) <= _SHORT_ROW))
         return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
 
-    def _edge_list(self, adj: Adjacency) -> _EdgeList:
+    def _edge_list(self, adj: Adjacency, short: bool) -> _EdgeList:
+        """Return the edges in their order, unless sorting them pays at once; rows of operands are ``short`` or not."""
         formats = adj.formats
-        stays = adj.few_edges or ("coo" in formats and adj.num_edges <= adj.num_dst)
-        if not stays and ("coo" not in formats or "csc" in formats):
+        unsorted = "coo" in formats and "csc" not in formats
+        stays = adj.few_edges or (unsorted and adj.num_edges <= adj.num_dst)
+        if not stays and not (unsorted and short):
             return _EdgeList(None, "", (), False)
         src, dst = map(np.ascontiguousarray, adj.endpoints())
         words = array("q", (dst.ctypes.data, src.ctypes.data, 0, EDGE_LIST, adj.num_edges))
@@ -167,7 +178,7 @@ class Gpu:
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
 
-    def edges(self, adj: Adjacency) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
