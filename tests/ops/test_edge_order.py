@@ -108,15 +108,23 @@ def test_gradients_are_those_of_gathered_rows(size: str) -> None:
         torch.testing.assert_close(ours, expected)
 
 
-def test_only_edges_that_come_again_are_sorted() -> None:
-    x = torch.randn(20_000, 1)
-    few, many = (dglite.graph(random_edges(20_000, 20_000, count), num_nodes=20_000) for count in (400, 40_000))
-    sorted_after = [[], []]
-    for g, seen in zip((few, many), sorted_after, strict=True):
-        for _ in range(3):
-            ops.u_add_v(g, x, x)
-            seen.append("csc" in g.formats()["created"])
-    assert sorted_after == [[False] * 3, [False, True, True]]
+@pytest.mark.parametrize(
+    ("num_edges", "width", "sorted_after"),
+    [
+        (400, 64, [False] * 3),
+        (20_000, 64, [False] * 3),
+        (40_000, 1, [False, True, True]),
+        (40_000, 64, [True] * 3),
+        (40, 1, [False] * 3),
+    ],
+)
+def test_edges_are_sorted_where_that_pays(num_edges: int, width: int, sorted_after: list[bool]) -> None:
+    g = dglite.graph(random_edges(20_000, 20_000, num_edges), num_nodes=20_000)
+    x, seen = torch.randn(20_000, width), []
+    for _ in range(3):
+        ops.u_add_v(g, x, x)
+        seen.append("csc" in g.formats()["created"])
+    assert seen == sorted_after
 
 
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
