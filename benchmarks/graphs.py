@@ -170,6 +170,7 @@ def hypersparse(library: Any, num_ids: int, num_edges: int) -> Calls:
         "sample_neighbors": lambda: library.sampling.sample_neighbors(graph, few, 5),
         "norm_by_dst": lambda: library.norm_by_dst(new()),
         "u_add_v": lambda: library.ops.u_add_v(graph, column, column),
+        "u_add_v, new graph": lambda: library.ops.u_add_v(new(), column, column),
         "pickle": lambda: pickle.loads(pickle.dumps(graph)),
     }
 

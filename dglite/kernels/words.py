@@ -9,6 +9,8 @@ from __future__ import annotations
 
 INDPTR, INDICES, EDGE_IDS, NUM_ROWS, NUM_ENTRIES = range(5)
 """A structure, the words of a compressed matrix: three addresses (edge ids: 0 if entry j is edge j) and two counts."""
+EDGE_LIST = -1
+"""``NUM_ROWS`` of edges in their order: ``INDPTR`` is the address of their destinations, the rows of their entries."""
 INNER, GROUPS, KERNEL, OUT, ARGMAX, CARRY, MODE, PITCH = range(5, 13)
 """The words behind a structure, for kernels that a driver calls, see :mod:`.cpu.run.driver`."""
 FIRST_OPERAND, WORDS_PER_OPERAND = 13, 3

@@ -7,14 +7,17 @@ structure in its memory; a GPU's with a stream and a structure that was copied t
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from types import ModuleType
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
 from .. import kernels
 from ..backend import Tensor, active
+from ..kernels.words import EDGE_LIST
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
@@ -26,6 +29,25 @@ _ON_GPU: CacheKey[Any] = cache_key("structure on a GPU", "the CSC in the memory 
 _ARRAYS_ON_GPU: CacheKey[Any] = cache_key(
     "arrays on a GPU", "further arrays in the memory of a GPU, by name and stream"
 )
+
+
+_SHORT_ROW = 16
+"""Numbers in a row that is read again for each edge rather than edges sorted for it: a cache line of float32."""
+
+
+class _EdgeList(NamedTuple):
+    """The words of edges in their order, the dtype of their ids, and the ends, which the words have the addresses of.
+
+    No words where the edges were sorted already; ``stays`` says whether they are never sorted for this.
+    """
+
+    words: array[int] | None
+    id_dtype: str
+    ends: tuple[np.ndarray, ...]
+    stays: bool
+
+
+_EDGE_LIST: CacheKey[_EdgeList] = cache_key("edge list", "what kernels read of the edges in their order")
 
 
 class KernelDevice(Protocol):
@@ -42,6 +64,12 @@ class KernelDevice(Protocol):
         """Return the CSC as kernels take it and the dtype of its ids.
 
         Without ``edges``, for a kernel that reads no edge ids, these are not made.
+        """
+
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+        """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids.
+
+        ``shapes`` are those of the operands' rows.
         """
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
@@ -79,6 +107,30 @@ class Cpu:
                 words = array("q", (*addresses, adj.num_dst, adj.num_edges))
                 prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
+
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+        """Return the edges in their order the first time, unless they are sorted by destination; then sorted.
+
+        Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
+        its row, which at once is worth it where that is long. Edges that are no more than destinations share little,
+        and the empty rows cost more: they are never sorted for this.
+        """
+        edges = adj.cache.get(_EDGE_LIST)
+        sorts = edges is not None and not edges.stays
+        if edges is None:
+            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(map(prod, shapes)) <= _SHORT_ROW))
+        return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
+
+    def _edge_list(self, adj: Adjacency, short: bool) -> _EdgeList:
+        """Return the edges in their order, unless sorting them pays at once; rows of operands are ``short`` or not."""
+        formats = adj.formats
+        unsorted = "coo" in formats and "csc" not in formats
+        stays = adj.few_edges or (unsorted and adj.num_edges <= adj.num_dst)
+        if not stays and not (unsorted and short):
+            return _EdgeList(None, "", (), False)
+        src, dst = map(np.ascontiguousarray, adj.endpoints())
+        words = array("q", (dst.ctypes.data, src.ctypes.data, 0, EDGE_LIST, adj.num_edges))
+        return _EdgeList(words, str(dst.dtype), (src, dst), stays)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)
@@ -125,6 +177,9 @@ class Gpu:
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
+
+    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+        return self.structure(adj)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         key = variant(_ARRAYS_ON_GPU, name, self.runner)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..backend import Tensor, active
-from ..expr import Expr, Side, operands_of
+from ..expr import Expr
 from ..kernels.words import EDGE_IDS, NUM_ENTRIES
-from ..structure.adjacency import Adjacency, EdgeSubset
+from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key
 from . import ordered
 from .call_cache import Scaling, cache_kernel, run_cached
@@ -18,9 +18,6 @@ from .devices import HOST, device_of
 from .operands import broadcast
 
 _LONGEST_ROW: CacheKey[int] = cache_key("longest row", "the largest in-degree")
-_WITHOUT_EMPTY_ROWS: CacheKey[EdgeSubset] = cache_key(
-    "without empty rows", "the same edges among the destinations that have any"
-)
 
 
 def run_spmm(
@@ -76,15 +73,13 @@ def run_spmm(
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
-    if adj.few_edges and device_of(operands[0]) is HOST:
-        adj, operands = _without_empty_rows(adj, expr, operands)
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
     wide = broadcast(shapes) if dot else (1,)
     if wide[-1] == 0:
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     device = device_of(first)
-    structure, index = device.structure(adj)
+    structure, index = device.edges(adj, shapes)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
@@ -98,19 +93,6 @@ def _longest_row(adj: Adjacency) -> int:
     if longest is None:
         longest = adj.cache.setdefault(_LONGEST_ROW, int(np.diff(adj.csc().indptr).max(initial=0)))
     return longest
-
-
-def _without_empty_rows(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> tuple[Adjacency, Sequence[Tensor]]:
-    """Return the same edges among the destinations that have any, and the operands with these destinations' rows.
-
-    The kernel goes from row to row: among 10M nodes, most of which have no edge, that is 70 times slower.
-    """
-    subset = adj.cache.get(_WITHOUT_EMPTY_ROWS)
-    if subset is None:
-        subset = adj.cache.setdefault(_WITHOUT_EMPTY_ROWS, adj.subset(np.arange(adj.num_edges)))
-    slots = {operand.slot for operand in operands_of(expr) if operand.side is Side.V}
-    rows = [active.take(x, subset.dst_ids) if slot in slots else x for slot, x in enumerate(operands)]
-    return subset.adjacency, rows
 
 
 def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:

@@ -25,7 +25,7 @@ from numba.extending import intrinsic
 
 from ....opspec import Reducer
 from ...spec import ITEM_BYTES
-from ...words import ARGMAX, CARRY, GROUPS, INDPTR, INNER, KERNEL, MODE, NUM_ENTRIES, NUM_ROWS, OUT
+from ...words import ARGMAX, CARRY, EDGE_LIST, GROUPS, INDPTR, INNER, KERNEL, MODE, NUM_ENTRIES, NUM_ROWS, OUT
 from ..compile.written import Kernel
 from ..lanes import simd
 from ..lanes.atomic import call_rows, put_word
@@ -293,12 +293,28 @@ def reduce_driver(args: int, task: int, num_tasks: int) -> None:
 
 
 @Kernel
+def _map_list(args: int, wide: int, kernel: int, begin: int, end: int) -> None:
+    """Call the kernel for each run of edges in their order that have one destination."""
+    rows, first = word(args, INDPTR), begin
+    row = _index(wide, rows, first)
+    for j in range(begin + 1, end):
+        next_row = _index(wide, rows, j)
+        if next_row != row:
+            _call_row(kernel, args, row, first, j, word(args, OUT), 0)
+            row, first = next_row, j
+    _call_row(kernel, args, row, first, end, word(args, OUT), 0)
+
+
+@Kernel
 def map_driver(args: int, task: int, num_tasks: int) -> None:
-    """Drive a kernel that writes one row of ``out`` per entry."""
+    """Drive a kernel that writes one row of ``out`` per entry, of sorted rows or of edges in their order."""
     indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
     kernel, wide = word(args, KERNEL), word(args, MODE) // 4 % 2
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
     if task < 0 or begin == end:
+        return
+    if num_rows == EDGE_LIST:
+        _map_list(args, wide, kernel, begin, end)
         return
     row = _first_row_from(wide, indptr, num_rows, begin)
     if _index(wide, indptr, row) > begin:
