@@ -7,11 +7,12 @@ from typing import Any, final
 
 from ..backend import active, framework
 from ..graph import DGLGraph
+from ..graph.storage import canonical_device
 
 
 def on_gpu(device: Any) -> bool:
     """Whether a device is a GPU that torch copies to."""
-    return active.name == "torch" and device is not None and framework.device(device).type == "cuda"
+    return active.name == "torch" and device is not None and canonical_device(device).type == "cuda"
 
 
 def moved(x: Any, device: Any) -> Any:
