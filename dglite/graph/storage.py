@@ -233,7 +233,7 @@ def canonical_device(device: Any) -> Any:
         return _CPU
     try:
         return active.device(active.empty((0,), "float32", device))
-    except (RuntimeError, TypeError) as error:
+    except (AssertionError, RuntimeError, TypeError) as error:  # the first from a torch without CUDA
         raise DGLError(
             f"no device {device!r:.60}; expected 'cpu', 'cuda', 'cuda:1', the number of a GPU or a torch.device that "
             "this machine has. Dtypes are converted feature by feature: g.ndata['h'] = g.ndata['h'].float()"
