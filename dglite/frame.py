@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from . import hints
 from .backend import Tensor, active, admit, require_one_library
 from .column import LazyColumn, Take
 from .errors import DGLError, MissingFeatureError
@@ -52,6 +53,17 @@ def zeros(shape: Sequence[int], dtype: Any, device: Any, id_range: slice) -> Ten
     return active.full(shape, 0, str(dtype).rpartition(".")[2], device)
 
 
+def as_columns(values: Any, label: str) -> dict[str, Tensor]:
+    """Return a user's features by name as a dictionary. ``DGLError`` for what has no names, such as a tensor."""
+    try:
+        return dict(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DGLError(
+            f"features of the {label}s must be a dictionary from name to tensor, got {type(values).__name__}; write "
+            "{'h': tensor}, with the name of the feature"
+        ) from error
+
+
 class Frame(MutableMapping[str, Tensor]):
     """A mapping from column names to tensors of shape (num_rows, *feat).
 
@@ -75,6 +87,9 @@ class Frame(MutableMapping[str, Tensor]):
         self._initializers: dict[str | None, Initializer] | None = None
         if columns:
             self.update(columns)
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("features are read by name, ['{name}'], not .{name}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         """Copy the columns, too. Raises ``DGLError`` for one that has a history of operations, as torch's copy does."""
@@ -148,11 +163,12 @@ class Frame(MutableMapping[str, Tensor]):
         return name
 
     def _missing(self, name: str) -> KeyError:
-        return KeyError(f"no feature {name!r} on the {self.label}s; there are {sorted(self._columns) or 'none'}")
+        return KeyError(f"no feature {name!r:.60} on the {self.label}s; there are {sorted(self._columns) or 'none'}")
 
     def update(self, other: Any = (), /, **more: Tensor) -> None:  # type: ignore[override]
         """Set several columns, or none if one of them is wrong."""
-        columns = dict(other, **more)
+        columns = as_columns(other, self.label)
+        columns.update(more)
         self._columns.update({name: self.checked(name, values) for name, values in columns.items()})
 
     def change(self, changes: Mapping[str, Tensor | None]) -> None:
@@ -196,7 +212,7 @@ class Frame(MutableMapping[str, Tensor]):
         if active.guest is not None:
             self._check_library(name, values)
         if type(name) is not str and not isinstance(name, str):
-            raise DGLError(f"a feature's name must be a string, got {name!r}")
+            raise DGLError(f"a feature's name must be a string, got {name!r:.60}")
         shape, _, device = traits
         expected = self.num_rows if num_rows is None else num_rows
         if len(shape) == 0 or shape[0] != expected:
@@ -303,7 +319,8 @@ class Frame(MutableMapping[str, Tensor]):
         DGLError
             Values have another number of rows than ``num``, or another shape, dtype or device than their column.
         """
-        added = {name: self.checked(name, value, num) for name, value in (values or {}).items()}
+        named = {} if values is None else as_columns(values, self.label)
+        added = {name: self.checked(name, value, num) for name, value in named.items()}
         first, total = self.num_rows, self.num_rows + num
         columns = {}
         for name in dict.fromkeys([*self._columns, *added]):
@@ -342,7 +359,8 @@ class Frame(MutableMapping[str, Tensor]):
                 )
         for name in names:
             if any(name not in frame for frame in columns):
-                raise MissingFeatureError(f"feature {name!r} is not on all of the {self.label}s")
+                common = sorted(set.intersection(*map(set, columns)))
+                raise MissingFeatureError(f"feature {name!r} is not on all of the {self.label}s; on all are {common}")
             self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
 
     def _joined(self, name: str, columns: Sequence[Tensor]) -> Tensor:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import hints
-from .errors import warn_deprecated
+from .errors import DGLError, warn_deprecated
 from .expr import Call, Expr, Operand, Side, shared
 from .opspec import MESSAGES, Reducer, operator
 
@@ -128,13 +128,24 @@ def message_expression(name: str) -> tuple[Expr, tuple[Side, ...]]:
 def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFunction:
     """Return the built-in message called ``name``, e.g. ``message_function("u_mul_e", ("h", "w"), "m")``."""
     expr, sides = message_expression(name)
+    _require_names(name, *fields, out)
     return MessageFunction(name, expr, tuple(zip(sides, fields, strict=True)), out, "_dot_" in name)
 
 
 @lru_cache(maxsize=4096)
 def reduce_function(name: str, msg: str, out: str) -> ReduceFunction:
     """Return the built-in reducer called ``name``, e.g. ``reduce_function("sum", "m", "h")``."""
+    _require_names(name, msg, out)
     return ReduceFunction(Reducer(name), msg, out)
+
+
+def _require_names(name: str, *fields: Any) -> None:
+    for field in fields:
+        if not isinstance(field, str):
+            raise DGLError(
+                f"fn.{name} takes names of features, such as 'h', got {type(field).__name__}; store the tensor first: "
+                "g.ndata['h'] = tensor"
+            )
 
 
 def BinaryMessageFunction(

@@ -105,6 +105,7 @@ _NAMES = {
     "ToSparseTensor": "g.adj() is the sparse matrix of a graph",
     "ToUndirected": "dglite.AddReverse(), or dglite.to_bidirected(g)",
     "add_self_loops": "dglite.add_self_loop(g)",
+    "avg": "the average is dglite.function.mean('m', 'h')",
     "degree": "g.in_degrees() and g.out_degrees()",
     "dense_to_sparse": "dglite.from_scipy, or dglite.graph(adjacency.nonzero(as_tuple=True))",
     "k_hop_subgraph": "dglite.khop_in_subgraph(g, nodes, k)",
@@ -126,10 +127,13 @@ _ATTRIBUTES = {
     "contains_self_loops": "dglite.remove_self_loop(g) removes them, dglite.add_self_loop(g) adds them",
     "degree": "g.in_degrees() and g.out_degrees()",
     "draw": "dglite.plot(g)",
+    "double": "features are converted one by one: g.ndata['h'] = g.ndata['h'].double()",
     "edge_attr": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
     "edge_index": "torch.stack(g.edges()) is the edge_index of PyG",
     "edge_types": "g.canonical_etypes",
     "edge_weight": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
+    "float": "features are converted one by one: g.ndata['h'] = g.ndata['h'].float()",
+    "half": "features are converted one by one: g.ndata['h'] = g.ndata['h'].half()",
     "has_isolated_nodes": "(g.in_degrees() + g.out_degrees() == 0).any()",
     "has_self_loops": "g.has_edges_between(g.nodes(), g.nodes()).any()",
     "is_undirected": "dglite keeps directed edges; dglite.to_bidirected(g) adds the reversed ones",
@@ -143,6 +147,7 @@ _ATTRIBUTES = {
     "plot": "dglite.plot(g)",
     "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
     "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
+    "shape": "g.num_nodes() and g.num_edges()",
     "test_mask": "g.ndata['test_mask']",
     "to_pandas": "dglite.to_pandas(g)",
     "to_undirected": "dglite.to_bidirected(g)",
@@ -200,6 +205,18 @@ def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str
         return AttributeError(f"{message}; in dglite: {table[name]}")
     similar = difflib.get_close_matches(name, names, 1)
     return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
+
+
+def attributes_of(hint: str) -> Any:
+    """Return the ``__getattr__`` of a class, whose error ends with ``hint``; ``{name}`` in it is the missing name."""
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)  # a property that failed raises its own error again
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(message if name.startswith("_") else f"{message}; {hint.format(name=name)}")
+
+    return __getattr__
 
 
 def not_a_graph(value: Any) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from . import hints
 from .backend import Tensor
 from .backend import active as backend
 from .errors import DGLError
@@ -22,6 +23,9 @@ class Columns(MutableMapping[str, Tensor]):
     """
 
     __slots__ = ("_columns", "_label", "_names", "_read", "changes")
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("columns are read by name, ['{name}'], not .{name}")
 
     def __init__(self, label: str, names: Collection[str], read: Callable[[str], Any]) -> None:
         """``label`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
@@ -79,6 +83,9 @@ class EdgeBatch:
     """
 
     __slots__ = ("_data", "_dst", "_ends", "_etype", "_read_graph", "_size", "_src")
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("columns are in .src['{name}'], .dst['{name}'] and .data['{name}']")
 
     def __init__(
         self,
@@ -143,6 +150,9 @@ class NodeBatch:
 
     __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_read_graph", "_size")
 
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("columns are in .data['{name}'] and messages in .mailbox['{name}']")
+
     def __init__(
         self,
         data: Columns,
@@ -196,6 +206,22 @@ class NodeBatch:
     def ntype(self) -> str:
         """The type of the nodes."""
         return self._ntype
+
+
+def call_with_batch(function: Callable[[Any], Any], batch: Any, rows: str) -> Any:
+    """Return ``function(batch)``. ``TypeError`` says what to pass if ``function`` does not take one argument."""
+    try:
+        return function(batch)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # the function itself failed
+        name = getattr(function, "__name__", type(function).__name__)
+        columns = "edges.src['h']" if rows == "edges" else "nodes.data['h']"
+        raise TypeError(
+            f"{name} cannot be called with one argument, a batch of {rows}: {error}. Pass a built-in called with the "
+            f"names of its features, such as fn.copy_u('h', 'm') or fn.sum('m', 'h'), or a function such as "
+            f"lambda {rows}: {{'h': {columns}}}"
+        ) from error
 
 
 def checked(

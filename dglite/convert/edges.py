@@ -224,7 +224,7 @@ def _relations(data_dict: Any) -> list[tuple[str, str, str]]:
     if not isinstance(data_dict, Mapping):
         raise DGLError(
             "expected a dictionary from (source type, edge type, destination type) to edges, "
-            f"got {type(data_dict).__name__}"
+            f"got {type(data_dict).__name__}; a graph of one type is dglite.graph((u, v))"
         )
     for etype in data_dict:
         if not isinstance(etype, tuple) or len(etype) != 3 or not all(isinstance(name, str) for name in etype):

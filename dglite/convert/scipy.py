@@ -48,4 +48,7 @@ def bipartite_from_scipy(
 
 def _require_scipy(matrix: Any) -> None:
     if not is_scipy(matrix):
-        raise DGLError(f"expected a SciPy sparse matrix, got {type(matrix).__name__}")
+        raise DGLError(
+            f"expected a SciPy sparse matrix, got {type(matrix).__name__}; convert it first: "
+            "scipy.sparse.coo_matrix(array)"
+        )

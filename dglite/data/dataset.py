@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from .. import hints
 from ..config import data_dir
 from ..errors import DGLError, DGLWarning
 from .network import Downloader
@@ -198,6 +199,13 @@ class DGLDataset:
         for index in range(len(self)):
             yield self[index]
 
+    def __class_getitem__(cls, index: Any) -> Any:
+        """Raise ``TypeError``: a class has no graphs."""
+        raise TypeError(f"{cls.__name__} is a class; construct the data set first: {cls.__name__}()[{index!r}]")
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("a data set holds graphs: g = dataset[0]; its features are in g.ndata")
+
     def _transformed(self, g: Any) -> Any:
         return g if self._transform is None else self._transform(g)
 
@@ -226,7 +234,14 @@ class Graphs(DGLDataset):
 
     def __getitem__(self, index: int) -> DGLGraph:
         """Return graph ``index``; ``IndexError`` if there is no such graph."""
-        return self._transformed(self.graphs[index])
+        try:
+            return self._transformed(self.graphs[index])
+        except (IndexError, TypeError) as error:
+            if isinstance(index, int) and -len(self) <= index < len(self):
+                raise  # the transform failed
+            raise type(error)(
+                f"{self.name} has no graph {index!r:.60}; there are {len(self)}, numbers 0 to {len(self) - 1}"
+            ) from None
 
     def __len__(self) -> int:
         return len(self.graphs)

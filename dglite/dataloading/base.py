@@ -202,7 +202,7 @@ def listed_fanouts(fanouts: Any, each: str) -> list[Any]:
         They are no list, or there are none.
     """
     if isinstance(fanouts, Mapping | str) or not isinstance(fanouts, Iterable):
-        raise DGLError(f"fanouts must be a list of one fan-out for each {each}, such as [10, 10]; got {fanouts!r}")
+        raise DGLError(f"fanouts must be a list of one fan-out for each {each}, such as [10, 10]; got {fanouts!r:.60}")
     listed = list(fanouts)
     if not listed:
         raise DGLError(f"fanouts is empty; give one fan-out for each {each}, such as [10, 10]")

@@ -115,7 +115,12 @@ class DataLoader(Loader, Generic[Batch]):
         if not isinstance(graph, DGLGraph):
             raise TypeError(f"expected a graph, got {type(graph).__name__}")
         if not callable(getattr(graph_sampler, "sample", None)):
-            raise TypeError(f"{type(graph_sampler).__name__} is no sampler: it has no method sample(graph, indices)")
+            raise TypeError(
+                f"{type(graph_sampler).__name__} is no sampler: it has no method sample(graph, indices); pass one such "
+                "as NeighborSampler([10, 10])"
+            )
+        if isinstance(graph_sampler, type):
+            raise TypeError(f"{graph_sampler.__name__} is a class; construct it: {graph_sampler.__name__}(...)")
         kwargs = {key: value for key, value in kwargs.items() if key not in _OF_TORCH}
         self._items = Items(indices)
         super().__init__(len(self._items), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)

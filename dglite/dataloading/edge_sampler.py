@@ -95,6 +95,13 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         g_sampling: DGLGraph | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(sampler, type) or not callable(getattr(sampler, "sample", None)):
+            raise TypeError(f"{sampler!r:.60} is no sampler; pass one such as NeighborSampler([10, 10])")
+        if negative_sampler is not None and (isinstance(negative_sampler, type) or not callable(negative_sampler)):
+            raise TypeError(
+                "negative_sampler must be a function of a graph and edge ids, such as negative_sampler.Uniform(5), "
+                f"got {negative_sampler!r:.60}"
+            )
         parameters = inspect.signature(sampler.sample).parameters.values()
         positional = [x for x in parameters if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
         if len(positional) < 3 and not any(x.kind is x.VAR_POSITIONAL for x in parameters):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
+from ..graph import DGLGraph
 from .collator import GraphCollator
 from .loader import Loader
 from .order import check_function
@@ -54,6 +55,11 @@ class GraphDataLoader(Loader):
             raise TypeError(
                 f"a {type(dataset).__name__} has no length or no items; make it a list, or use torch's DataLoader with "
                 "collate_fn=GraphCollator().collate"
+            )
+        if isinstance(dataset, DGLGraph):
+            raise TypeError(
+                "GraphDataLoader takes a data set or list of graphs, got one graph; sample from one graph by "
+                "DataLoader(g, node_ids, NeighborSampler([10, 10]))"
             )
         super().__init__(len(dataset), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
         self.dataset = dataset

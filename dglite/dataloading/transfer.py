@@ -7,11 +7,17 @@ from typing import Any, final
 
 from ..backend import active, framework
 from ..graph import DGLGraph
+from ..graph.storage import canonical_device
 
 
 def on_gpu(device: Any) -> bool:
     """Whether a device is a GPU that torch copies to."""
-    return active.name == "torch" and device is not None and framework.device(device).type == "cuda"
+    if active.name != "torch" or device is None:
+        return False
+    try:
+        return framework.device(device).type == "cuda"
+    except (RuntimeError, TypeError):
+        return canonical_device(device).type == "cuda"  # which says what a device is
 
 
 def moved(x: Any, device: Any) -> Any:

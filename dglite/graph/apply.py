@@ -14,7 +14,7 @@ from ..expr import Side
 from ..function import MessageFunction
 from ..scheduler import Relation, UserFunction, compiled, execute, lower_edges, lower_group, messages_of, node_batch
 from ..structure.ids import ALL, is_all
-from ..udf import EdgeBatch, NodeBatch, checked, function_name
+from ..udf import EdgeBatch, NodeBatch, call_with_batch, checked, function_name
 from .base import GraphBase
 from .registry import RegistryMixin, function_or_registered
 
@@ -59,7 +59,7 @@ class ApplyMixin(RegistryMixin):
         """
         func = function_or_registered(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, func, v, ntype)
-        table = checked(func(batch), (len(batch),), "nodes", self._device, func)
+        table = checked(call_with_batch(func, batch, "nodes"), (len(batch),), "nodes", self._device, func)
         frame = self.node_frame(ntype)
         if rows is not None:
             frame.set_rows(rows, table)
@@ -229,6 +229,11 @@ def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tu
 
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
     """Return the ids for which the predicate is true."""
+    if not callable(predicate):
+        raise DGLError(
+            f"the predicate must be a function of a batch that returns booleans, such as lambda nodes: "
+            f"nodes.data['h'] > 0, got {predicate!r:.60}"
+        )
     mask = predicate(batch)
     values = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
     if values.shape != (len(batch),) or values.dtype.kind not in "biuf":

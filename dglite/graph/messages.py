@@ -277,13 +277,21 @@ class MessageMixin(SendMixin):
         >>> g.nodes['user'].data['total']
         tensor([10., 11.])
         """
+        if not isinstance(etype_dict, Mapping):
+            raise DGLError(
+                f"multi_update_all takes a dictionary from edge type to (message, reduce), got "
+                f"{type(etype_dict).__name__}; the edge types are {self.canonical_etypes}"
+            )
         updates = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
         updates.sort(key=lambda pair: pair[0])
         functions: list[Any] = []
         for index, triple in updates:
             if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
                 etype = self._metagraph.canonical_etypes[index]
-                raise DGLError(f"edge type {etype} has {triple!r}; expected (message, reduce[, apply])")
+                raise DGLError(
+                    f"edge type {etype} has {triple!s:.60}; expected a tuple (message, reduce[, apply]), such as "
+                    "(fn.copy_u('h', 'm'), fn.sum('m', 'h'))"
+                )
             functions += (*triple, None)[:3]
         cross = cross_signature(cross_reducer, len(functions))
         apply_all = None if apply_node_func is None else UserFunction(len(functions) + 1)

@@ -47,7 +47,10 @@ def function_or_registered(graph: GraphBase, function: Any, role: str, type_id: 
     if function is None:
         function = state(graph, "_registered").get((role, type_id))
         if function is None:
-            raise DGLError(f"no {role} function given, and none registered on the graph; pass one to the method")
+            raise DGLError(
+                f"no {role} function given, and none registered on the graph; pass one "
+                "to the method, as in g.update_all(fn.copy_u('h', 'm'), fn.sum('m', 'h'))"
+            )
     return function
 
 

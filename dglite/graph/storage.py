@@ -231,7 +231,13 @@ def canonical_device(device: Any) -> Any:
     """Return the framework's device for ``device``, its name or its object; None means the CPU."""
     if device is None or device == _CPU:
         return _CPU
-    return active.device(active.empty((0,), "float32", device))
+    try:
+        return active.device(active.empty((0,), "float32", device))
+    except (AssertionError, RuntimeError, TypeError) as error:  # the first from a torch without CUDA
+        raise DGLError(
+            f"no device {device!r:.60}; expected 'cpu', 'cuda', 'cuda:1', the number of a GPU or a torch.device that "
+            "this machine has. Dtypes are converted feature by feature: g.ndata['h'] = g.ndata['h'].float()"
+        ) from error
 
 
 def require_graph(graph: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
+from .. import hints
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Features, Frame
@@ -21,6 +22,12 @@ class Space(NamedTuple):
     """Some nodes or edges; ``data`` maps names to their features."""
 
     data: MutableMapping[str, Tensor]
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the data for 0, as of any tuple; features are in ``data``."""
+        if isinstance(key, str):
+            raise TypeError(f"features of some nodes or edges are in .data: write .data[{key!r}], not [{key!r}]")
+        return tuple.__getitem__(self, key)
 
 
 class FrameRows(MutableMapping[str, Tensor]):
@@ -142,6 +149,9 @@ class NodeView:
 
     __slots__ = ("_graph", "_side")
 
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("features are in g.ndata, or g.nodes['type'].data for one type")
+
     def __init__(self, graph: QueryMixin, side: str = "all") -> None:
         self._graph, self._side = graph, side
 
@@ -185,6 +195,9 @@ class EdgeView:
     """``g.edges``: call it for endpoints and ids, index it by type, by ids or by node pairs ``[u, v]`` for features."""
 
     __slots__ = ("_graph",)
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("features are in g.edata, or g.edges['type'].data for one type")
 
     def __init__(self, graph: QueryMixin) -> None:
         self._graph = graph

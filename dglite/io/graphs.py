@@ -63,7 +63,10 @@ def save_graphs(
     graphs = [g_list] if isinstance(g_list, DGLGraph) else list(g_list)
     for graph in graphs:
         if not isinstance(graph, DGLGraph):
-            raise DGLError(f"g_list must be a DGLGraph or a list of them, it holds a {type(graph).__name__}")
+            raise DGLError(
+                f"g_list must be a DGLGraph or a list of them, it holds a {type(graph).__name__}; the file's name "
+                "comes first: save_graphs('file.bin', [g])"
+            )
     if format not in ("dglite", "dgl"):
         raise DGLError(f'format must be "dglite" or "dgl", got {format!r:.40}')
     labels = dict(labels or {})

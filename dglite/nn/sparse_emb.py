@@ -46,6 +46,7 @@ class NodeEmbedding:
         partition: Any = None,
     ) -> None:
         functional.require_torch(self)
+        functional.require_sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         group = framework.distributed
         ranks = group.get_world_size() if group.is_available() and group.is_initialized() else 0
         place = framework.device("cpu" if device is None else device)

@@ -18,7 +18,7 @@ from ..formulas import FORMULAS
 from ..ops import core
 from ..ops.operands import broadcast, evaluated
 from ..recorder import MESSAGES, EdgeColumn, Tape, Unrecordable, constants_of, is_boolean, realised
-from ..udf import Columns, NodeBatch, checked
+from ..udf import Columns, NodeBatch, call_with_batch, checked
 from .learned import bucket
 from .plan import ColumnRead, FusedReduce, spell
 from .relation import Relation, Table, has_kernels
@@ -204,7 +204,7 @@ def apply_after(
 def apply_as_written(function: Any, relation: Relation, table: Table) -> Table:
     """Return what ``function`` makes of the receiving nodes, the columns of ``table`` over their own."""
     batch = relation.node_batch(function, table)
-    return checked(function(batch), (batch.batch_size(),), "nodes", relation.device, function)
+    return checked(call_with_batch(function, batch, "nodes"), (batch.batch_size(),), "nodes", relation.device, function)
 
 
 def _reduced(relation: Relation, step: FusedReduce, operands: Sequence[Tensor]) -> Tensor:

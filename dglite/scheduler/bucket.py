@@ -19,7 +19,7 @@ from ..ops.traced import is_read
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
 from ..structure.derived import CacheKey, cache_key
-from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
+from ..udf import Columns, EdgeBatch, NodeBatch, call_with_batch, checked, function_name
 from .relation import CopyOnWriteGuard, Relation, Table, gather
 
 
@@ -143,7 +143,7 @@ def reduce_in_buckets(
     for size, data, mailbox in zip(buckets.node_sizes, columns, mailboxes, strict=True):
         ids = functools.partial(relation.ids, rows[start : start + size])
         batch = NodeBatch(data, mailbox, size, ids, relation.etype[2], relation.slice_of_graph)
-        results.append(checked(function(batch), (size,), "nodes", relation.device, function))
+        results.append(checked(call_with_batch(function, batch, "nodes"), (size,), "nodes", relation.device, function))
         start += size
 
     def whole(name: str) -> Tensor:

@@ -16,7 +16,7 @@ from ..expr import Side
 from ..frame import Frame
 from ..ops import core
 from ..opspec import Reducer
-from ..udf import checked
+from ..udf import call_with_batch, checked
 from .after import apply_after, apply_as_written
 from .bucket import buckets_of, group_edges, product_in_buckets, reduce_in_buckets
 from .learned import log_unfused
@@ -136,7 +136,9 @@ def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     log_unfused(function, False)
     batch = relation.edge_batch(function)
-    table = checked(function(batch), (batch.batch_size(),), "edges", relation.device, function)
+    table = checked(
+        call_with_batch(function, batch, "edges"), (batch.batch_size(),), "edges", relation.device, function
+    )
     if batch.data.changes and relation.edge_rows is None and isinstance(relation.edges, Frame):
         run.changes.append((relation.edges, batch.data.changes))
     return table

@@ -66,7 +66,7 @@ def _signature(function: Any, slot: int, kind: type, role: str, example: str, ba
             "as in g.update_all(fn.copy_u('h', 'm'), fn.sum('m', 'h'))"
         )
     raise DGLError(
-        f"{function!r} is not a {role} function; expected a built-in such as {example}, a list of them, "
+        f"{function!r:.60} is not a {role} function; expected a built-in such as {example}, a list of them, "
         f"or a function of a batch of {batch} that returns a dict of tensors"
     )
 

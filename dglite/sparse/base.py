@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .. import hints
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..ops import core
 from ..ops.operands import FLOATS
 from ..structure import Adjacency, Compressed
+
+
+def refuse_tensor(other: Any, hint: str) -> None:
+    """Raise ``TypeError``, ending with ``hint``, where the other operand is a tensor of one axis or more."""
+    if active.is_tensor(other) and not is_scalar(other):
+        raise TypeError(f"a sparse matrix meets a tensor of shape {tuple(active.shape(other))}; {hint}")
 
 
 def is_scalar(x: Any) -> bool:
@@ -61,6 +68,9 @@ class MatrixBase:
         num_rows, num_cols = self.shape if shape is None else shape
         adj = Adjacency.from_coo(num_cols, num_rows, col, row, self._adj.idtype, validate=False)
         return self.with_values(adj, val)
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("a sparse matrix has .val, .row, .col, .shape, .T and .to_dense()")
 
     # -- facts --------------------------------------------------------------------------------------------------
     @property

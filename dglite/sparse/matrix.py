@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..tables import html_card, html_table, html_text
 from . import elementwise, products, reduction, select
-from .base import MatrixBase, is_scalar, value_shape
+from .base import MatrixBase, is_scalar, refuse_tensor, value_shape
 from .duplicates import coalesce, has_duplicate
 
 _SHOWN = 8
@@ -160,6 +160,7 @@ class SparseMatrix(MatrixBase):
     inv = elementwise.inv
 
     def __add__(self, other: Any) -> SparseMatrix:
+        refuse_tensor(other, "A.to_dense() + x is dense")
         return elementwise.add(self, other) if isinstance(other, MatrixBase) else NotImplemented  # type: ignore[return-value]
 
     def __sub__(self, other: Any) -> SparseMatrix:
@@ -167,6 +168,7 @@ class SparseMatrix(MatrixBase):
 
     def __mul__(self, other: Any) -> SparseMatrix:
         is_supported = is_scalar(other) or isinstance(other, MatrixBase)
+        refuse_tensor(other, "A @ x is the product, dglite.sparse.val_like(A, A.val * x) scales the entries")
         return elementwise.mul(self, other) if is_supported else NotImplemented
 
     __rmul__ = __mul__

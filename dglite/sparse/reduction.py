@@ -92,6 +92,10 @@ def softmax(input: Matrix, dim: int = 1) -> Matrix:
 
     The values of each of the D elements are normalised on their own. Floating values only.
     """
+    if not isinstance(input, MatrixBase):
+        raise DGLError(
+            f"dglite.sparse.softmax takes a sparse matrix, got {type(input).__name__}; of tensors, use torch.softmax"
+        )
     adj = input.along(dim)
     if not is_float(input.val):
         raise DGLError(f"a softmax of values of dtype {active.dtype(input.val)}; convert them, e.g. by A.float()")

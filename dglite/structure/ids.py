@@ -134,7 +134,8 @@ def as_ids(ids: Any, count: int, label: str = "node") -> np.ndarray:
     array = integer_array(ids, f"{label} ids")
     if array.ndim != 1:
         if array.ndim:
-            raise DGLError(f"{label} ids must be one-dimensional, got shape {array.shape}")
+            hint = "; of pairs of nodes, pass g.edge_ids(u, v)" if label.startswith("edge") else ""
+            raise DGLError(f"{label} ids must be one-dimensional, got shape {array.shape}{hint}")
         array = array.reshape(1)
     if array.dtype.kind == "b":
         if len(array) != count:

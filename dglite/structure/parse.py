@@ -55,11 +55,13 @@ def parse_edges(
         u, v = matrix.row, matrix.col
         num_src, num_dst = num_src if num_src is not None else rows, num_dst if num_dst is not None else cols
         return _from_pair(u, v, num_src, num_dst, square, idtype or _INT64)
-    if isinstance(data, Iterable) and not isinstance(data, str | dict):
+    is_table = hasattr(data, "columns")  # iterating over a table of pandas gives its names
+    if isinstance(data, Iterable) and not isinstance(data, str | dict) and not is_table:
         return _from_pair(*_unzipped(data), num_src, num_dst, square, idtype)
     raise DGLError(
         f"edges cannot be read from {type(data).__name__}; expected (u, v), ('csr', (indptr, indices, edge_ids)), "
-        "a list of pairs, a SciPy matrix or a NetworkX graph"
+        "a list of pairs, a SciPy matrix or a NetworkX graph. Several edge types, in a dictionary, are for "
+        "dglite.heterograph, tables and CSV files for dglite.from_pandas"
     )
 
 

@@ -55,9 +55,12 @@ def knn_graph(
     DGLError
         There is no point, ``k`` is not positive, or a name is not understood.
     """
-    shape = active.shape(x)
+    shape = tuple(getattr(x, "shape", ()))
     if len(shape) not in (2, 3):
-        raise DGLError(f"knn_graph: points must be (points, dimensions) or (sets, points, dimensions), got {shape}")
+        raise DGLError(
+            "knn_graph: points must be a tensor (points, dimensions) or (sets, points, dimensions), followed by k, got "
+            f"{f'shape {shape}' if shape else type(x).__name__}"
+        )
     if len(shape) == 2:
         return _knn(x, k, None, algorithm, dist, exclude_self)
     flat = active.reshape(x, (shape[0] * shape[1], shape[2]))

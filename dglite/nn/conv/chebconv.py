@@ -51,6 +51,7 @@ class ChebConv(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, k=k)
         self._k, self._in_feats, self._out_feats = k, in_feats, out_feats
         self.activation = activation
         self.linear = nn.Linear(k * in_feats, out_feats, bias)

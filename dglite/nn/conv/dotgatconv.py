@@ -45,6 +45,8 @@ class DotGatConv(InEdgesRequired):
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, num_heads=num_heads)
+        functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         source_size, destination_size = functional.pair_of_sizes(in_feats)
         self._in_src_feats, self._in_dst_feats = source_size, destination_size
         self._out_feats, self._num_heads = out_feats, num_heads

@@ -69,6 +69,8 @@ class EdgeGATConv(InEdgesRequired):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, num_heads=num_heads)
+        functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         source, destination = functional.pair_of_sizes(in_feats)
         width = num_heads * out_feats
         self._num_heads, self._out_feats, self._edge_feats = num_heads, out_feats, edge_feats

@@ -52,6 +52,7 @@ class EGATConv(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, num_heads=num_heads)
         source, destination = functional.pair_of_sizes(in_node_feats)
         self._num_heads, self._out_node_feats, self._out_edge_feats = num_heads, out_node_feats, out_edge_feats
         self.fc_node_src = nn.Linear(source, out_node_feats * num_heads, bias=False)

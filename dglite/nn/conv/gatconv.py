@@ -65,6 +65,8 @@ class GATConv(InEdgesRequired):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, num_heads=num_heads)
+        functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         source_size, destination_size = functional.pair_of_sizes(in_feats)
         self._in_src_feats, self._in_dst_feats = source_size, destination_size
         width = num_heads * out_feats

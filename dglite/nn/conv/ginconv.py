@@ -51,6 +51,8 @@ class GINConv(Layer):
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
+        if apply_func is not None:
+            functional.require_module(self, "apply_func", apply_func, "torch.nn.Linear(8, 16)")
         if aggregator_type not in _AGGREGATORS:
             raise KeyError(f"aggregator_type={aggregator_type!r} is not known; expected one of {_AGGREGATORS}")
         self.apply_func = apply_func

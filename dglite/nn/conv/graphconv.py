@@ -61,6 +61,7 @@ class GraphConv(InEdgesRequired):
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         if isinstance(norm, bool):
             warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'")
             norm = "both" if norm else "none"
@@ -122,7 +123,10 @@ class GraphConv(InEdgesRequired):
         if weight is None:
             return parameter
         if parameter is not None:
-            raise DGLError("a weight was given to a layer that has its own; construct it with weight=False to pass one")
+            raise DGLError(
+                "a weight was given to a layer that has its own; construct it with weight=False to pass one; "
+                "weights of edges are edge_weight=w"
+            )
         return weight
 
     def extra_repr(self) -> str:

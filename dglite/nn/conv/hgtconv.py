@@ -52,6 +52,7 @@ class HGTConv(Layer):
         use_norm: bool = False,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, least=1, num_heads=num_heads)
         width = head_size * num_heads
         self.in_size, self.head_size, self.num_heads, self.use_norm = in_size, head_size, num_heads, use_norm
         self.linear_k = TypedLinear(in_size, width, num_ntypes)

@@ -63,6 +63,7 @@ class NNConv(Layer):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        functional.require_module(self, "edge_func", edge_func, "torch.nn.Linear(edge_feats, in_feats * out_feats)")
         if aggregator_type not in _AGGREGATORS:
             raise KeyError(f"aggregator_type={aggregator_type!r} is not known; expected one of {_AGGREGATORS}")
         self._in_src_feats, self._in_dst_feats = functional.pair_of_sizes(in_feats)

@@ -64,6 +64,7 @@ class SAGEConv(Layer):
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         if aggregator_type not in _AGGREGATORS:
             raise DGLError(
                 f"aggregator_type={aggregator_type!r} is not known; expected one of {', '.join(_AGGREGATORS)}"

@@ -47,6 +47,7 @@ class TAGConv(Layer):
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, k=k)
         self._in_feats, self._out_feats, self._k = in_feats, out_feats, k
         self._activation = activation
         self.lin = nn.Linear(in_feats * (k + 1), out_feats, bias=bias)

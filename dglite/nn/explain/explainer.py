@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...backend import Tensor, active
 from ...errors import DGLError
+from ...graph import DGLGraph
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 class Explainer(Layer):
@@ -46,6 +44,11 @@ class Explainer(Layer):
     def _features(self, graph: DGLGraph, feat: Any) -> dict[str, Tensor]:
         """Return the features by node type. Raises ``DGLError`` for other types and for wrong numbers of rows."""
         name = type(self).__name__
+        if not isinstance(graph, DGLGraph):
+            raise DGLError(
+                f"{name}: expected a graph, got {type(graph).__name__}; explain_node takes the node first, as in "
+                "explain_node(node_id, graph, feat)"
+            )
         if not self.typed:
             if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1:
                 raise DGLError(

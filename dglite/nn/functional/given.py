@@ -11,6 +11,7 @@ from ...formulas import FORMULAS
 from ...graph.storage import require_graph
 from ...ops import biases
 from ...structure.adjacency import Adjacency
+from ...structure.ids import count_of
 from ..base import Layer, nn
 from ..sparsefeatures import Features, SparseFeatures, as_features
 
@@ -95,7 +96,26 @@ def activated(x: Tensor, bias: Tensor | None, activation: Any) -> Tensor:
         x, bias = biases.biased(x, bias, formula), None
         activation = activation if formula is None else None
     x = x if bias is None else x + bias
-    return x if activation is None else activation(x)
+    try:
+        return x if activation is None else activation(x)
+    except TypeError:
+        if callable(activation):
+            raise
+        raise DGLError(f"activation must be a function such as torch.relu, got {activation!r:.60}") from None
+
+
+def require_module(layer: Any, argument: str, module: Any, example: str) -> None:
+    """Raise ``TypeError`` unless ``module`` can be called."""
+    if not callable(module):
+        name = type(layer).__name__
+        raise TypeError(f"{name}: {argument} must be a module such as {example}, got {module!r:.60}")
+
+
+def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
+    """Raise ``DGLError`` unless each size, or both of a pair, is an integer from ``least`` up."""
+    for name, size in sizes.items():
+        for each in pair_of_sizes(size):
+            count_of(each, f"{type(layer).__name__}: {name}", least)
 
 
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:

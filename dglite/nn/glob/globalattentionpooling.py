@@ -37,6 +37,7 @@ class GlobalAttentionPooling(Layer):
 
     def __init__(self, gate_nn: Callable[[Tensor], Tensor], feat_nn: Callable[[Tensor], Tensor] | None = None) -> None:
         super().__init__()
+        functional.require_module(self, "gate_nn", gate_nn, "torch.nn.Linear(feats, 1)")
         self.gate_nn = gate_nn
         self.feat_nn = feat_nn
 

@@ -49,6 +49,11 @@ class HeteroGraphConv(Layer):
 
     def __init__(self, mods: Mapping[Any, nn.Module], aggregate: str | Aggregate = "sum") -> None:
         super().__init__()
+        if not isinstance(mods, Mapping):
+            raise DGLError(
+                "HeteroGraphConv takes a dictionary from edge type to layer, such as {'follows': GraphConv(8, 4)}, got "
+                f"{type(mods).__name__}"
+            )
         if isinstance(aggregate, str):
             get_aggregate_fn(aggregate)  # which checks it
         self._keys = {str(key): key for key in mods}
@@ -113,6 +118,8 @@ class HeteroGraphConv(Layer):
                     f"HeteroGraphConv: inputs are a {type(features).__name__}; expected features by node type, "
                     "{ntype: tensor}, or a pair of such of sources and destinations"
                 )
+            if features and features.keys().isdisjoint(g.ntypes):
+                raise DGLError(f"HeteroGraphConv: inputs are of {list(features)}; the graph has node types {g.ntypes}")
         if isinstance(inputs, tuple):
             return inputs[0], inputs[1]
         if not g.is_block:

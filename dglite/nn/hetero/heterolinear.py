@@ -20,6 +20,10 @@ class HeteroLinear(Layer):
 
     def __init__(self, in_size: Mapping[Any, int], out_size: int, bias: bool = True) -> None:
         super().__init__()
+        if not isinstance(in_size, Mapping):
+            raise DGLError(
+                f"HeteroLinear takes a dictionary from type to size, such as {{'user': 8}}, got {in_size!r:.60}"
+            )
         self.linears = nn.ModuleDict()
         for key, size in in_size.items():
             self.linears[str(key)] = nn.Linear(size, out_size, bias=bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
@@ -52,6 +52,8 @@ class JumpingKnowledge(Layer):
 
     def forward(self, feat_list: Sequence[Tensor]) -> Tensor:
         """Return one tensor. Raises ``DGLError`` for no outputs and, but for ``"cat"``, for several shapes."""
+        if active.is_tensor(feat_list):
+            raise DGLError("JumpingKnowledge takes a list of tensors, the outputs of each layer, got one tensor")
         shapes = [tuple(feat.shape) for feat in feat_list]
         if not shapes or (self.mode != "cat" and shapes != shapes[:1] * len(shapes)):
             raise DGLError(f"JumpingKnowledge: feat_list has the shapes {shapes}; expected outputs of one shape")
