@@ -7,6 +7,7 @@ import functools
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -43,6 +44,8 @@ _WITH_OPTION = {
 }
 """Functions whose last argument is an option to work in place, with how many they have."""
 _SPECIAL = ("__name__", "__class__")
+_PACKAGE = str(Path(__file__).parents[1])
+_ASKING = frozenset(("isinstance", "issubclass", "__class__"))
 _COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
 
 
@@ -112,6 +115,24 @@ def constants_of(function: Any) -> frozenset[float]:
     """Return the numbers that stand in the function's source, and 0, 1, 2, 1/2 and their negatives."""
     code = code_of(function)
     return _COMMON if code is None else analyse(code).constants
+
+
+@functools.lru_cache(maxsize=1024)
+def asks_for_class(code: types.CodeType) -> bool:
+    """Whether code that reads an object's ``__class__``, without naming it, does so by ``isinstance`` or ``match``."""
+    return (
+        code.co_name in ("__instancecheck__", "__subclasscheck__")
+        or not _ASKING.isdisjoint(code.co_names)
+        or any(instruction.opname == "MATCH_CLASS" for instruction in dis.get_instructions(code))
+    )
+
+
+def makes_tensors(code: types.CodeType) -> bool:
+    """Whether a user's code names a function that makes a tensor of another without asking ``__torch_function__``."""
+    if code.co_filename.startswith(_PACKAGE):
+        return False
+    names = code.co_names
+    return "tensor" in names or "new_tensor" in names or ("Tensor" in names and not asks_for_class(code))
 
 
 def analyse(code: types.CodeType) -> Code:

@@ -11,6 +11,7 @@ expressed there raises :class:`Unrecordable`, and the function is called in degr
 from __future__ import annotations
 
 import operator
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
 from ..function import FieldName, Reshaped
+from .bytecode import asks_for_class, makes_tensors
 
 Source = tuple[Side, FieldName]
 """Whose rows an operand has, and what it reads."""
@@ -60,7 +62,16 @@ class Deferred:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
-        """The tensor's type, so that ``isinstance`` answers as for the tensor."""
+        """The tensor's type, so that ``isinstance`` answers as for the tensor.
+
+        torch's functions ask for it, too, and read the memory of what says that it is a tensor: they are told the
+        truth, and ask ``__torch_function__`` then. ``torch.tensor`` does not, and would read all elements one by one.
+        """
+        code = sys._getframe(1).f_code
+        if makes_tensors(code):
+            raise Unrecordable("it makes a tensor, and may make it of a column")
+        if not asks_for_class(code):
+            return type(self)
         return self._tensor_type()
 
     def _tensor_type(self) -> type:
