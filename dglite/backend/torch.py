@@ -232,7 +232,10 @@ class TorchBackend(Backend):
         index = _index(rows, x.device)
         try:
             return x.index_select(0, index)
-        except RuntimeError as error:  # DTensors take rows by DTensors
+        except RuntimeError as error:
+            if index.dtype is torch.int32 and is_transformed():  # a batch rule of torch 2.4 takes int64 alone
+                return x.index_select(0, index.long())
+            # DTensors take rows by DTensors.
             refuse_class((x,), "a gather of rows", error)
             raise
 
