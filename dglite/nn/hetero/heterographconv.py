@@ -118,7 +118,7 @@ class HeteroGraphConv(Layer):
                     f"HeteroGraphConv: inputs are a {type(features).__name__}; expected features by node type, "
                     "{ntype: tensor}, or a pair of such of sources and destinations"
                 )
-            if features and features.keys().isdisjoint(g.ntypes):
+            if features and not any(ntype in g.ntypes for ntype in features):
                 raise DGLError(f"HeteroGraphConv: inputs are of {list(features)}; the graph has node types {g.ntypes}")
         if isinstance(inputs, tuple):
             return inputs[0], inputs[1]
