@@ -11,11 +11,9 @@ from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
+from .columns import ID, column_of_ids, usual_ends
 from .edges import graph, heterograph
 
-_ENDS = (("src", "dst"), ("source", "target"), ("src_id", "dst_id"), ("u", "v"), ("from", "to"), ("head", "tail"))
-"""Names of the two columns of ids that are tried, in order, before the first two columns are taken."""
-_ID = ("id", "node_id", "node", "name", "index")
 _EXPECTED = "a pandas, Polars or Arrow table, or a dictionary of columns"
 Features = Sequence[str] | Mapping[str, str | Sequence[str]] | None
 
@@ -107,7 +105,10 @@ def from_pandas(
         _check_types(triples, node_tables)
     tables = {etype: _ends(_table(table, "edges"), source, target) for etype, table in triples.items()}
     node_tables = {ntype: _table(table, "nodes") for ntype, table in node_tables.items()}
-    id_columns = {ntype: _column(table, node_id, _ID, "node_id", 0) for ntype, table in node_tables.items()}
+    id_columns = {
+        ntype: column_of_ids("nodes", [*table.columns], node_id, ID, "node_id", 0)
+        for ntype, table in node_tables.items()
+    }
     names, numbers = _numbered(tables, node_tables, id_columns)
     data = {etype: (numbers[etype, 0], numbers[etype, 1]) for etype in tables}
     counts = {ntype: len(ids) for ntype, ids in names.items()}
@@ -217,25 +218,13 @@ def _check_types(triples: dict[Any, Any], nodes: Mapping[str, Any]) -> None:
         raise DGLError(f"nodes has a table for {unknown[0]!r}; the edges' node types are {sorted(joined)}")
 
 
-def _column(table: Any, name: str | None, usual: Sequence[str], argument: str, position: int) -> str:
-    """Return the name of a column that a user names, or that has a usual name, else the one at a position."""
-    names = list(table.columns)
-    if name is not None:
-        if name not in names:
-            raise DGLError(f"{argument}={name!r} is no column of the table; there are {names}")
-        return name
-    present = [each for each in usual if each in names]
-    if not present and len(names) <= position:
-        raise DGLError(f"the table has the columns {names}; expected {position + 1} or more, or name it: {argument}=")
-    return str(present[0]) if present else names[position]
-
-
 def _ends(table: Any, source: str | None, target: str | None) -> Ends:
-    usual = next((pair for pair in _ENDS if {*pair} <= {*table.columns}), ())
-    first = _column(table, source, usual[:1], "source", 0)
-    second = _column(table, target, usual[1:], "target", 1)
+    names = [*table.columns]
+    usual = usual_ends(names)
+    first = column_of_ids("edges", names, source, usual[:1], "source", 0)
+    second = column_of_ids("edges", names, target, usual[1:], "target", 1)
     if first == second:
-        raise DGLError(f"source and target are both {first!r}; there are the columns {list(table.columns)}")
+        raise DGLError(f"source and target are both {first!r}; there are the columns {names}")
     return Ends(table, first, second)
 
 

@@ -83,9 +83,8 @@ class DistEmbedding(NodeEmbedding):
     def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
         """Return the places of the rows that this rank owns and all ranks' gradients of them."""
         table, exchange = self._rows, self._rows.exchange
-        found = super()._gathered(read)
-        none = torch.empty(0, dtype=torch.int64), table.local[:0]
-        ids, grads = none if found is None else (found[0].cpu(), found[1].cpu().to(table.dtype))
+        ids, grads = super()._gathered(read) or (torch.empty(0, dtype=torch.int64), table.local[:0])
+        ids, grads = ids.cpu(), grads.cpu().to(table.dtype)
         what, failed = f"gradients of {table.name}", self._not_finite(grads)
         rows = ids.numpy().astype(np.int64, copy=False)
         own, values = send_to_owners(exchange, what, "gradients", table.ranges, rows, grads, failed)
@@ -96,13 +95,22 @@ class DistEmbedding(NodeEmbedding):
             return None
         return DGLError(f"gradients of {self._rows.name} are not finite; the loss is NaN or infinite")
 
+    def _wait(self) -> None:
+        """Wait until all ranks have changed their rows, where others read them without asking."""
+        if self._rows.shared is not None:
+            self._rows.exchange.barrier()
+
     # -- the whole table ---------------------------------------------------------------------------------------------
     def all_set_embedding(self, values: Tensor) -> None:
-        """Write the whole table, of which each rank takes its rows. Raises ``DGLError`` for another shape."""
+        """Write the whole table, of which each rank takes its rows; all ranks call it.
+
+        Raises ``DGLError`` for another shape.
+        """
         if tuple(values.shape) != self._rows.shape:
             raise DGLError(f"{self._rows.name}: got shape {tuple(values.shape)}; expected {self._rows.shape}")
         with torch.no_grad():
             self._tensor.copy_(values[slice(*self._rows.ranges.of(self.rank))])
+        self._wait()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU; all ranks call it."""

@@ -56,8 +56,8 @@ def send_to_owners(
     by_owner = IdsByOwner(ranges, ids)
     own, coming = exchange.send(what, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
     sent = bytes_of(rows[torch.from_numpy(by_owner.order)]).view(len(ids), row_bytes(rows))
-    found = exchange.reply(what, kind, sent, by_owner.counts, coming)
-    return own.numpy() - ranges.of(exchange.rank)[0], rows_from_bytes(found.view(-1), rows, len(own))
+    received = exchange.reply(what, kind, sent, by_owner.counts, coming)
+    return own.numpy() - ranges.of(exchange.rank)[0], rows_from_bytes(received.view(-1), rows, len(own))
 
 
 Request = tuple[PartitionedRows, Any]
@@ -130,13 +130,13 @@ class _NeededRows:
     def rows(self, received: Tensor) -> Tensor:
         """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
         tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
-        found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
-        found[self.local] = take_rows(tensor.local, self.ids[self.local] - first)
-        found[torch.from_numpy(self.positions)] = received
-        kept = np.flatnonzero(self.cached >= 0)
-        if len(kept):
-            found[torch.from_numpy(kept)] = take_rows(tensor.cached_rows, self.cached[kept])
-        return take_rows(found, self.inverse)
+        rows = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
+        rows[self.local] = take_rows(tensor.local, self.ids[self.local] - first)
+        rows[torch.from_numpy(self.positions)] = received
+        cached = np.flatnonzero(self.cached >= 0)
+        if len(cached):
+            rows[torch.from_numpy(cached)] = take_rows(tensor.cached_rows, self.cached[cached])
+        return take_rows(rows, self.inverse)
 
 
 def _serve(
@@ -147,8 +147,8 @@ def _serve(
     for line in np.split(ids, np.cumsum(coming)[:-1]):
         counts, place, size = line[: len(tensors)], len(tensors), 0
         for tensor, count in zip(tensors, counts.tolist(), strict=True):
-            own = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
-            piece = bytes_of(take_rows(tensor.local, own))
+            rows = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
+            piece = bytes_of(take_rows(tensor.local, rows))
             pieces.append(piece)
             place, size = place + count, size + len(piece)
         sizes.append(size)

@@ -77,15 +77,15 @@ def commands(args: argparse.Namespace) -> list[tuple[str, dict[str, str], list[s
     if args.num_omp_threads:
         environment["OMP_NUM_THREADS"] = str(args.num_omp_threads)
     environment |= dict(pair.split("=", 1) for pair in args.extra_envs)
-    found = []
+    commands = []
     for rank, address in enumerate(addresses):
         torchrun = [
             *(python, "-m", "torch.distributed.run"),
             *(f"--nproc_per_node={args.num_trainers}", f"--nnodes={len(addresses)}", f"--node_rank={rank}"),
             *(f"--master_addr={addresses[0]}", f"--master_port={args.master_port}", "-m", "dglite.compat"),
         ]
-        found.append((address, environment, [*torchrun, *rest]))
-    return found
+        commands.append((address, environment, [*torchrun, *rest]))
+    return commands
 
 
 def _is_local(address: str) -> bool:

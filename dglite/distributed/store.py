@@ -86,16 +86,16 @@ class RowStore:
         shape, what = tuple(local.shape), f"sharing {name}"
         key = f"rows-{os.getpid()}-{uuid.uuid4().hex}"
         alone = self.neighbors.count(True) == 1
-        own = self.exchange.together(what, lambda: local if alone else _shared_copy(key, local))
+        piece = self.exchange.together(what, lambda: local if alone else _shared_copy(key, local))
         with self._lock:
             self._count += 1
-            rows = SharedRows(self, self._count, name, ranges, own)
+            rows = SharedRows(self, self._count, name, ranges, piece)
             self._tensors[self._count] = rows  # before the next collective, after which others may send requests
         keys = self.exchange.gather_objects(what, key)
 
         def mapped(rank: int) -> Tensor | None:
             if rank == self.exchange.rank or not self.neighbors[rank]:
-                return own if rank == self.exchange.rank else None
+                return piece if rank == self.exchange.rank else None
             first, last = ranges.of(rank)
             count = (last - first) * row_bytes(local)
             return _typed(get_shared_array(keys[rank], (count,), "uint8"), local.dtype, (last - first, *shape[1:]))

@@ -40,7 +40,7 @@ class SparseGradOptimizer(ABC):
                 gathered = table._gathered(read)
                 if gathered is not None:
                     self.update(*gathered, table)
-                    table._wait()
+                table._wait()
 
     def zero_grad(self) -> None:
         """Forget the rows whose gradients have been computed."""

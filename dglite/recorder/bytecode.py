@@ -7,6 +7,7 @@ import functools
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -45,6 +46,7 @@ _WITH_OPTION = {
 """Functions whose last argument is an option to work in place, with how many they have."""
 _SPECIAL = ("__name__", "__class__")
 _PACKAGE = str(Path(__file__).parents[1])
+_MAKING = frozenset(("tensor", "new_tensor", "Tensor"))
 _ASKING = frozenset(("isinstance", "issubclass", "__class__"))
 _COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
 
@@ -127,12 +129,24 @@ def asks_for_class(code: types.CodeType) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=1024)
 def makes_tensors(code: types.CodeType) -> bool:
-    """Whether a user's code names a function that makes a tensor of another without asking ``__torch_function__``."""
-    if code.co_filename.startswith(_PACKAGE):
-        return False
+    """Whether a user's code names a function that makes a tensor of another without asking ``__torch_function__``.
+
+    ``Tensor`` may be such a function or, as in ``isinstance(x, Tensor)``, a class: only arguments follow a function.
+    """
     names = code.co_names
-    return "tensor" in names or "new_tensor" in names or ("Tensor" in names and not asks_for_class(code))
+    if code.co_filename.startswith(_PACKAGE) or _MAKING.isdisjoint(names):
+        return False
+    return (
+        "tensor" in names
+        or "new_tensor" in names
+        or not asks_for_class(code)
+        or any(
+            first.argval == "Tensor" and second.opname.startswith(("LOAD_", "PUSH_NULL"))
+            for first, second in pairwise(dis.get_instructions(code))
+        )
+    )
 
 
 def analyse(code: types.CodeType) -> Code:

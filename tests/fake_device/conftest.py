@@ -18,6 +18,12 @@ else:
 _STATUS: list[int] = []
 
 
+def pytest_runtest_setup() -> None:
+    """Skip what is named by its file and so collected all the same."""
+    if os.environ.get("DGLITE_FAKE_DEVICE") != "1":
+        pytest.skip("has a process of its own: pytest tests/test_fake_device.py, or set DGLITE_FAKE_DEVICE=1")
+
+
 def pytest_sessionfinish(exitstatus: int) -> None:
     _STATUS.append(int(exitstatus))
 

@@ -33,6 +33,9 @@ def assert_as_written(source: str) -> None:
         "x + torch.ones(3).new_tensor(p[0])",
         "torch.asarray(x)",
         "x if isinstance(x, torch.Tensor) else 0 * torch.tensor(x)",
+        "torch.Tensor(x) * isinstance(x, torch.Tensor)",
+        "x * isinstance(x, (torch.Tensor, float))",
+        "torch.tensor(x) * isinstance(w, float) + x",
         "torch.full_like(x, 2.0) + torch.pow(x, 2)",
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...convert.columns import ID, column_of_ids, usual_ends
 from ...errors import DGLError
 from ...structure.distinct import distinct
 from .columns import TIME_UNITS, TableFeature, features_of
@@ -16,9 +17,6 @@ from .source import Batch, TableSource, arrow
 
 ROW = "__ROW__"
 """In place of a column of ids: the number of the row in its table."""
-
-_ENDS = (("src", "dst"), ("source", "target"), ("src_id", "dst_id"), ("u", "v"), ("from", "to"), ("head", "tail"))
-_ID = ("id", "node_id", "node", "name", "index")
 
 
 class Table:
@@ -106,7 +104,9 @@ class NodeTable:
     def __init__(self, ntype: str, table: Table) -> None:
         self.ntype, self.table, self.label = ntype, table, f"nodes of type {ntype!r}"
         self.source = TableSource(table.data, self.label)
-        self.id_column = None if table.id == ROW else _column(self.source, table.id, _ID, "id", 0)
+        self.id_column = (
+            None if table.id == ROW else column_of_ids(self.label, self.source.names, table.id, ID, "id", 0)
+        )
         ids = [] if self.id_column is None else [self.id_column]
         self.features = features_of(self.source.schema, ids, table.options, self.label)
         self.columns = list(dict.fromkeys([*ids, *(c for feature in self.features for c in feature.columns)]))
@@ -124,18 +124,19 @@ class EdgeTable:
     def __init__(self, etype: tuple[str, str, str], table: Table) -> None:
         self.etype, self.table, self.label = etype, table, f"edges {etype}"
         self.source = TableSource(table.data, self.label)
-        usual = next((pair for pair in _ENDS if {*pair} <= {*self.source.names}), ())
+        names = self.source.names
+        usual = usual_ends(names)
         columns = [
-            None if name == ROW else _column(self.source, name, usual[i : i + 1], argument, i)
+            None if name == ROW else column_of_ids(self.label, names, name, usual[i : i + 1], argument, i)
             for i, (name, argument) in enumerate(((table.source, "source"), (table.target, "target")))
         ]
         if columns[0] == columns[1]:
-            raise DGLError(f"{self.label}: source and target are both {columns[0]!r}; there are {self.source.names}")
+            raise DGLError(f"{self.label}: source and target are both {columns[0]!r}; there are {names}")
         self.ends = columns
         self.id_columns = [column for column in columns if column is not None]
         self.features = features_of(self.source.schema, self.id_columns, table.options, self.label)
-        names = [*self.id_columns, *(c for feature in self.features for c in feature.columns)]
-        self.columns = list(dict.fromkeys(names))
+        of_features = (column for feature in self.features for column in feature.columns)
+        self.columns = list(dict.fromkeys([*self.id_columns, *of_features]))
 
     def read(self, ids: Mapping[str, NodeIds], batch_bytes: int, first_unit: int = 0) -> Iterator[EdgeRows]:
         """Yield the edges in the order of the rows; an end that is no node raises ``DGLError`` with its place."""
@@ -231,19 +232,6 @@ def distinct_ids(ntype: str, tables: Sequence[EdgeTable], batch_bytes: int) -> K
 
 def _as_table(table: Any) -> Table:
     return table if isinstance(table, Table) else Table(table)
-
-
-def _column(source: TableSource, name: str | None, usual: Sequence[str], argument: str, position: int) -> str:
-    """Return the name of a column that a user names, or that has a usual name, else the one at a position."""
-    names = source.names
-    if name is not None:
-        if name not in names:
-            raise DGLError(f"{source.label}: {argument}={name!r} is no column; there are {names}")
-        return name
-    present = [column for column in usual if column in names]
-    if not present and len(names) <= position:
-        raise DGLError(f"{source.label}: the table has the columns {names}; expected {position + 1} or more")
-    return present[0] if present else str(names[position])
 
 
 def _features(features: Sequence[TableFeature], batch: Batch, table: Table) -> dict[str, np.ndarray]:
