@@ -12,6 +12,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import global_uniform_negative_sampling
+from ..sampling.latest import earlier_destinations
 
 Pairs = tuple[Tensor, Tensor]
 """Source and destination nodes."""
@@ -62,6 +63,47 @@ class PerSourceUniform(_BaseNegativeSampler):
 
 
 Uniform = PerSourceUniform
+
+
+@final
+class Historical(_BaseNegativeSampler):
+    """Pairs the source of each edge with destinations that it had before, of Poursafaei et al., "Towards better
+    evaluation for dynamic link prediction", 2022: harder negative pairs than those drawn from all nodes.
+
+    A destination is that of an out-edge of the source drawn uniformly from those that are earlier than the edge, so one
+    that came often is likelier. A source without such edges, and the rest of the pairs, have destinations drawn
+    uniformly.
+
+    Parameters
+    ----------
+    k
+        pairs for each edge, edge after edge.
+    edge_time
+        edge feature with the time of each edge.
+    share
+        share of the pairs, from 0 to 1, that are of the past; the first ``round(share * k)`` of each edge.
+
+    Raises
+    ------
+    DGLError
+        Called for edges without the feature; ``share`` is no number from 0 to 1.
+    """
+
+    def __init__(self, k: int, edge_time: str = "t", share: float = 0.5) -> None:
+        super().__init__(k)
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise DGLError(f"share, of pairs with earlier destinations, must be a number from 0 to 1; got {share!r}")
+        self.edge_time, self.share = edge_time, share
+
+    def _generate(self, g: DGLGraph, eids: Any, etype: Any) -> Pairs:
+        index = g.etype_id(etype)
+        ids = g.edge_ids_of(eids, index)
+        src, _ = g.adjacencies[index].find_edges(ids)
+        num_dst, of_past, random = g.adjacencies[index].num_dst, round(self.share * self.k), generator()
+        dst = random.integers(max(num_dst, 1), size=(len(ids), self.k))
+        past = earlier_destinations(g, index, ids, of_past, self.edge_time, random)
+        dst[:, :of_past] = np.where(past < 0, dst[:, :of_past], past)
+        return g._ids_tensor(np.repeat(src, self.k)), g._ids_tensor(dst.reshape(-1))
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
 from ..sampling.labor import Labor
-from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_until, seed_times
+from ..sampling.temporal import sample_blocks_at, sample_blocks_until
+from ..sampling.times import edge_times, seed_times
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
@@ -69,6 +70,9 @@ class NeighborSampler(_Layered):
         once for each time of seeds that reach it; ``srcdata["_TIME"]`` and ``dstdata["_TIME"]`` have these times. Edges
         of a type without the feature are always there; an edge whose time is NaN never is. Where seeds are edges
         (:func:`as_edge_prediction_sampler`), their own times count, and ``time`` is not read.
+    temporal_strategy
+        which edges are drawn of those that are not later: ``"uniform"``, any; ``"last"``, the latest, of equal times
+        those of higher ids.
 
     Raises
     ------
@@ -76,7 +80,8 @@ class NeighborSampler(_Layered):
         There are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the graph, a
         feature is missing, a weight is negative or NaN, or a seed's time is NaN.
     ValueError
-        ``prob`` and ``mask`` are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``.
+        ``prob`` and ``mask`` are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``; the
+        latest edges are asked for without times, by weight or with replacement.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class NeighborSampler(_Layered):
         fused: bool = True,
         time: str | None = None,
         edge_time: str | None = None,
+        temporal_strategy: Literal["uniform", "last"] = "uniform",
     ) -> None:
         if mask is not None and prob is not None:
             raise ValueError("give prob or mask, not both; the product of the two is a prob")
@@ -102,6 +108,11 @@ class NeighborSampler(_Layered):
             raise ValueError("give both time, of the seed nodes, and edge_time, of the edges; or neither")
         if time is not None and edge_dir != "in":
             raise ValueError("with times, edges that enter nodes are drawn; for others use dglite.reverse(g)")
+        if temporal_strategy not in ("uniform", "last"):
+            raise ValueError(f'temporal_strategy={temporal_strategy!r} is not known; expected "uniform" or "last"')
+        self.latest = temporal_strategy == "last"
+        if self.latest and (time is None or self.prob is not None or replace):
+            raise ValueError('temporal_strategy="last" needs time and edge_time, and neither weights nor replacement')
         self.replace, self.fused, self.time, self.edge_time = replace, fused, time, edge_time
 
     def check(self, g: DGLGraph, indices: Any) -> None:
@@ -120,7 +131,7 @@ class NeighborSampler(_Layered):
                 return _result(layers[-1].srcdata[NID], seed_nodes, layers, self.output_device)
         output_nodes, blocks = seed_nodes, []
         if self.time is not None and self.edge_time is not None:
-            options = self.time, self.edge_time, self.prob, self.replace, exclude_eids
+            options = self.time, self.edge_time, self.prob, self.replace, self.latest, exclude_eids
             blocks = sample_blocks_until(g, seed_nodes, self.fanouts, *options)[::-1]
             return _result(blocks[-1].srcdata[NID], output_nodes, blocks, self.output_device)
         for fanout in reversed(self.fanouts):
@@ -136,7 +147,7 @@ class NeighborSampler(_Layered):
     ) -> tuple[Any, Any, list[DGLGraph]]:
         """Return :meth:`sample` of nodes by node set, each at a time, with ``edge_time``."""
         assert self.edge_time is not None
-        options = self.edge_time, self.prob, self.replace, exclude_eids
+        options = self.edge_time, self.prob, self.replace, self.latest, exclude_eids
         blocks = sample_blocks_at(g, sets, times, self.fanouts, *options)[::-1]
         outputs = blocks[0].dstdata[NID]
         return self.assign_lazy_features(_result(blocks[-1].srcdata[NID], outputs, blocks, self.output_device))

@@ -9,7 +9,8 @@ from ..convert import heterograph
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
-from ..sampling.temporal import TIME, edge_times
+from ..sampling.temporal import TIME
+from ..sampling.times import edge_times
 from ..structure.distinct import distinct, numbered
 
 Sets = dict[int, np.ndarray]

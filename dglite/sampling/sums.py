@@ -6,15 +6,13 @@ edges; with sums that are kept a hub costs no more than other nodes. What is dra
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
 
 from ..backend import active
 from ..graph import DGLGraph
-from ..locks import new_lock
-from ..structure import Adjacency
+from .columns import ColumnCache
 from .frontier import IncidentEdges, compiled
 
 _NONE = np.empty(0)
@@ -23,15 +21,13 @@ _NONE = np.empty(0)
 class WeightSums:
     """Running sums of one column of weights, computed once samples have read enough to repay them."""
 
-    __slots__ = ("column", "inward", "read", "sums", "version")
+    __slots__ = ("read", "sums")
 
-    def __init__(self, column: Any, version: int, inward: bool) -> None:
-        self.column, self.version, self.inward = column, version, inward
+    def __init__(self) -> None:
         self.read, self.sums = 0, _NONE
 
 
-_SUMS: weakref.WeakKeyDictionary[Adjacency, WeightSums] = weakref.WeakKeyDictionary()
-_lock = new_lock()
+_SUMS: ColumnCache[WeightSums] = ColumnCache()
 
 
 def cached_sums(
@@ -54,15 +50,8 @@ def cached_sums(
     if not isinstance(prob, str):
         return _NONE
     adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(prob)
-    if not active.is_tensor(column):
-        return _NONE
-    version = active.version(column)
-    if version is None:
-        return _NONE
-    with _lock:
-        entry = _SUMS.get(adjacency)
-        if entry is None or entry.column is not column or entry.version != version or entry.inward != inward:
-            entry = _SUMS[adjacency] = WeightSums(column, version, inward)
+    with _SUMS.lock:
+        entry = _SUMS.get(adjacency, column, WeightSums, inward)
         entry.read += sampled.entries
         if not len(entry.sums) and entry.read >= adjacency.num_edges > 0:
             indptr, edge_ids, total = sampled.rows.indptr, sampled.rows.edge_ids, adjacency.num_edges

@@ -7,67 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
-from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.distinct import distinct
 from ..transforms.block import block_of_rows
-from .arguments import numbers, seed_sets
-from .frontier import edge_frame
+from .arguments import excluded_edges, fanouts_of, seed_sets
+from .frontier import Chosen, edge_frame
+from .latest import choose_latest
 from .neighbor import Times, choose
+from .times import NO_IDS, edge_times, in_kind_of, seed_times
 
 TIME = "_TIME"
 """Column of a block's nodes that holds the time at which each is looked at: its seed's."""
-
-_NO_IDS = np.empty(0, np.int64)
-
-
-def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
-    """Return the times of each edge type's edges, None for a type without the feature, whose edges are always there.
-
-    Raises
-    ------
-    DGLError
-        No type has the feature, or it is not one number per edge.
-    """
-    columns = [g._edge_frame(i).peek(name) for i in range(len(g.adjacencies))]
-    if all(column is None for column in columns):
-        raise DGLError(f"edge_time={name!r} is not an edge feature of any type")
-    return [
-        None if x is None else _times(x, g.adjacencies[i].num_edges, f"edge_time of edge type {g.etypes[i]!r}")
-        for i, x in enumerate(columns)
-    ]
-
-
-def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.ndarray:
-    """Return the times of some nodes of a set.
-
-    Raises
-    ------
-    DGLError
-        There is no such feature, it is not one number per node, or a time is NaN.
-    """
-    if not len(ids):
-        return _NO_IDS
-    ntype, column = g._metagraph.ntypes[node_set], g._node_frame(node_set).peek(name)
-    if column is None:
-        raise DGLError(f"seeds of type {ntype!r} have no time: there is no node feature {name!r}")
-    times = _times(column, g._num_nodes[node_set], f"time of node type {ntype!r}")[ids]
-    if (times != times).any():
-        raise DGLError(f"time of {ntype!r} node {ids[(times != times).argmax()]} is NaN")
-    return times
-
-
-def _times(column: Tensor, count: int, label: str) -> np.ndarray:
-    """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds.
-
-    Common dtypes are not copied: this is done for each batch.
-    """
-    array = active.to_numpy(column)
-    if array.dtype.kind not in "iu" or array.size != count or len(array) != count:
-        return numbers(column, count, label)
-    array = np.ascontiguousarray(array.reshape(-1))
-    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
 
 
 def sample_blocks_until(
@@ -78,12 +28,13 @@ def sample_blocks_until(
     edge_time: str,
     prob: str | None,
     replace: bool,
+    latest: bool,
     exclude_edges: Any,
 ) -> list[DGLGraph]:
     """Return the blocks that seeds need, first layer first, of edges that are not later than the seeds' times.
 
     A node that seeds of several times reach is a node of the block for each of these times, with edges of its own.
-    Nodes have a column ``TIME``.
+    Nodes have a column ``TIME``. Edges with times are drawn at random, or are the ``latest``.
 
     Raises
     ------
@@ -92,7 +43,7 @@ def sample_blocks_until(
     """
     sets = seed_sets(g, nodes, True)
     times = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}
-    return sample_blocks_at(g, sets, times, fanouts, edge_time, prob, replace, exclude_edges)
+    return sample_blocks_at(g, sets, times, fanouts, edge_time, prob, replace, latest, exclude_edges)
 
 
 def sample_blocks_at(
@@ -103,13 +54,14 @@ def sample_blocks_at(
     edge_time: str,
     prob: str | None,
     replace: bool,
+    latest: bool,
     exclude_edges: Any,
 ) -> list[DGLGraph]:
     """Return the blocks of :func:`sample_blocks_until` for seeds by node set, with a time for each seed."""
     of_edges = edge_times(g, edge_time)
-    levels = distinct(np.concatenate([_NO_IDS, *seed_dates.values()]))
+    levels = distinct(np.concatenate([NO_IDS, *seed_dates.values()]))
     versions, count = max(len(levels), 1), len(g._num_nodes)
-    keys: list[np.ndarray] = [_NO_IDS] * count
+    keys: list[np.ndarray] = [NO_IDS] * count
     for node_set, seed_ids in sets.items():
         keys[node_set] = seed_ids * versions + np.searchsorted(levels, seed_dates[node_set])
     reached, blocks = set(sets), []
@@ -118,10 +70,13 @@ def sample_blocks_at(
         ends = [dst_set if dst_set in reached else None for _, dst_set in g._metagraph.ends]
         seeds = [None if end is None else ids[end] for end in ends]
         times: list[Times | None] = [
-            None if dates is None or end is None else (dates, _limits(limits[end], dates.dtype))
+            None if dates is None or end is None else (dates, in_kind_of(limits[end], dates.dtype))
             for dates, end in zip(of_edges, ends, strict=True)
         ]
-        picks = choose(g, seeds, fanout, True, prob, replace, exclude_edges, times)
+        if latest:
+            picks = _latest_or_drawn(g, seeds, fanout, edge_time, times, exclude_edges)
+        else:
+            picks = choose(g, seeds, fanout, True, prob, replace, exclude_edges, times)
         rows: list[tuple[np.ndarray, np.ndarray] | None] = []
         for edges, end in zip(picks, ends, strict=True):
             if end is None or edges.indptr is None:
@@ -140,11 +95,19 @@ def sample_blocks_at(
     return blocks
 
 
-def _limits(times: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return seeds' times in the kind of numbers that edges' times are, never later."""
-    if times.dtype.kind == dtype.kind:
-        return times.astype(np.int64 if dtype.kind == "i" else np.float64, copy=False)
-    if dtype.kind == "f":
-        return times.astype(np.float64)
-    bounds = np.iinfo(np.int64)
-    return np.clip(np.floor(times.astype(np.float64)), float(bounds.min), np.nextafter(2.0**63, 0)).astype(np.int64)
+def _latest_or_drawn(
+    g: DGLGraph,
+    seeds: list[np.ndarray | None],
+    fanout: Any,
+    edge_time: str,
+    times: Sequence[Times | None],
+    exclude_edges: Any,
+) -> list[Chosen]:
+    """Return the latest edges of the types that have times, and edges of the others as :func:`choose` draws them."""
+    untimed = [ids if date is None else None for ids, date in zip(seeds, times, strict=True)]
+    picks, fanouts = choose(g, untimed, fanout, True, None, False, exclude_edges), fanouts_of(g, fanout)
+    excluded = excluded_edges(g, exclude_edges)
+    for i, (ids, date) in enumerate(zip(seeds, times, strict=True)):
+        if ids is not None and date is not None and fanouts[i]:
+            picks[i] = choose_latest(g, i, ids, fanouts[i], edge_time, *date, excluded[i])
+    return picks

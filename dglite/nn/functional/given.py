@@ -118,6 +118,13 @@ def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
             count_of(each, f"{type(layer).__name__}: {name}", least)
 
 
+def require_multiple(layer: Any, name: str, size: int, **divisor: int) -> None:
+    """Raise ``DGLError`` unless a size is a multiple of the number of its parts, given by its name."""
+    ((parts, count),) = divisor.items()
+    if size % count:
+        raise DGLError(f"{type(layer).__name__}: {name}={size} is no multiple of {parts}={count}")
+
+
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
     """Return (source, destination) feature sizes; one size stands for both."""
     return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)

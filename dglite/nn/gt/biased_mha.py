@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 from ...backend import Tensor, active, framework
-from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
 
@@ -44,8 +43,7 @@ class BiasedMHA(Layer):
     ) -> None:
         super().__init__()
         functional.require_torch(self)
-        if feat_size % num_heads:
-            raise DGLError(f"BiasedMHA: feat_size={feat_size} is no multiple of num_heads={num_heads}")
+        functional.require_multiple(self, "feat_size", feat_size, num_heads=num_heads)
         self.feat_size, self.num_heads, self.head_dim = feat_size, num_heads, feat_size // num_heads
         self.attn_bias_type = attn_bias_type
         self.q_proj = nn.Linear(feat_size, feat_size, bias=bias)

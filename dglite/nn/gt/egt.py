@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, final
 
 from ...backend import Tensor, framework
-from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
 
@@ -58,8 +57,7 @@ class EGTLayer(Layer):
     ) -> None:
         super().__init__()
         functional.require_torch(self)
-        if feat_size % num_heads:
-            raise DGLError(f"EGTLayer: feat_size={feat_size} is no multiple of num_heads={num_heads}")
+        functional.require_multiple(self, "feat_size", feat_size, num_heads=num_heads)
         self.num_heads, self.num_virtual_nodes, self.edge_update = num_heads, num_virtual_nodes, edge_update
         self.feat_size, self.edge_feat_size, self.dot_dim = feat_size, edge_feat_size, feat_size // num_heads
         self.mha_ln_h = nn.LayerNorm(feat_size)

@@ -1,0 +1,70 @@
+"""Times of edges and of seeds, as samplers read them from features."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from .arguments import numbers
+
+NO_IDS = np.empty(0, np.int64)
+
+
+def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
+    """Return the times of each edge type's edges, None for a type without the feature, whose edges are always there.
+
+    Raises
+    ------
+    DGLError
+        No type has the feature, or it is not one number per edge.
+    """
+    columns = [g._edge_frame(i).peek(name) for i in range(len(g.adjacencies))]
+    if all(column is None for column in columns):
+        raise DGLError(f"edge_time={name!r} is not an edge feature of any type")
+    return [
+        None if x is None else _times(x, g.adjacencies[i].num_edges, f"edge_time of edge type {g.etypes[i]!r}")
+        for i, x in enumerate(columns)
+    ]
+
+
+def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.ndarray:
+    """Return the times of some nodes of a set.
+
+    Raises
+    ------
+    DGLError
+        There is no such feature, it is not one number per node, or a time is NaN.
+    """
+    if not len(ids):
+        return NO_IDS
+    ntype, column = g._metagraph.ntypes[node_set], g._node_frame(node_set).peek(name)
+    if column is None:
+        raise DGLError(f"seeds of type {ntype!r} have no time: there is no node feature {name!r}")
+    times = _times(column, g._num_nodes[node_set], f"time of node type {ntype!r}")[ids]
+    if (times != times).any():
+        raise DGLError(f"time of {ntype!r} node {ids[(times != times).argmax()]} is NaN")
+    return times
+
+
+def _times(column: Tensor, count: int, label: str) -> np.ndarray:
+    """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds.
+
+    Common dtypes are not copied: this is done for each batch.
+    """
+    array = active.to_numpy(column)
+    if array.dtype.kind not in "iu" or array.size != count or len(array) != count:
+        return numbers(column, count, label)
+    array = np.ascontiguousarray(array.reshape(-1))
+    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
+
+
+def in_kind_of(times: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return seeds' times in the kind of numbers that edges' times are, never later."""
+    if times.dtype.kind == dtype.kind:
+        return times.astype(np.int64 if dtype.kind == "i" else np.float64, copy=False)
+    if dtype.kind == "f":
+        return times.astype(np.float64)
+    bounds = np.iinfo(np.int64)
+    return np.clip(np.floor(times.astype(np.float64)), float(bounds.min), np.nextafter(2.0**63, 0)).astype(np.int64)

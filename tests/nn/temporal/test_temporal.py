@@ -1,0 +1,221 @@
+"""Layers of temporal networks beside their formulas, written out event by event."""
+
+from __future__ import annotations
+
+import pytest
+
+import dglite
+from dglite import DGLError
+from dglite.nn import DyGFormer, GraphMixer, TGATConv, TGNMemory, TimeEncoding
+from dglite.nn.temporal import EventSequence
+
+torch = pytest.importorskip("torch")
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_time_encoding_has_the_papers_frequencies():
+    learned, fixed = TimeEncoding(4).double(), TimeEncoding(4, learned=False).double()
+    torch.testing.assert_close(learned.frequency.detach(), torch.tensor([1, 1e-3, 1e-6, 1e-9]).double())
+    torch.testing.assert_close(fixed.frequency, 2.0 ** (-torch.arange(4).double() / 2))
+    times = torch.tensor([0, 3, 1_000_000])
+    close(learned(times), torch.cos(times[:, None] * learned.frequency))
+    close(fixed(times), torch.cos(times[:, None] * fixed.frequency))
+    assert not list(fixed.parameters())
+    assert learned(times[None]).shape == (1, 3, 4)
+
+
+def attended_by_loops(layer, graph, source, destination, age, edge_feat):
+    """Return the layer's result, node by node and head by head."""
+    (u, v), rows, heads = graph.edges(), [], layer._num_heads
+    encoded = layer.time_encoding(age)
+    of_edge = encoded if edge_feat is None else torch.cat([edge_feat, encoded], 1)
+    now = layer.time_encoding(age.new_zeros(1))[0]
+    for i, h in enumerate(destination):
+        edges = torch.nonzero(v == i).flatten()
+        query = layer.fc_query(torch.cat([h, now])).reshape(heads, -1)
+        key = layer.fc_key(source[u[edges]]) + layer.fc_key_edge(of_edge[edges])
+        value = layer.fc_value(source[u[edges]]) + layer.fc_value_edge(of_edge[edges])
+        parts = []
+        for head in range(heads):
+            k, x = (rows_of.unflatten(1, (heads, -1))[:, head] for rows_of in (key, value))
+            parts.append((torch.softmax(k @ query[head] / query.shape[1] ** 0.5, 0)[:, None] * x).sum(0))
+        rows.append(layer.fc_out(torch.relu(layer.fc_merge(torch.cat([*parts, h])))))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("edge_feats", [0, 3])
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("block", [False, True])
+def test_tgatconv_is_its_formula(edge_feats, idtype, block):
+    torch.manual_seed(0)
+    u, v = torch.tensor([0, 0, 1, 2, 2, 4, 4], dtype=idtype), torch.tensor([1, 1, 1, 2, 0, 0, 1], dtype=idtype)
+    if block:
+        graph, num_dst = dglite.create_block((u, v), 5, 4, idtype=idtype), 4
+    else:
+        graph, num_dst = dglite.graph((u, v), num_nodes=5, idtype=idtype), 5  # multi-edges, a loop, nodes without edges
+    layer = TGATConv(4, edge_feats, 5, 6, 2).double()
+    source, age = torch.randn(5, 4, dtype=torch.float64), torch.rand(7, dtype=torch.float64) * 9
+    edge_feat = torch.randn(7, edge_feats, dtype=torch.float64) if edge_feats else None
+    inputs = [x.requires_grad_() for x in (source, age, edge_feat) if x is not None]
+    result = layer(graph, source, age, edge_feat)
+    expected = attended_by_loops(layer, graph, source, source[:num_dst], age, edge_feat)
+    close(result, expected)
+    weights = torch.randn_like(result)
+    for a, b in zip(
+        torch.autograd.grad((result * weights).sum(), [*inputs, *layer.parameters()]),
+        torch.autograd.grad((expected * weights).sum(), [*inputs, *layer.parameters()]),
+        strict=True,
+    ):
+        close(a, b)
+
+
+def test_tgatconv_takes_a_pair_and_no_edges():
+    graph = dglite.heterograph({("a", "to", "b"): ([], [])}, {"a": 3, "b": 2})
+    layer = TGATConv((4, 3), 0, 2, 6)
+    result = layer(graph, (torch.randn(3, 4), torch.ones(2, 3)), torch.zeros(0))
+    assert result.shape == (2, 6)
+    assert result.isfinite().all()
+    with pytest.raises(DGLError, match=r"TGATConv: age of shape \(2,\) was given for 0 edges"):
+        layer(graph, (torch.randn(3, 4), torch.ones(2, 3)), torch.zeros(2))
+    with pytest.raises(DGLError, match="TGATConv: out_feats=5 is no multiple of num_heads=2"):
+        TGATConv(4, 0, 2, 5)
+    with pytest.raises(DGLError, match="edge_feat"):
+        TGATConv(4, 2, 2, 4)(dglite.graph(([0], [1])), torch.ones(2, 4), torch.zeros(1))
+
+
+class MemoryByEvents:
+    """The paper's memory, a dictionary of one message for each node."""
+
+    def __init__(self, layer):
+        self.layer, self.waiting = layer, {}
+        self.state = [torch.zeros(layer.memory_dim, dtype=torch.float64) for _ in range(layer.num_nodes)]
+        self.times = [0.0] * layer.num_nodes
+
+    def updated(self, node):
+        if node not in self.waiting:
+            return self.state[node], self.times[node]
+        other, raw, time = self.waiting[node]
+        elapsed = self.layer.time_encoding(torch.tensor(time - self.times[node], dtype=torch.float64))
+        message = torch.cat([self.state[node], other, raw, elapsed])
+        if self.layer.message_module is not None:
+            message = self.layer.message_module(message)
+        return self.layer.updater(message[None], self.state[node][None])[0], time
+
+    @torch.no_grad()
+    def update(self, src, dst, t, raw):
+        nodes = {*src, *dst}
+        updated = {node: self.updated(node) for node in nodes}
+        for node, (state, time) in updated.items():
+            self.state[node], self.times[node] = state, time
+        for i in sorted(range(len(src)), key=lambda i: t[i]):
+            for node, other in ((src[i], dst[i]), (dst[i], src[i])):
+                self.waiting[node] = self.state[other], raw[i], float(t[i])
+
+
+@pytest.mark.parametrize("message_module", [False, True])
+def test_memory_is_the_papers(message_module):
+    torch.manual_seed(1)
+    message = torch.nn.Linear(2 * 4 + 3 + 2, 7) if message_module else None
+    layer = TGNMemory(9, 3, 4, 2, message, 7 if message_module else None).double()
+    reference, generator = MemoryByEvents(layer), torch.Generator().manual_seed(2)
+    for start in range(0, 60, 15):
+        src, dst = torch.randint(7, (2, 15), generator=generator)  # with loops; nodes 7 and 8 have no events
+        t = torch.randint(start, start + 15, (15,), generator=generator)  # with ties, not sorted
+        raw = torch.randn(15, 3, dtype=torch.float64, generator=generator)
+        layer.update_state(src, dst, t, raw)
+        reference.update(src.tolist(), dst.tolist(), t.tolist(), raw)
+        nodes = torch.tensor([3, 0, 3, 8, 6])
+        memory, times = layer(nodes)
+        expected = [reference.updated(node) for node in nodes.tolist()]
+        close(memory, torch.stack([state for state, _ in expected]))
+        assert times.tolist() == [time for _, time in expected]
+        loss = memory.square().sum()
+        assert torch.autograd.grad(loss, layer.updater.weight_ih)[0].abs().sum() > 0
+    copy = TGNMemory(9, 3, 4, 2, message, 7 if message_module else None).double()
+    copy.load_state_dict(layer.state_dict())
+    close(copy(nodes)[0], layer(nodes)[0])
+    layer.reset_state()
+    assert not layer(torch.arange(9))[0].any()
+
+
+def test_memory_of_no_events_and_wrong_ones():
+    layer = TGNMemory(3, 2, 4, 2)
+    none = torch.zeros(0, dtype=torch.int64)
+    layer.update_state(none, none, none, torch.zeros(0, 2))
+    assert layer(none)[0].shape == (0, 4)
+    one = torch.tensor([1])
+    before = {name: x.clone() for name, x in layer.state_dict().items()}
+    with pytest.raises(DGLError, match="TGNMemory: t "):
+        layer.update_state(one, one, none, torch.zeros(1, 2))
+    with pytest.raises(DGLError, match=r"TGNMemory: raw_msg has shape \(1, 3\)"):
+        layer.update_state(one, one, one, torch.zeros(1, 3))
+    assert all(torch.equal(x, before[name]) for name, x in layer.state_dict().items())
+
+
+def sequences(generator, num_edges=5, k=6, node_feats=2, edge_feats=3):
+    def one():
+        nodes = torch.randint(-1, 4, (num_edges, k), generator=generator)
+        shape, options = (num_edges, k), {"generator": generator}
+        features = [torch.randn(*shape, width, **options) for width in (node_feats, edge_feats)]
+        return EventSequence(nodes, torch.rand(shape, **options), *features)
+
+    return one(), one()
+
+
+def noisy(events):
+    """Return events with other values where there are none."""
+    absent = events.nodes < 0
+    shaped = [torch.where(absent[..., None], 7.0, x) for x in (events.node_feat, events.edge_feat)]
+    return EventSequence(events.nodes, torch.where(absent, 9.0, events.age), *shaped)
+
+
+def test_missing_events_do_not_count():
+    events, others = sequences(torch.Generator().manual_seed(0))
+    mixer, former = GraphMixer(2, 3, 4, 8, 5, 6).eval(), DyGFormer(2, 3, 4, 4, 5, 6, patch_size=3).eval()
+    own = torch.randn(5, 2)
+    change = noisy(events)
+    close(
+        mixer(events.nodes, events.age, events.edge_feat, own), mixer(change.nodes, change.age, change.edge_feat, own)
+    )
+    for a, b in zip(former(events, others), former(change, noisy(others)), strict=True):
+        close(a, b)
+
+
+def test_dygformer_counts_neighbours_of_both_ends():
+    layer = DyGFormer(0, 0, 2, 4, 3, 4)
+    layer.count_mlp = torch.nn.Identity()  # counts of both sequences are added up
+    layer.fc_out = torch.nn.Linear(8, 3)
+    nodes, others = torch.tensor([[5, 7, 5, -1]]), torch.tensor([[7, 7, 9, 5]])
+    assert layer._counts(nodes, others)[0, :3, 0].tolist() == [3, 3, 3]
+    assert layer._counts(others, nodes)[0, :, 0].tolist() == [3, 3, 1, 3]
+
+
+def test_graphmixer_is_its_formula():
+    torch.manual_seed(0)
+    layer = GraphMixer(0, 3, 4, 8, 5, 6, num_layers=1).double().eval()
+    (events, _), mixer = sequences(torch.Generator().manual_seed(3)), layer.mixers[0]
+    x = torch.cat([events.edge_feat.double(), layer.time_encoding(events.age.double())], -1)
+    x = layer.fc_event(x) * (events.nodes >= 0)[..., None]
+    x = x + mixer.over_events(mixer.event_norm(x).transpose(1, 2)).transpose(1, 2)
+    x = x + mixer.over_features(mixer.feature_norm(x))
+    close(layer(events.nodes, events.age.double(), events.edge_feat.double()), layer.fc_out(layer.norm(x).mean(1)))
+
+
+def test_wrong_sequences_are_named():
+    events, others = sequences(torch.Generator().manual_seed(0))
+    mixer, former = GraphMixer(2, 3, 4, 8, 5, 6), DyGFormer(2, 3, 4, 4, 5, 6)
+    with pytest.raises(DGLError, match=r"GraphMixer: events have shape \(5, 5\); expected \(nodes, 6\)"):
+        mixer(events.nodes[:, 1:], events.age)
+    with pytest.raises(DGLError, match=r"GraphMixer: edge_feat has shape None; expected \(5, 6, 3\)"):
+        mixer(events.nodes, events.age)
+    with pytest.raises(DGLError, match="GraphMixer: node_feat is missing"):
+        mixer(events.nodes, events.age, events.edge_feat)
+    with pytest.raises(DGLError, match=r"DyGFormer: node_feat has shape \(5, 6, 0\); expected \(5, 6, 2\)"):
+        former(events._replace(node_feat=None), others)
+    with pytest.raises(DGLError, match="expected the same"):
+        former(events, EventSequence(*(x[:3] for x in others)))
+    with pytest.raises(DGLError, match="num_neighbors=6 is no multiple of patch_size=4"):
+        DyGFormer(2, 3, 4, 4, 5, 6, patch_size=4)
