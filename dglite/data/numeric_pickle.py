@@ -83,6 +83,13 @@ class _Budget:
         array.fill(*content)
         return array
 
+    def scalar(self, dtype: Any, raw: Any) -> int | float | bool:
+        """Replace NumPy's constructor of a number."""
+        array = _Array(self)
+        array.fill(raw, dtype, (), "C")
+        number: int | float | bool = array.values.item()
+        return number
+
     def encode(self, text: str, encoding: str) -> bytes:
         """Stand in for ``_codecs.encode``, by which Python 3 writes other bytes in the older protocols."""
         if not isinstance(text, str) or encoding != "latin1":
@@ -172,6 +179,8 @@ _ADMITTED = {
     ("numpy._core.multiarray", "_reconstruct"): _Budget.reconstruct,
     ("numpy.core.numeric", "_frombuffer"): _Budget.from_buffer,
     ("numpy._core.numeric", "_frombuffer"): _Budget.from_buffer,
+    ("numpy.core.multiarray", "scalar"): _Budget.scalar,
+    ("numpy._core.multiarray", "scalar"): _Budget.scalar,
     ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse.coo", "coo_matrix"): CooMatrix,

@@ -58,7 +58,9 @@ def test_times_that_change_are_read_again():
     graph, _, dst, times = events()
     latest_neighbors(graph, [3], 200, 2)
     graph.edata["t"] = tensor(399 - times)
-    assert np.asarray(latest_neighbors(graph, [3], 200, 2).edges)[0].tolist() == latest(dst, 399 - times, 3, 200, 2, False)
+    assert np.asarray(latest_neighbors(graph, [3], 200, 2).edges)[0].tolist() == latest(
+        dst, 399 - times, 3, 200, 2, False
+    )
     graph.edata["t"][:] = tensor(times)  # in place
     assert np.asarray(latest_neighbors(graph, [3], 200, 2).edges)[0].tolist() == latest(dst, times, 3, 200, 2, False)
 
@@ -69,7 +71,7 @@ def test_nan_is_never_latest_and_other_wrong_times_are_named():
     assert np.asarray(latest_neighbors(graph, [3], 9, 3).edges).tolist() == [[-1, 2, 0]]
     with pytest.raises(DGLError, match="the time at position 1 is NaN"):
         latest_neighbors(graph, [3, 3], tensor(np.array([1.0, np.nan])), 2)
-    with pytest.raises(DGLError, match="2 times for 1 nodes|times has shape"):
+    with pytest.raises(DGLError, match=r"2 times for 1 nodes|times has shape"):
         latest_neighbors(graph, [3], [1, 2], 2)
     with pytest.raises(DGLError, match="edge_time='when'"):
         latest_neighbors(graph, [3], 1, 2, edge_time="when")
