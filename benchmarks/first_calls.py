@@ -200,6 +200,7 @@ sampling.sample_etype_neighbors(dgl.to_homogeneous(h), seeds, [0, h.num_edges("f
 sampling.sample_labors(g, seeds, 3)
 sampling.sample_labors(g, seeds, 3, prob="p", importance_sampling=1)
 sampling.sample_neighbors_fused(g, seeds, 3)
+sampling.latest_neighbors(g, seeds, NUM_EDGES, 3)
 sampling.select_topk(g, 3, "p")
 sampling.random_walk(g, seeds, length=4)
 sampling.random_walk(g, seeds, length=4, prob="p", restart_prob=0.1, return_eids=True)
@@ -222,6 +223,9 @@ negative_sampler=dataloading.negative_sampler.Uniform(2)))
 batch_of(dataloading.as_edge_prediction_sampler(dataloading.NeighborSampler([3]), \
 negative_sampler=dataloading.negative_sampler.GlobalUniform(2)))
 batch_of(dataloading.NeighborSampler([3, 3], time="t", edge_time="t"))
+batch_of(dataloading.NeighborSampler([3, 3], time="t", edge_time="t", temporal_strategy="last"))
+batch_of(dataloading.as_edge_prediction_sampler(dataloading.NeighborSampler([3]), \
+negative_sampler=dataloading.negative_sampler.Historical(2)))
 next(iter(dataloading.GraphDataLoader(graphs, batch_size=2)))
 dgl.inference(nn.GraphConv(16, 16, allow_zero_in_degree=True), g, x, batch_size=500)
 """
@@ -259,6 +263,7 @@ step(lambda: nn.HeteroGraphConv({e: nn.GraphConv(16, 16, allow_zero_in_degree=Tr
 step(lambda: nn.TypedLinear(16, 16, 4)(x, labels))
 step(lambda: nn.DotGatConv(16, 8, 2, allow_zero_in_degree=True)(g, x))
 step(lambda: nn.EdgePredictor("cos")(x, x))
+step(lambda: nn.TGATConv(16, 1, 8, 16)(g, x, g.edata["t"], w))
 nn.DegreeEncoder(8, 16)(torch.randint(9, (2, 2, 5)))
 nn.KNNGraph(4)(points); nn.RadiusGraph(0.1)(points); nn.SegmentedKNNGraph(4)(points, [500, 500])
 nn.GNNExplainer(explained(), 1, num_epochs=2, log=False).explain_node(1, g, x)
@@ -271,7 +276,7 @@ class Names(dict[str, Any]):
 
     def __init__(self) -> None:
         super().__init__(dgl=dgl, dataloading=dataloading, fn=fn, geometry=geometry, metrics=metrics)
-        self |= {"nn": nn, "ops": ops, "sampling": sampling, "sparse": sparse, "torch": torch}
+        self |= {"nn": nn, "ops": ops, "NUM_EDGES": NUM_EDGES, "sampling": sampling, "sparse": sparse, "torch": torch}
         random = np.random.default_rng(0)
         self["src"], self["dst"] = (torch.from_numpy(random.integers(NUM_NODES, size=NUM_EDGES)) for _ in range(2))
         self["x"] = torch.from_numpy(random.random((NUM_NODES, WIDTH), dtype=np.float32)).requires_grad_()

@@ -24,6 +24,7 @@ NEVER_CALLED = {
         TWIRLSUnfoldingAndAttention WeightBasis HeteroGNNExplainer""",
     "is no more than operators of Python on a matrix": "div neg power sub",
     "is an operation of the tensor library, or Python alone": """
+        TimeEncoding TGNMemory GraphMixer DyGFormer EventSequence LatestNeighbors
         plot profile to_pandas dynamic_shapes to_tensors
         memory_summary empty_cache FeatureDropout SparseFeatures SparseLinear save_state_dict DenseChebConv
         DenseGraphConv DenseSAGEConv pairwise_squared_distance LapPosEncoder PathEncoder SpatialEncoder

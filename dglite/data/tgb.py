@@ -160,7 +160,8 @@ def _in_order(events: _Events, path: Path) -> _Events:
     if (np.diff(times) >= 0).all():
         return events
     order = np.argsort(times, kind="stable")
-    return _Events(*(None if column is None else column[order] for column in events))
+    weight = None if events.weight is None else events.weight[order]
+    return _Events(events.src[order], events.dst[order], events.times[order], events.feat[order], weight)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The layers as the laws want to know them, family by family."""
 
-from tests.nn.cases import edges, links, pooling, propagation, statistics, transformers, typed
+from tests.nn.cases import edges, links, pooling, propagation, statistics, temporal, transformers, typed
 
 CASES = [
     *propagation.CASES,
@@ -9,5 +9,6 @@ CASES = [
     *statistics.CASES,
     *pooling.CASES,
     *transformers.CASES,
+    *temporal.CASES,
     *links.CASES,
 ]

@@ -27,51 +27,6 @@ def test_time_encoding_has_the_papers_frequencies():
     assert learned(times[None]).shape == (1, 3, 4)
 
 
-def attended_by_loops(layer, graph, source, destination, age, edge_feat):
-    """Return the layer's result, node by node and head by head."""
-    (u, v), rows, heads = graph.edges(), [], layer._num_heads
-    encoded = layer.time_encoding(age)
-    of_edge = encoded if edge_feat is None else torch.cat([edge_feat, encoded], 1)
-    now = layer.time_encoding(age.new_zeros(1))[0]
-    for i, h in enumerate(destination):
-        edges = torch.nonzero(v == i).flatten()
-        query = layer.fc_query(torch.cat([h, now])).reshape(heads, -1)
-        key = layer.fc_key(source[u[edges]]) + layer.fc_key_edge(of_edge[edges])
-        value = layer.fc_value(source[u[edges]]) + layer.fc_value_edge(of_edge[edges])
-        parts = []
-        for head in range(heads):
-            k, x = (rows_of.unflatten(1, (heads, -1))[:, head] for rows_of in (key, value))
-            parts.append((torch.softmax(k @ query[head] / query.shape[1] ** 0.5, 0)[:, None] * x).sum(0))
-        rows.append(layer.fc_out(torch.relu(layer.fc_merge(torch.cat([*parts, h])))))
-    return torch.stack(rows)
-
-
-@pytest.mark.parametrize("edge_feats", [0, 3])
-@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("block", [False, True])
-def test_tgatconv_is_its_formula(edge_feats, idtype, block):
-    torch.manual_seed(0)
-    u, v = torch.tensor([0, 0, 1, 2, 2, 4, 4], dtype=idtype), torch.tensor([1, 1, 1, 2, 0, 0, 1], dtype=idtype)
-    if block:
-        graph, num_dst = dglite.create_block((u, v), 5, 4, idtype=idtype), 4
-    else:
-        graph, num_dst = dglite.graph((u, v), num_nodes=5, idtype=idtype), 5  # multi-edges, a loop, nodes without edges
-    layer = TGATConv(4, edge_feats, 5, 6, 2).double()
-    source, age = torch.randn(5, 4, dtype=torch.float64), torch.rand(7, dtype=torch.float64) * 9
-    edge_feat = torch.randn(7, edge_feats, dtype=torch.float64) if edge_feats else None
-    inputs = [x.requires_grad_() for x in (source, age, edge_feat) if x is not None]
-    result = layer(graph, source, age, edge_feat)
-    expected = attended_by_loops(layer, graph, source, source[:num_dst], age, edge_feat)
-    close(result, expected)
-    weights = torch.randn_like(result)
-    for a, b in zip(
-        torch.autograd.grad((result * weights).sum(), [*inputs, *layer.parameters()]),
-        torch.autograd.grad((expected * weights).sum(), [*inputs, *layer.parameters()]),
-        strict=True,
-    ):
-        close(a, b)
-
-
 def test_tgatconv_takes_a_pair_and_no_edges():
     graph = dglite.heterograph({("a", "to", "b"): ([], [])}, {"a": 3, "b": 2})
     layer = TGATConv((4, 3), 0, 2, 6)
