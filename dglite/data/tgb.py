@@ -18,13 +18,11 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from .numeric_pickle import plain, read_numeric_pickle
 
-__all__ = ["LinkPropPredDataset"]
-
 _VERSIONS = {"tgbl-wiki": 2, "tgbl-review": 2, "tgbl-coin": 2}
 """Versions of the files, in their names; the first is in none."""
 
 
-class _Events(NamedTuple):
+class _Links(NamedTuple):
     """Events in the order of the file: ends, times and what else there is of them."""
 
     src: np.ndarray
@@ -132,7 +130,7 @@ def _rows(rows: list[np.ndarray], path: Path) -> np.ndarray:
     return table
 
 
-def _graph_of(events: _Events) -> DGLGraph:
+def _graph_of(events: _Links) -> DGLGraph:
     num_nodes = int(max(events.src.max(initial=-1), events.dst.max(initial=-1))) + 1
     g = graph((active.from_numpy(events.src, None), active.from_numpy(events.dst, None)), num_nodes=num_nodes)
     columns = {"t": events.times}
@@ -149,7 +147,7 @@ def _graph_of(events: _Events) -> DGLGraph:
     return g
 
 
-def _in_order(events: _Events, path: Path) -> _Events:
+def _in_order(events: _Links, path: Path) -> _Links:
     """Return events in the order of their times, which are int64 where they are whole."""
     times = events.times.astype(np.float64)
     if not len(times):
@@ -161,7 +159,7 @@ def _in_order(events: _Events, path: Path) -> _Events:
         return events
     order = np.argsort(times, kind="stable")
     weight = None if events.weight is None else events.weight[order]
-    return _Events(events.src[order], events.dst[order], events.times[order], events.feat[order], weight)
+    return _Links(events.src[order], events.dst[order], events.times[order], events.feat[order], weight)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ def _frame(path: Path, **options: Any) -> Any:
         raise DGLError(f"{path} is no table of comma-separated values with a header: {error}") from error
 
 
-def _jodie(path: Path) -> _Events:
+def _jodie(path: Path) -> _Links:
     """Read lines of user, item, time, label and features; items are numbered after users."""
     table = _frame(path)
     if table.shape[1] < 4 or any(kind.kind not in "iuf" for kind in table.dtypes):
@@ -186,9 +184,7 @@ def _jodie(path: Path) -> _Events:
     users, items = (table[i].to_numpy().astype(np.int64) for i in (0, 1))
     if min(users.min(initial=0), items.min(initial=0)) < 0:
         raise DGLError(f"{path} has a negative number of a user or an item")
-    return _Events(
-        users, items + users.max(initial=-1) + 1, table[2].to_numpy(), table.iloc[:, 4:].to_numpy(np.float32)
-    )
+    return _Links(users, items + users.max(initial=-1) + 1, table[2].to_numpy(), table.iloc[:, 4:].to_numpy(np.float32))
 
 
 def _numbered(path: Path, num_columns: int) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -203,22 +199,22 @@ def _numbered(path: Path, num_columns: int) -> tuple[Any, np.ndarray, np.ndarray
     return table, np.ascontiguousarray(numbers[:, 0]), np.ascontiguousarray(numbers[:, 1])
 
 
-def _weighted(path: Path) -> _Events:
+def _weighted(path: Path) -> _Links:
     """Read lines of time, source, destination and weight, whose logarithm to the base of 2 is taken."""
     table, src, dst = _numbered(path, 4)
     weight = table[3].to_numpy(np.float64)
     weight = np.log2(np.where(weight == 0, 1, weight)).astype(np.float32)
-    return _Events(src, dst, table[0].to_numpy(), np.empty((len(src), 0), np.float32), weight)
+    return _Links(src, dst, table[0].to_numpy(), np.empty((len(src), 0), np.float32), weight)
 
 
-def _comments(path: Path) -> _Events:
+def _comments(path: Path) -> _Links:
     """Read lines of time, source, destination, number of words and score: the words, by 5,000, are the feature."""
     table, src, dst = _numbered(path, 5)
     words = table[3].to_numpy(np.float32)[:, None] / 5000
-    return _Events(src, dst, table[0].to_numpy(), words, table[4].to_numpy(np.float32))
+    return _Links(src, dst, table[0].to_numpy(), words, table[4].to_numpy(np.float32))
 
 
-_READERS: dict[str, Callable[[Path], _Events]] = {
+_READERS: dict[str, Callable[[Path], _Links]] = {
     **dict.fromkeys(("tgbl-wiki", "tgbl-subreddit", "tgbl-lastfm", "tgbl-uci", "tgbl-enron"), _jodie),
     "tgbl-review": _weighted,
     "tgbl-coin": _weighted,

@@ -109,10 +109,10 @@ def latest_neighbors(
         return LatestNeighbors(g._ids_tensor(empty), g._ids_tensor(empty), g._tensor(np.zeros((len(ids), k), at.dtype)))
     entries[missing] = 0
     columns = []
-    for values, absent in ((order.src, -1), (order.edge_ids, -1), (order.times, 0)):
-        taken = values[entries]
-        taken[missing] = absent
-        columns.append(taken)
+    for values, filler in ((order.src, -1), (order.edge_ids, -1), (order.times, 0)):
+        column = values[entries]
+        column[missing] = filler
+        columns.append(column)
     return LatestNeighbors(g._ids_tensor(columns[0]), g._ids_tensor(columns[1]), g._tensor(columns[2]))
 
 
@@ -220,13 +220,13 @@ def choose_latest(
         return NO_EDGES._replace(indptr=np.zeros(len(seeds) + 1, np.int64))
     order = _time_order(g, relation, name, dates)
     first, end = order.indptr[seeds].astype(np.int64), _places(order, seeds, at, True)
-    gone = NO_IDS if excluded is None else np.sort(order.entry_of[excluded]).astype(np.int64)
-    begin = _begin(first, end, fanout, gone)
+    absent = NO_IDS if excluded is None else np.sort(order.entry_of[excluded]).astype(np.int64)
+    begin = _begin(first, end, fanout, absent)
     sizes = end - begin
     entries = np.arange(sizes.sum()) + np.repeat(begin - np.cumsum(sizes) + sizes, sizes)
     rows = np.repeat(np.arange(len(seeds)), sizes)
-    if len(gone):
-        present = ~contains(gone, entries)
+    if len(absent):
+        present = ~contains(absent, entries)
         entries, rows = entries[present], rows[present]
     indptr = np.zeros(len(seeds) + 1, np.int64)
     np.cumsum(np.bincount(rows, minlength=len(seeds)), out=indptr[1:])
@@ -234,14 +234,14 @@ def choose_latest(
     return Chosen(order.src[entries], seeds[rows].astype(index), order.edge_ids[entries].astype(ids), indptr)
 
 
-def _begin(first: np.ndarray, end: np.ndarray, fanout: int, gone: np.ndarray) -> np.ndarray:
-    """Return where each seed's window begins: the last ``fanout`` entries before ``end`` that are not ``gone``."""
+def _begin(first: np.ndarray, end: np.ndarray, fanout: int, absent: np.ndarray) -> np.ndarray:
+    """Return where each seed's window begins: the last ``fanout`` entries before ``end`` that are not ``absent``."""
     if fanout < 0:
         return first
     begin = np.maximum(end - fanout, first)
-    while len(gone):  # a longer window may hold further edges that are gone
-        skipped = np.searchsorted(gone, end) - np.searchsorted(gone, begin)
-        longer = np.maximum(end - fanout - skipped, first)
+    while len(absent):  # a longer window may hold further entries that are absent
+        num_absent = np.searchsorted(absent, end) - np.searchsorted(absent, begin)
+        longer = np.maximum(end - fanout - num_absent, first)
         if (longer == begin).all():
             break
         begin = longer

@@ -18,11 +18,11 @@ class EventSequence(NamedTuple):
     Attributes
     ----------
     nodes
-        the neighbour (n, k) of each event, -1 where there is none.
+        the neighbour (n, k) of each event, or -1.
     age
         how long ago each was, (n, k).
     node_feat, edge_feat
-        features of neighbours (n, k, node_feats) and of events (n, k, edge_feats); None where the layer has none.
+        features of neighbours (n, k, node_feats) and of events (n, k, edge_feats); or None.
     """
 
     nodes: Tensor
