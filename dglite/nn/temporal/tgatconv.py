@@ -51,7 +51,8 @@ class TGATConv(Layer):
 
     Shapes
     ------
-    feat (num_src, in_feats), age (num_edges,) or (num_edges, 1), edge_feat (num_edges, edge_feats) -> (num_dst, out_feats)
+    feat (num_src, in_feats), age (num_edges,) or (num_edges, 1), edge_feat (num_edges, edge_feats)
+    -> (num_dst, out_feats)
     """
 
     def __init__(
