@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,14 @@ from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from .columns import ID, column_of_ids, usual_ends
 from .edges import graph, heterograph
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    class TableOrDict(DataFrame, Mapping[Any, DataFrame]):  # type: ignore[misc]
+        """A pandas table or, of a graph with several types, a dictionary of tables by type."""
+else:
+    TableOrDict = Any
 
 _EXPECTED = "a pandas, Polars or Arrow table, or a dictionary of columns"
 Features = Sequence[str] | Mapping[str, str | Sequence[str]] | None
@@ -125,7 +133,7 @@ def from_pandas(
     return g
 
 
-def to_pandas(g: DGLGraph) -> tuple[Any, Any]:
+def to_pandas(g: DGLGraph) -> tuple[TableOrDict, TableOrDict]:
     """Return the edges and the nodes of a graph as pandas tables, which :func:`from_pandas` takes back.
 
     The edge table has the columns ``src`` and ``dst``, the node table ``id``: the ids of ``g.node_names`` where the

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import backend
+from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
@@ -41,7 +42,7 @@ class _Collection(PublishedDataset):
     _files = "{self.name}_A.txt", "{self.name}_graph_indicator.txt"
     _subfolders = "{self.name}/{self.name}", "{self.name}", "tu/{self.name}", "."
     graph_lists: list[DGLGraph]
-    graph_labels: Any
+    graph_labels: Tensor
     num_labels: int | None
 
     # Three names of DGL's, which sets that users derive read.
@@ -115,7 +116,7 @@ class _Collection(PublishedDataset):
         """Return the width of ``ndata['feat']``, ``num_labels`` and ``max_num_node``."""
         return self.graph_lists[0].ndata["feat"].shape[1], self.num_labels, self.max_num_node
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def __getitem__(self, index: int) -> tuple[DGLGraph, Tensor]:
         return self._transformed(self.graph_lists[index]), self.graph_labels[index]
 
     def __len__(self) -> int:

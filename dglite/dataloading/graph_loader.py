@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 import numpy as np
 
+from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
 from .collator import GraphCollator
+from .dataloader import Batch, Batch_co
 from .loader import Loader
 from .order import check_function
 
 
-class GraphDataLoader(Loader):
+class Indexed(Protocol[Batch_co]):
+    """What has a length and items by number."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Batch_co: ...
+
+
+class GraphDataLoader(Loader, Generic[Batch]):
     """Iterates over batches of a data set whose samples are graphs, alone or with labels.
 
     Parameters
@@ -39,6 +48,20 @@ class GraphDataLoader(Loader):
     ValueError
         A number is out of range, a flag is neither True nor False, or arguments exclude each other.
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(self, dataset: Any, collate_fn: Callable[[list[Any]], Batch], **kwargs: Any) -> None: ...
+        @overload
+        def __init__(self: GraphDataLoader[DGLGraph], dataset: Indexed[DGLGraph], **kwargs: Any) -> None: ...
+        @overload  # a list of two at run time, of which checkers know the type of each as a tuple
+        def __init__(
+            self: GraphDataLoader[tuple[DGLGraph, Tensor]], dataset: Indexed[tuple[DGLGraph, Any]], **kwargs: Any
+        ) -> None: ...
+        @overload
+        def __init__(self, dataset: Any, *args: Any, **kwargs: Any) -> None: ...
+        def __iter__(self) -> Iterator[Batch]: ...
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ Xu et al., "Cavs: an efficient runtime system for dynamic neural networks", USEN
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -19,6 +19,21 @@ from .evaluate import ProgramEvaluator
 from .program.ir import Domain, Node, NodeKind
 from .program.lower import stop_gradient
 from .program.trace import Recorder, active_recorder
+
+if TYPE_CHECKING:
+
+    class TensorOrTuple(torch.Tensor, tuple[torch.Tensor, ...]):  # type: ignore[misc]
+        """A tensor or, of a program with several inputs, states or results, a tuple of tensors."""
+
+        def __getitem__(self, key: Any) -> torch.Tensor: ...
+        def __iter__(self) -> Iterator[torch.Tensor]: ...
+
+    class State(TensorOrTuple):  # type: ignore[misc]
+        """The state of a vertex: a tensor, a tuple of tensors, or one with names."""
+
+        def __getattr__(self, name: str) -> torch.Tensor: ...
+else:
+    TensorOrTuple = State = torch.Tensor
 
 
 class Partial(NamedTuple):
@@ -72,7 +87,7 @@ class VertexFunction(nn.Module):
         self.state_sizes = sizes
         self._evaluator = ProgramEvaluator()
 
-    def __call__(self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial) -> Any:
+    def __call__(self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial) -> TensorOrTuple:
         """Evaluate F for every vertex of a graph, or of several graphs as one batch.
 
         Parameters
@@ -99,12 +114,12 @@ class VertexFunction(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no forward(self): write the function of a vertex there")
 
     # -- inside of F --------------------------------------------------------------------------------------------
-    def pull(self) -> Any:
+    def pull(self) -> TensorOrTuple:
         """Return the vertex's input, a tuple where the program is called with several."""
         recorder = active_recorder("pull")
         return _one_or_all([recorder.value(node, boolean) for node, boolean in recorder.pulls])
 
-    def gather(self, k: int) -> Any:
+    def gather(self, k: int) -> State:
         """Return the state of the vertex's k-th child, zeros where it has fewer: a tensor, or a tuple of all states.
 
         A vertex with more children than F gathers is an error; :meth:`gather_all` takes any number.
@@ -182,15 +197,15 @@ class Children:
         """Return one of several states."""
         return getattr(self.states, which) if isinstance(which, str) else self._every[which]
 
-    def sum(self, x: torch.Tensor | None = None) -> Any:
+    def sum(self, x: torch.Tensor | None = None) -> State:
         """Return, for each vertex, the sum of ``x`` over its children, 0 without; of each state when ``x`` is None."""
         return self._reduced(x, "sum")
 
-    def max(self, x: torch.Tensor | None = None) -> Any:
+    def max(self, x: torch.Tensor | None = None) -> State:
         """Return the maximum in the same way, 0 without children. Children that have it share its gradient."""
         return self._reduced(x, "max")
 
-    def mean(self, x: torch.Tensor | None = None) -> Any:
+    def mean(self, x: torch.Tensor | None = None) -> State:
         """Return the mean in the same way, 0 without children."""
         if x is None:
             return self._made(*map(self.mean, self._every))
@@ -251,7 +266,7 @@ class ByKind(nn.Module):
 
     def forward(
         self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial, kinds: torch.Tensor
-    ) -> Any:
+    ) -> TensorOrTuple:
         """Evaluate every vertex by the function of its kind. ``kinds``: (num_nodes,) integers.
 
         Inputs, result and errors are those of :class:`VertexFunction`.

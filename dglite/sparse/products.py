@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -198,6 +198,10 @@ def _by_products(A: Matrix, B: Matrix) -> Matrix:
     return A.from_row_col(*place, core.spmm(terms, _WEIGHTED, Reducer.SUM, (A.val, theirs)), shape)
 
 
+@overload
+def matmul(A: Matrix, B: Matrix) -> Matrix: ...
+@overload
+def matmul(A: MatrixBase | Tensor, B: Tensor) -> Tensor: ...
 def matmul(A: Any, B: Any) -> Any:
     """Return ``A @ B``: :func:`spmm` for a dense ``B``, :func:`spspmm` for a sparse one; two tensors are multiplied.
 

@@ -57,7 +57,7 @@ class MaskLearner(Explainer):
             with framework.no_grad():
                 label = read(model(graph=graph, feat=self._as_argument(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)
-            optimizer = framework.optim.Adam([masks.logits], lr=self.lr)
+            adam = _Adam(masks.logits, self.lr)
             for epoch in tqdm(range(self.num_epochs), desc=title, disable=not self.log):
                 chances = masks.logits.sigmoid()
                 of_features, of_edges = masks.by_type(chances)
@@ -68,9 +68,8 @@ class MaskLearner(Explainer):
                 if not epoch and graph.num_edges():
                     self._require_weighted(_depends(logits, list(of_edges.values())), "eweight")
                 loss = masks.penalty(chances) - logits.log_softmax(-1)[label]
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                (gradient,) = framework.autograd.grad(loss, [masks.logits])
+                masks.logits = adam.updated(masks.logits.detach(), gradient).requires_grad_()
         of_features, of_edges = masks.by_type(masks.logits.detach().sigmoid())
         return self._as_argument(of_features), self._as_argument(of_edges)
 
@@ -105,6 +104,23 @@ def _depends(output: Tensor, inputs: list[Tensor]) -> bool:
         return False
     grads = framework.autograd.grad(output.sum(), inputs, retain_graph=True, allow_unused=True)
     return any(grad is not None for grad in grads)
+
+
+class _Adam:
+    """Adam of Kingma and Ba, 2015, with torch's defaults. torch's own imports torch's compiler when the first optimizer
+    is made, which takes a second: longer than most explanations."""
+
+    def __init__(self, values: Tensor, lr: float) -> None:
+        self.lr, self.num_steps = lr, 0
+        self.mean, self.square = framework.zeros_like(values), framework.zeros_like(values)
+
+    def updated(self, values: Tensor, gradient: Tensor) -> Tensor:
+        """Return the values after a step."""
+        self.num_steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient * gradient
+        scale = (self.square / (1 - 0.999**self.num_steps)).sqrt() + 1e-8
+        return values - self.lr / (1 - 0.9**self.num_steps) * self.mean / scale
 
 
 class _Masks:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import dglite
 from dglite.errors import DGLError
 from dglite.nn import GNNExplainer, HeteroGNNExplainer
+from dglite.nn.explain.masklearner import _Adam
 from tests.nn.explain.models import (
     RELATIONS,
     MarkedPairs,
@@ -18,6 +22,7 @@ from tests.nn.explain.models import (
     typed_marks,
     users_and_games,
 )
+from tests.patience import PATIENCE
 
 LEARN = {"lr": 0.1, "num_epochs": 60, "alpha1": 0.05, "alpha2": 0.0, "log": False}
 """Without a weight on the entropy, which keeps edges that say nothing where they were drawn: at 0 or at 1."""
@@ -148,3 +153,28 @@ def test_refused() -> None:
     hetero = HeteroGNNExplainer(TypedMarkedPairs(), 1, log=False)
     with pytest.raises(DGLError, match="a dictionary by node type that has 'user'; got Tensor"):
         hetero.explain_node("user", 0, typed, typed_marks(typed))
+
+
+def test_masks_are_learned_by_torchs_adam() -> None:
+    target = torch.randn(5, dtype=torch.float64)
+    values, expected = torch.zeros_like(target), torch.zeros_like(target, requires_grad=True)
+    ours, theirs = _Adam(values, 0.1), torch.optim.Adam([expected], lr=0.1)
+    for _ in range(20):
+        values = ours.updated(values, 2 * (values - target))
+        theirs.zero_grad()
+        ((expected - target) ** 2).sum().backward()
+        theirs.step()
+    torch.testing.assert_close(values, expected.detach(), rtol=1e-12, atol=0)
+
+
+def test_an_explanation_does_not_import_torchs_compiler() -> None:
+    script = """
+import sys, torch, dglite
+from dglite.nn import GNNExplainer
+from tests.nn.explain.models import MarkedPairs, marks, tree_with_triangle
+g = tree_with_triangle()
+GNNExplainer(MarkedPairs(), 1, num_epochs=2, log=False).explain_graph(g, marks(g))
+print("torch._dynamo" in sys.modules)
+"""
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert child.stdout.split() == ["False"], child.stdout
