@@ -163,6 +163,8 @@ class Frame(MutableMapping[str, Tensor]):
         return name
 
     def _missing(self, name: str) -> KeyError:
+        if not isinstance(name, str | int | tuple):
+            return KeyError(f"features of the {self.label}s are read by name, such as 'h', got {type(name).__name__}")
         return KeyError(f"no feature {name!r:.60} on the {self.label}s; there are {sorted(self._columns) or 'none'}")
 
     def update(self, other: Any = (), /, **more: Tensor) -> None:  # type: ignore[override]

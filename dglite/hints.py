@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import CO_VARKEYWORDS
 from types import FrameType
 from typing import Any
 
@@ -158,6 +159,30 @@ _ATTRIBUTES = {
 }
 """By an attribute of PyG's Data or NetworkX's graphs: what a DGLGraph has for it."""
 
+_ARGUMENTS = {
+    "add_self_loops": "dglite.add_self_loop(g) adds them to the graph, once",
+    "aggr": "aggregator_type",
+    "channels": "in_feats and out_feats",
+    "concat": "heads stay an axis of the result: .flatten(1) concatenates them, .mean(1) averages them",
+    "dropout": "feat_drop and attn_drop",
+    "edge_dim": "dglite.nn.EdgeGATConv and EGATConv attend to features of edges",
+    "heads": "num_heads",
+    "hidden_channels": "hidden_feats",
+    "in_channels": "in_feats",
+    "in_features": "in_feats",
+    "nn": "apply_func or edge_func",
+    "normalize": "norm",
+    "num_bases": "regularizer='basis' and num_bases",
+    "num_relations": "num_rels",
+    "out_channels": "out_feats",
+    "out_features": "out_feats",
+    "train_eps": "learn_eps",
+}
+"""By an argument of PyG's layers: what it is called in the layers of ``dglite.nn``."""
+
+_PACKAGES = [f"dglite.{name}" for name in "nn dataloading data transforms sampling ops function optim".split()]
+"""Where a name is looked for that another package of dglite lacks."""
+
 _CONVERTED = {
     "networkx": "convert it first: dglite.from_networkx(graph)",
     "torch_geometric": "convert it first: dglite.from_pyg(data)",
@@ -203,6 +228,10 @@ def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str
     message = f"{owner} has no attribute {name!r}"
     if name in table:
         return AttributeError(f"{message}; in dglite: {table[name]}")
+    if table is _NAMES and (
+        elsewhere := [package for package in _PACKAGES if name in getattr(sys.modules.get(package), "__all__", ())]
+    ):
+        return AttributeError(f"{message}; it is {elsewhere[0]}.{name}")
     similar = difflib.get_close_matches(name, names, 1)
     return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
 
@@ -232,10 +261,29 @@ def not_a_graph(value: Any) -> str:
     if swapped:
         return f"{message}, and a graph for {swapped[0]!r}: pass the graph first"
     hint = _CONVERTED.get(package, "make one by dglite.graph((u, v))")
+    first = value[0] if isinstance(value, list | tuple) and value else None
+    if type(first).__name__ == "DGLGraph":
+        blocks = f"each layer takes a block of its own, as in {layer or 'layer'}(blocks[0], x)"
+        hint = blocks if first.is_block else "dglite.batch(graphs) makes one graph of several"
+    elif hasattr(value, "forward"):
+        hint = "a model is called on one, and dglite.summary(model, g, x) lists its layers and kernels"
     if shape is not None and package not in _CONVERTED:
         call = f"then {layer}(g, x)" if layer else "then pass g"
         hint = f"dglite takes a graph object where PyG takes edge_index: {_EDGE_INDEX}, {call}"
     return f"{message}; {hint}"
+
+
+def require_arguments(layer: str, init: Callable[..., None], arguments: Iterable[str]) -> None:
+    """Raise ``TypeError`` for the first argument by name that a layer's constructor lacks, with what is there."""
+    if init.__code__.co_flags & CO_VARKEYWORDS:
+        return
+    names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
+    for name in arguments:
+        if name not in names:
+            similar = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
+            hint = f"in dglite: {_ARGUMENTS[name]}; {hint}" if name in _ARGUMENTS else hint
+            raise TypeError(f"{layer}() got an unexpected keyword argument {name!r}; {hint}")
 
 
 def _calling_layer() -> tuple[str, dict[str, Any]]:

@@ -32,20 +32,23 @@ html_math_renderer = "mathml"
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
+smartquotes_action = "qe"  # no dashes: --help is an option
 suppress_warnings = ["ref.python"]  # attributes of several data sets have one name
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # else an attribute's type stands beside the parameter of its name
 napoleon_custom_sections = [("Shapes", "notes_style")]
 python_use_unqualified_type_names = True
 add_module_names = False
 default_role = "code"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"dglite {release}"
 html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]

@@ -1,4 +1,4 @@
-"""Every page and every public name is on the documentation site, which is built without a warning."""
+"""Every page and every public name is on the documentation site, whose links lead somewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pkgutil
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -81,8 +83,49 @@ def test_every_package_of_users_is_documented() -> None:
     assert packages - NOT_USERS == {module.removeprefix("dglite.") for module in documented()} - {"dglite"}
 
 
+class _Page(HTMLParser):
+    """The anchors of a page and the addresses that it refers to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.addresses: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.anchors.update(value for name, value in attrs if name == "id" and value)
+        self.addresses.update(value for name, value in attrs if name in ("href", "src") and value)
+
+
+def dead_links(site: Path) -> list[str]:
+    """Return the links within a site that lead to no file, or to no anchor of a page."""
+    pages = {path: _Page(path) for path in site.rglob("*.html")}
+    dead = []
+    for path, page in pages.items():
+        for address in page.addresses:
+            parts = urlsplit(address)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            there = target.exists()
+            if parts.fragment and target in pages:
+                there = unquote(parts.fragment) in pages[target].anchors
+            if not there:
+                dead.append(f"{path.relative_to(site)}: {address}")
+    return sorted(dead)
+
+
+def test_a_dead_link_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a id="x" href="#x"></a><a href="b.html#y"></a><a href="https://c.org/"></a>')
+    (tmp_path / "b.html").write_text('<a id="y"></a>')
+    assert dead_links(tmp_path) == []
+    (tmp_path / "b.html").write_text('<img src="none.png">')
+    assert dead_links(tmp_path) == ["a.html: b.html#y", "b.html: none.png"]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="the extra 'docs' is not installed")
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_is_built_without_a_warning_or_dead_link(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(DOCS), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert dead_links(tmp_path) == []

@@ -153,7 +153,14 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, kind: str, device: An
         return active.stack(values)
     if values and isinstance(values[0], np.ndarray | np.generic):
         values = np.asarray(values)  # faster than one value after another, and of their dtype
-    return active.asarray(values, device=device)
+    try:
+        return active.asarray(values, device=device)
+    except (TypeError, ValueError) as error:
+        example = next((value for value in values if isinstance(value, str)), values[0])
+        raise DGLError(
+            f"attribute {name!r} of the {kind}s has values such as {example!r:.40}, which are no numbers; number them "
+            "first, by names, numbers = numpy.unique(values, return_inverse=True)"
+        ) from error
 
 
 attach(to_networkx=to_networkx)

@@ -6,8 +6,10 @@ returns what its ``forward`` does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from .. import hints
 from ..backend import framework
 from ..ops import core
 from ..structure.adjacency import Adjacency
@@ -29,7 +31,24 @@ if TYPE_CHECKING:
         def __call__(self: HasForward[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 else:
     nn = framework.nn
-    Layer = nn.Module
+
+    class Layer(nn.Module):
+        """``nn.Module`` whose constructors name their own arguments where those of PyG are passed."""
+
+        def __init_subclass__(cls, **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            if "__init__" in vars(cls):
+                cls.__init__ = _with_hints(cls.__init__)
+
+
+def _with_hints(init: Any) -> Any:
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs:
+            hints.require_arguments(type(self).__name__, init, kwargs)
+        init(self, *args, **kwargs)
+
+    return __init__
 
 
 class InEdgesRequired(Layer):

@@ -85,8 +85,9 @@ class Metagraph:
         """
         if etype is None:
             if len(self.etypes) != 1:
+                hint = f", by etype= or g[{self.etypes[0]!r}]" if self.etypes else ""
                 raise DGLError(
-                    f"this graph has {len(self.etypes)} edge types; name one of {list(self.canonical_etypes)}"
+                    f"this graph has {len(self.etypes)} edge types; name one of {list(self.canonical_etypes)}{hint}"
                 )
             return 0
         if isinstance(etype, str):

@@ -190,9 +190,13 @@ def _unzipped(data: Any) -> tuple[Any, Any]:
         return pairs[0], pairs[1]
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise DGLError(
-                f"edges must be pairs (u, v) of node ids, got {pair!r:.60}; or give a tuple (u, v) of id sequences"
-            )
+            hint = "or give a tuple (u, v) of id sequences"
+            if isinstance(pair, tuple | list) and len(pair) == 3:
+                hint = "weights are features of the edges, g.edata['w'] = weights"
+            elif getattr(data, "ndim", 0) == 2 and data.shape[0] == data.shape[1]:
+                hint = "of an adjacency matrix give the places of its edges, dglite.graph(matrix.nonzero()); in torch, "
+                hint += "matrix.nonzero(as_tuple=True)"
+            raise DGLError(f"edges must be pairs (u, v) of node ids, got {pair!r:.60}; {hint}")
     return [u for u, _ in pairs], [v for _, v in pairs]
 
 

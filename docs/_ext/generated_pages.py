@@ -16,6 +16,7 @@ HERE = Path(__file__).parents[1]
 EXAMPLES, OUTPUTS = HERE.parent / "examples", HERE / "outputs"
 LAYERS = {name for name in dglite.nn.__all__ if inspect.isclass(getattr(dglite.nn, name))}
 _CELL = re.compile(r"`(\w+)`")
+_COMMANDS = re.compile(r"^ {4}(.*(?:\n {4}.*)*)", re.MULTILINE)
 _EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")
 
 
@@ -35,7 +36,7 @@ def example_page(path: Path) -> str:
     """Return the page of an example: what it is, how it is called and what that prints, and the whole file."""
     source = path.read_text(encoding="utf-8")
     title, _, rest = (ast.get_docstring(ast.parse(source)) or path.stem).partition("\n")
-    text = re.sub(r"^ {4}(.*(?:\n {4}.*)*)", lambda m: f"```\n{inspect.cleandoc(m[0])}\n```", rest.strip(), flags=re.M)
+    text = _COMMANDS.sub(lambda m: f"```\n{inspect.cleandoc(m[0])}\n```", rest.strip("\n"))
     output = OUTPUTS / f"{path.stem}.txt"
     printed = f"\n## Output\n\n```\n{output.read_text(encoding='utf-8').rstrip()}\n```\n" if output.exists() else ""
     return (

@@ -13,12 +13,15 @@ from sphinx.util import logging
 
 _SIZE = re.compile(r"\\[bB]igg?[lr]?(?![a-zA-Z])")
 """Sizes of brackets, which docutils does not know; browsers stretch them."""
+_PRIME = re.compile(r"(_(?:\w|\{[^{}]*\}))'")
+"""A prime behind an index, which docutils would put beside it."""
 
 
 def formula(tex: str, block: bool) -> str:
     """Return a formula as MathML. A formula of several lines is a table, as LaTeX's ``aligned``."""
     if block and "\\\\" in tex and "\\begin" not in tex:
         tex = f"\\begin{{aligned}}{tex}\\end{{aligned}}"
+    tex = _PRIME.sub(r"\1^{\\prime}", tex)
     tex = _SIZE.sub("", tex).replace("\\dots", "\\ldots").replace("\\*", "*")
     try:
         return str(latex2mathml.tex2mathml(tex, as_block=block))

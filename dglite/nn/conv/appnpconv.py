@@ -37,6 +37,7 @@ class APPNPConv(Layer):
 
     def __init__(self, k: int, alpha: float, edge_drop: float = 0.0) -> None:
         super().__init__()
+        functional.require_sizes(self, k=k)
         self._k, self._alpha = k, alpha
         self.edge_drop = nn.Dropout(edge_drop)
 

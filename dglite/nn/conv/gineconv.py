@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
+from ...errors import DGLError
 from .. import functional
 from ..base import Layer
 
@@ -50,5 +51,10 @@ class GINEConv(Layer):
         adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(self, "node_feat", graph, adjacency, node_feat)
         functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
+        if edge_feat.shape[-1] not in (1, source.shape[-1]):
+            raise DGLError(
+                f"GINEConv: edge_feat has shape {tuple(edge_feat.shape)}, node_feat {tuple(source.shape)}; expected as "
+                "many features for edges as for nodes: project them first, by a torch.nn.Linear"
+            )
         result = (1 + self.eps) * destination + functional.sum_of_relu(adjacency, source, edge_feat)
         return result if self.apply_func is None else self.apply_func(result)

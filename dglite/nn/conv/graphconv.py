@@ -97,7 +97,7 @@ class GraphConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
+        source: Any = functional.as_features(functional.source_of(self, "feat", feat))
         functional.require_rows(self, "feat", source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
             functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
+from ...errors import DGLError
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from .. import functional
@@ -99,6 +100,7 @@ class NNConv(Layer):
         last = functional.last_linear(self.edge_func)
         if last is not None and reducer is not Reducer.MAX:
             before, linear = last
+            self._require_matrices(linear.weight.shape[0])
             for layer in before:
                 efeat = layer(efeat)
             # One layer less than the matrices: (num_edges, k), times k matrices.
@@ -107,7 +109,15 @@ class NNConv(Layer):
             if linear.bias is not None:
                 result = result + functional.reduce_neighbours(adjacency, source, reducer) @ linear.bias.reshape(shape)
             return result
-        products = functional.reduce_neighbours(
-            adjacency, source[:, :, None], reducer, self.edge_func(efeat).reshape(adjacency.num_edges, *shape)
-        )
-        return products.sum(1)
+        matrices = self.edge_func(efeat)
+        self._require_matrices(matrices.shape[-1])
+        matrices = matrices.reshape(adjacency.num_edges, *shape)
+        return functional.reduce_neighbours(adjacency, source[:, :, None], reducer, matrices).sum(1)
+
+    def _require_matrices(self, width: int) -> None:
+        sizes = self._in_src_feats, self._out_feats
+        if width != sizes[0] * sizes[1]:
+            raise DGLError(
+                f"NNConv: edge_func makes {width} numbers for each edge; expected {sizes[0] * sizes[1]}, a matrix "
+                f"in_feats * out_feats = {sizes[0]} * {sizes[1]}"
+            )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
-from ...errors import warn_deprecated
+from ...errors import DGLError, warn_deprecated
 from ...structure.adjacency import Adjacency
 from .. import functional
 from ..base import Layer, nn
@@ -86,17 +86,22 @@ class RelGraphConv(Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, g: DGLGraph, feat: Tensor, etypes: Any, norm: Tensor | None = None, *, presorted: bool = False
+        self, g: DGLGraph, feat: Tensor, etypes: Any = None, norm: Tensor | None = None, *, presorted: bool = False
     ) -> Tensor:
         """Return the new features of the destination nodes.
 
         ``etypes`` (num_edges,) numbers the edges' types, a tensor or a list; ``norm`` (num_edges,) or (num_edges, 1)
         multiplies the messages. Whether edges are sorted by type does not matter; ``presorted`` is accepted. Raises
-        ``DGLError`` for types out of range, wrong widths and numbers of rows.
+        ``DGLError`` for missing types or such out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
         functional.require_rows(self, "feat", feat, adjacency.num_src, "source nodes")
         functional.require_width(self, "feat", feat, self.linear_r.in_size)
+        if etypes is None:
+            raise DGLError(
+                "RelGraphConv: etypes is missing; give the number of each edge's type, integers (num_edges,) from 0 to "
+                "num_rels - 1, as in layer(g, feat, g.edata[dglite.ETYPE]) after dglite.to_homogeneous"
+            )
         etypes = framework.tensor(etypes) if isinstance(etypes, list) else etypes
         functional.require_rows(self, "etypes", etypes, adjacency.num_edges, "edges")
         if norm is not None:

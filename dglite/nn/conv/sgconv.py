@@ -52,6 +52,7 @@ class SGConv(InEdgesRequired):
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__()
+        functional.require_sizes(self, k=k)
         self.fc = nn.Linear(in_feats, out_feats, bias=bias)
         self._k = k
         self._cached = cached

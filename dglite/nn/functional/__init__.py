@@ -68,6 +68,7 @@ from .given import (
     require_torch,
     require_width,
     set_number,
+    source_of,
 )
 from .initial import xavier_normal_, xavier_uniform_
 from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, top_rows
@@ -152,6 +153,7 @@ __all__ = [
     "set_attention",
     "set_number",
     "set_pairs",
+    "source_of",
     "squared_distance",
     "statistics",
     "sum_of_products",

@@ -140,12 +140,7 @@ def pair_of_features(
     ``both``, for a layer that does not read them, the destination's rows are not counted.
     """
     if isinstance(feat, tuple):
-        if len(feat) != 2:
-            raise DGLError(
-                f"{type(layer).__name__}: {argument} is a tuple of {len(feat)}; expected a tensor, or a pair (source, "
-                "destination)"
-            )
-        source, destination = as_features(feat[0]), as_features(feat[1])
+        source, destination = as_features(source_of(layer, argument, feat)), as_features(feat[1])
         require_rows(layer, argument, source, adjacency.num_src, "source nodes")
     else:
         source = feat = as_features(feat)
@@ -154,6 +149,18 @@ def pair_of_features(
     if both:
         require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
     return source, destination
+
+
+def source_of(layer: Any, argument: str, feat: Any) -> Any:
+    """Return the source's of a pair of features, or the one that stands for both; ``DGLError`` for other tuples."""
+    if not isinstance(feat, tuple):
+        return feat
+    if len(feat) != 2:
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} is a tuple of {len(feat)}; expected a tensor, or a pair (source, "
+            "destination)"
+        )
+    return feat[0]
 
 
 def require_dense(x: Features, reader: str) -> None:

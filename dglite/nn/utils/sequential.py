@@ -35,5 +35,11 @@ class Sequential(nn.Sequential):
             raise DGLError(f"Sequential: got {len(graphs)} graphs for {len(self)} layers; expected one for each")
         result: Any = feats
         for each, layer in zip(graphs, self, strict=True):
+            if type(layer).__module__.startswith("torch.nn.modules."):
+                raise DGLError(
+                    f"Sequential passes the graph to each module, and {type(layer).__name__} takes features only; give "
+                    "an activation to the layer before, as in GraphConv(8, 4, activation=torch.relu), or write a "
+                    "forward that calls the modules"
+                )
             result = layer(each, *(result if isinstance(result, tuple) else (result,)))
         return result
