@@ -64,8 +64,10 @@ def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int], 
 
 
 def _key(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int]) -> tuple[Any, ...]:
-    geometry = [(x.dtype, x.storage_offset(), *x.shape, *x.stride()) for x in (src, dst)]
-    return (*geometry, dst.untyped_storage()._cdata, *counts)
+    first = src.dtype, src.storage_offset(), src.shape, src.stride()
+    if src is dst:
+        return first, counts
+    return first, dst.dtype, dst.storage_offset(), dst.shape, dst.stride(), dst.untyped_storage()._cdata, counts
 
 
 def _noted(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int]) -> Any:
