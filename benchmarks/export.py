@@ -3,6 +3,7 @@
     python benchmarks/export.py              eight minutes on an idle machine
     python benchmarks/export.py --quick      no ONNX, nothing compiled
     python benchmarks/export.py --only PNA   models whose name matches this; the others' results stay
+    python benchmarks/export.py --resume     models without a result, and those that failed
 
 Each model is exported on one graph. The file is loaded in another process, which has exported nothing, and run on
 three graphs of other sizes; the portable program is run in ONNX Runtime, where onnx, onnxscript and onnxruntime are
@@ -391,9 +392,15 @@ def _error(value: float | str | None) -> str:
     return "" if value is None else f"{value:.0e}" if isinstance(value, float | int) else "no"
 
 
+def _is_complete(record: dict[str, Any], quick: bool) -> bool:
+    """Whether a record of an earlier run has all columns."""
+    return "error" not in record and (quick or isinstance(record.get("onnx"), float))
+
+
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--only", default="", help="models whose name matches this")
+    options.add_argument("--resume", action="store_true", help="models that have no result yet, or an error")
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--note", default="", help="a sentence about the machine, kept with the results")
     arguments = options.parse_args()
@@ -404,12 +411,13 @@ def main() -> None:
         return
     records: dict[str, dict[str, Any]] = {}
     path = RESULTS / "export.json"
-    if arguments.only and path.exists():
+    if (arguments.only or arguments.resume) and path.exists():
         records = {record["model"]: record for record in json.loads(path.read_text())["records"]}
+    done = {title for title, record in records.items() if arguments.resume and _is_complete(record, arguments.quick)}
     other = OtherProcess()
     with tempfile.TemporaryDirectory() as name:
         for number, model in enumerate(MODELS):
-            if not re.search(arguments.only, model.title):
+            if model.title in done or not re.search(arguments.only, model.title):
                 continue
             try:
                 record = measure(model, Path(name), number, arguments.quick)
@@ -421,6 +429,7 @@ def main() -> None:
             ordered = [records[model.title] for model in MODELS if model.title in records]
             save("export", {"note": arguments.note, "records": ordered})
     other.close()
+    ordered = [records[model.title] for model in MODELS if model.title in records]
     print(f"{export_table(ordered)}\n\n{summary(ordered)}")
 
 

@@ -226,7 +226,7 @@ class ArrayBackend(Backend):
     ) -> tuple[Tensor, Tensor]:
         return Tensor(src), Tensor(dst)
 
-    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:
+    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         return make()
 
     def require(self, condition: Tensor, message: str) -> None:

@@ -458,7 +458,7 @@ class Backend(ABC):
         """Return the ends of every edge as tensors in the arrays' memory: :meth:`structure_of` finds ``owner``."""
 
     @abstractmethod
-    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:
+    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return the structure whose tensors these are; one that ``make`` makes is kept while they and values last."""
 
     @abstractmethod

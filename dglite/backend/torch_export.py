@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx._pytree import register_pytree_flatten_spec
 from torch.fx.experimental import _config
 from torch.utils import _pytree as pytree
 
@@ -45,7 +46,29 @@ def register_container(
         from_dumpable_context=from_json,
         flatten_with_keys_fn=with_keys,
     )
+    register_pytree_flatten_spec(kind, lambda x, spec: _values_for(spec, *flatten(x)))
     _CONTAINERS.append(kind)
+
+
+def _values_for(spec: pytree.TreeSpec, pairs: list[tuple[str, Any]], description: Any) -> list[Any]:
+    """Return the values that an object gives to a program which takes such as ``spec`` describes.
+
+    Torch itself flattens an object, describes it, and compares the descriptions: three times as long.
+    """
+    if description != spec.context:
+        raise DGLError(f"the program takes a graph described by {spec.context}, got one described by {description}")
+    for (name, value), child in zip(pairs, spec.children(), strict=True):
+        _require_names(name, value, child)
+    return [value for _, value in pairs]
+
+
+def _require_names(place: str, value: Any, spec: pytree.TreeSpec) -> None:
+    if spec.type is not dict:
+        return
+    if sorted(value) != sorted(spec.context):
+        raise DGLError(f"the program takes a graph with {place} {sorted(spec.context)}, got {sorted(value)}")
+    for name, child in zip(spec.context, spec.children(), strict=True):
+        _require_names(f"{place}[{name!r}]", value[name], child)
 
 
 def dynamic_shapes(args: Any) -> Any:

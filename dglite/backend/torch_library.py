@@ -26,6 +26,12 @@ _keys_of: Callable[[Any], object] = getattr(torch._C.DispatchKeySet, "raw_repr",
 """A set of torch's dispatch keys as what can be compared: a number, or in torch 2.4 a text."""
 _DENSE = _keys_of(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU))
 """What is left to ask for ordinary tensors on the CPU: the kernel, which is called without torch's dispatcher."""
+_IS_DENSE: dict[object, bool] = {}
+"""Whether :data:`_DENSE` is left of a set of keys below autograd, for the sets that came: to intersect two takes longer
+than to look it up."""
+_NO_AUX = torch.empty(0, dtype=torch.uint8)
+"""What an operation returns beside its result that keeps nothing for the gradient: nobody can write to it."""
+_MOST_SIGNATURES = 1024
 _DECOMPOSITIONS: dict[Any, Any] = {}
 """By operator; not in torch's own table, from which fake tensors would take descriptions."""
 
@@ -119,12 +125,21 @@ def call_both(
 def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
     """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
 
+    signatures: set[Any] = set()  # of inputs that fit their structure
+
     def compute(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        *relation, recipe = structure
-        op = make(relation, recipe, (False,) * len(inputs), True)
-        op.describe(*inputs)  # nobody else has compared them with this structure
+        src, dst, *counts, recipe = structure
+        op = make((src, dst, *counts), recipe, (False,) * len(inputs), True)
+        signature = (recipe, src.shape, dst.shape, *counts, torch._C._is_any_autocast_enabled())
+        for x in inputs:
+            signature += (x.shape, x.dtype, x.device)
+        if signature not in signatures:
+            op.describe(*inputs)  # nobody else has compared them with this structure
+            if len(signatures) >= _MOST_SIGNATURES:
+                signatures.clear()
+            signatures.add(signature)
         result = op.forward(*inputs)
-        return result, torch.empty(0, dtype=torch.uint8) if op.aux is None else op.aux
+        return result, _NO_AUX if op.aux is None else op.aux
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
@@ -137,11 +152,12 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
     def differentiable(keyset: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        below = keyset & torch._C._after_autograd_keyset
-        if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-            return _Differentiable.apply(_OPERATORS[name], make, below, structure, *inputs)  # type: ignore[no-any-return]
-        if _keys_of(below) == _DENSE:
+        recorded = torch.is_grad_enabled() and any([x.requires_grad for x in inputs])
+        if not recorded and _is_dense(keyset):
             return compute(inputs, *structure)
+        below = keyset & torch._C._after_autograd_keyset
+        if recorded:
+            return _Differentiable.apply(_OPERATORS[name], make, below, structure, *inputs)  # type: ignore[no-any-return]
         with torch._C._AutoDispatchBelowAutograd():
             return _OPERATORS[name].redispatch(below, inputs, *structure)  # type: ignore[no-any-return]
 
@@ -167,6 +183,15 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
     _DECOMPOSITIONS[operator] = decompose
+
+
+def _is_dense(keyset: Any) -> bool:
+    """Whether all tensors of a call are ordinary ones on the CPU."""
+    keys = _keys_of(keyset)
+    dense = _IS_DENSE.get(keys)
+    if dense is None:
+        dense = _IS_DENSE[keys] = _keys_of(keyset & torch._C._after_autograd_keyset) == _DENSE
+    return dense
 
 
 class _Differentiable(torch.autograd.Function):

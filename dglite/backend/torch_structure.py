@@ -51,8 +51,11 @@ def make_tensors(src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num
     return tensors
 
 
-def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:
-    """Return the structure that these tensors are of; ``make`` makes it where none is noted with their memory."""
+def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return the structure that these tensors are of; ``make`` makes it where none is noted with their memory.
+
+    ``counts`` are numbers of nodes, or whatever else the structure depends on.
+    """
     noted = _noted(src, dst, counts)
     if noted is None:
         turned = _noted(dst, src, counts[::-1])
@@ -63,17 +66,19 @@ def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int], 
     return noted
 
 
-def _key(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int]) -> tuple[Any, ...]:
-    geometry = [(x.dtype, x.storage_offset(), *x.shape, *x.stride()) for x in (src, dst)]
-    return (*geometry, dst.untyped_storage()._cdata, *counts)
+def _key(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...]) -> tuple[Any, ...]:
+    first = src.dtype, src.storage_offset(), src.shape, src.stride()
+    if src is dst:
+        return first, counts
+    return first, dst.dtype, dst.storage_offset(), dst.shape, dst.stride(), dst.untyped_storage()._cdata, counts
 
 
-def _noted(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int]) -> Any:
+def _noted(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...]) -> Any:
     noted: _Noted | None = getattr(src.untyped_storage(), _NAME, {}).get(_key(src, dst, counts))
     return noted.structure() if noted is not None and noted.holds(src, dst) else None
 
 
-def _note(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int], structure: Callable[[], Any]) -> None:
+def _note(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...], structure: Callable[[], Any]) -> None:
     storage = src.untyped_storage()
     table = getattr(storage, _NAME, None)
     if table is None or len(table) >= _MOST:

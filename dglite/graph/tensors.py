@@ -23,6 +23,7 @@ from .storage import DGLGraph, make_graph, require_graph
 
 Schema = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...], tuple[str, ...] | None, str]
 """Node types, edge types, destination types of a block, id dtype."""
+_IDTYPE_NAMES = {np.dtype(name): name for name in ("int32", "int64")}  # NumPy takes ten microseconds for a name
 _AS_THEY_ARE = "_tensors"
 _COUNT_TENSORS = "_count_tensors"
 
@@ -31,7 +32,8 @@ def schema_of(g: DGLGraph) -> Schema:
     """Return what two graphs share that are inputs of one program."""
     metagraph = g._metagraph
     types = metagraph.srctypes if metagraph.is_block else metagraph.ntypes
-    return types, metagraph.canonical_etypes, metagraph.dsttypes if metagraph.is_block else None, str(g._idtype)
+    dsttypes = metagraph.dsttypes if metagraph.is_block else None
+    return types, metagraph.canonical_etypes, dsttypes, _IDTYPE_NAMES[g._idtype]
 
 
 def to_tensors(g: DGLGraph) -> dict[str, Any]:

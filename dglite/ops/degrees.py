@@ -57,6 +57,10 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
     device = active.cpu() if device is None else device
     if is_traced(adj):
         return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device, non_blocking=True)
+    return _scaled(adj, scale, dtype, device)
+
+
+def _scaled(adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> Tensor:
     key = variant(_SCALES, scale, dtype, place_of(device))
     scaled = adj.cache.get(key)
     if scaled is None:
@@ -88,7 +92,7 @@ class _DegreeScale(GraphOp):
         return ((nodes, 1), self.dtype), None
 
     def forward(self) -> Tensor:
-        return active.copy(degree_scale(self.adj, self.scale, self.dtype))
+        return active.copy(_scaled(self.adj, self.scale, self.dtype, active.cpu()))
 
     def composed(self, *inputs: Tensor) -> Tensor:
         degrees = fallback.degrees(self.adj, self.scale.side, "float64")
@@ -104,6 +108,10 @@ def require_in_edges(adj: Adjacency) -> None:
         # The result has to be used, or the compiler drops the question.
         active.require(traced("require_in_edges", adj, "", ()), "a node has no in-edge")
         return
+    _require_in_edges(adj)
+
+
+def _require_in_edges(adj: Adjacency) -> None:
     answer = adj.cache.get(_ISOLATED)
     if answer is None:
         isolated = np.flatnonzero(adj.in_degrees() == 0)
@@ -136,7 +144,7 @@ class _RequireInEdges(GraphOp):
         return ((), "bool"), None
 
     def forward(self) -> Tensor:
-        require_in_edges(self.adj)
+        _require_in_edges(self.adj)
         return active.full((), True, "bool", active.cpu())
 
     def composed(self, *inputs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
 from .biases import RELU, Activation, bias_gradient
-from .call_cache import lookup, store
+from .call_cache import lookup, run_cached, store
 from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .products import product, product_forward, product_gradients
 from .run import run_spmm
@@ -294,6 +294,20 @@ class _SpmmThen:
         return active.full((1, 1), value, active.dtype(like), active.device(like))
 
 
+@lru_cache(maxsize=1024)
+def _parsed(recipe: str) -> tuple[Expr, Reducer, tuple[bool, bool, bool]]:
+    reducer, follows, expr = recipe.split(" ", 2)
+    bias, residual, relu = (flag == "1" for flag in follows)
+    return expression_of(expr), Reducer(reducer), (bias, residual, relu)
+
+
+@lru_cache(maxsize=1024)
+def _reduction(expr: Expr, reducer: Reducer, count: int, follows: tuple[bool, bool, bool]) -> tuple[Any, ...]:
+    """Return the reduction under which a kernel of ``count`` operands and what follows is cached."""
+    (inner, factor), (bias, residual, relu) = _split(expr), follows
+    return inner, reducer, _epilogue(After(_added(count, bias, residual), RELU if relu else None, factor))
+
+
 @registered
 class _SpmmEpilogue(GraphOp):
     """:func:`spmm_epilogue` in a program that was recorded without gradients. A gradient is that of the steps.
@@ -310,9 +324,7 @@ class _SpmmEpilogue(GraphOp):
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _SpmmEpilogue:
-        reducer, follows, expr = recipe.split(" ", 2)
-        bias, residual, relu = (flag == "1" for flag in follows)
-        return cls(adj, expression_of(expr), Reducer(reducer), (bias, residual, relu), needs)
+        return cls(adj, *_parsed(recipe), needs)
 
     def recipe(self) -> str:
         return f"{self.reducer.value} {''.join([str(int(flag)) for flag in self.follows])} {postfix(self.expr)}"
@@ -340,6 +352,9 @@ class _SpmmEpilogue(GraphOp):
     def forward(self, *inputs: Tensor) -> Tensor:
         operands, more = self._apart(inputs)
         bias, residual, relu = self.follows
+        result = run_cached(self.adj, _reduction(self.expr, self.reducer, len(operands), self.follows), inputs)
+        if result is not None:
+            return result
         return spmm_epilogue(
             *(self.adj, self.expr, self.reducer, operands, more[0][0] if bias else None),
             *(more[-1] if residual else None, relu),

@@ -118,6 +118,21 @@ class TracedSegments:
         return sums + framework.where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
 
 
+def _checked_segments(lengths: Tensor, num_rows: int, num_segments: int) -> Adjacency:
+    array = active.to_numpy(lengths)
+    if (
+        array.dtype.kind not in "iu"
+        or array.shape != (num_segments,)
+        or array.min(initial=0) < 0
+        or array.sum() != num_rows
+    ):
+        raise DGLError(
+            f"got segments of lengths {array.tolist()} for {num_rows} rows and {num_segments} segments; expected as "
+            "many integers, whose sum is the number of rows"
+        )
+    return segments(array.astype(np.int64, copy=False))
+
+
 @registered
 class _SegmentReduce(Spmm):
     """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of."""
@@ -136,12 +151,9 @@ class _SegmentReduce(Spmm):
     def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
         if not real:
             return TracedSegments(lengths, num_rows)
-        array = active.to_numpy(lengths)
-        if array.dtype.kind not in "iu" or array.ndim != 1 or array.min(initial=0) < 0 or array.sum() != num_rows:
-            raise DGLError(
-                f"got segments of lengths {array.tolist()} for {num_rows} rows; expected integers that sum to that"
-            )
-        return segments(array.astype(np.int64, copy=False))
+        # Not under the counts alone, under which edges that are these loops may be noted.
+        counts = num_rows, num_segments, "segments"
+        return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
 
     def composed(self, *operands: Tensor) -> Tensor:
         rows = framework.arange(self.adj.num_src, device=active.device(operands[0]))

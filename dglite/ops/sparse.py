@@ -112,6 +112,12 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
     return sums + where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
 
 
+@lru_cache(maxsize=1024)
+def _parsed(recipe: str) -> tuple[Expr, Reducer, bool]:
+    reducer, keep, expr = recipe.split(" ", 2)
+    return expression_of(expr), Reducer(reducer), keep == "1"
+
+
 @registered
 class Spmm(GraphOp):
     """The autograd function of g-SpMM. Of a max or min it saves the argmax, a CSC entry for each element."""
@@ -127,8 +133,8 @@ class Spmm(GraphOp):
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> Spmm:
-        reducer, keep, expr = recipe.split(" ", 2)
-        return cls(adj, expression_of(expr), Reducer(reducer), needs, keep == "1")
+        expr, reducer, keep = _parsed(recipe)
+        return cls(adj, expr, reducer, needs, keep)
 
     def recipe(self) -> str:
         return f"{self.reducer.value} {int(self.keeps)} {postfix(self.expr)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 _NORMS = ("none", "batch", "layer")
+
+
+class _Scales(NamedTuple):
+    """Of a step: what sources and sums are multiplied by, (num_nodes, 1), what is added, and the factor of Y."""
+
+    before: Tensor
+    after: Tensor
+    added: Tensor
+    kept: float
 
 
 @final
@@ -91,39 +100,37 @@ class TWIRLSUnfoldingAndAttention(Layer):
     def unfold(self, adjacency: Adjacency, x: Tensor, looped: Tensor | None = None) -> Tensor:
         """Take the steps over a relation, or over the one that :func:`functional.loops_replaced` stands for."""
         weight, loops = looped, None if looped is None else framework.ones_like(x[:, :1])
-        scales, y = self._scales(_degrees(adjacency, x, weight, loops)), x
+        scales, y = self._scales(x, _degrees(adjacency, x, weight, loops)), x
         if self.init_att:
-            weight, loops, scales = self._attend(adjacency, y, looped)
+            weight, loops, scales = self._attend(adjacency, x, y, looped)
         for step in range(self.prop_step):
-            root, scale, rest = scales
-            after = root * (self.alp * self.lam)
-            moved = functional.scaled_sum(adjacency, y, root, after, weight)
-            if loops is not None:
-                moved = moved + loops * root * after * y
-            y = rest * y + moved + scale * x
+            before, after, added, kept = scales
+            kept = kept if loops is None else kept + loops * before * after
+            y = functional.scaled_sum(adjacency, y, before, after, kept * y + added, weight)
             if step == self.attn_aft - 1:
-                weight, loops, scales = self._attend(adjacency, y, looped)
+                weight, loops, scales = self._attend(adjacency, x, y, looped)
         return y
 
-    def _scales(self, degrees: Tensor) -> tuple[Tensor, Tensor | float, float]:
-        """Return the roots of inverse degrees, (num_nodes, 1), and what X and Y are multiplied by."""
+    def _scales(self, x: Tensor, degrees: Tensor) -> _Scales:
+        """Return what steps scale by as long as edges have the weights of which these are the sums."""
         if self.precond:
             degrees = self.lam * degrees + (1 - self.lam)
         inverse = 1 / framework.where(degrees > 0, degrees, framework.ones_like(degrees))
+        root = inverse.sqrt()
         if self.precond:
-            return inverse.sqrt(), self.alp * inverse, 1 - self.alp
-        return inverse.sqrt(), self.alp, 1 - self.alp * self.lam - self.alp
+            return _Scales(root, root * (self.alp * self.lam), self.alp * inverse * x, 1 - self.alp)
+        return _Scales(root, root * (self.alp * self.lam), self.alp * x, 1 - self.alp * self.lam - self.alp)
 
     def _attend(
-        self, adjacency: Adjacency, y: Tensor, looped: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor | float, float]]:
+        self, adjacency: Adjacency, x: Tensor, y: Tensor, looped: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, _Scales]:
         """Return the weights of edges, (num_edges, 1), and of the nodes' own loops, after dropout, and the scales that
         follow from them before it."""
         distance = functional.squared_distance(adjacency, y if self.etas is None else y * self.etas)
         weight, loops = self._reweighted(distance), None
         if looped is not None:
             weight, loops = weight * looped, self._reweighted(framework.zeros_like(y[:, :1]))
-        scales = self._scales(_degrees(adjacency, y, weight, loops))
+        scales = self._scales(x, _degrees(adjacency, y, weight, loops))
         return self.attn_drop(weight), None if loops is None else self.attn_drop(loops), scales
 
     def _reweighted(self, distance: Tensor) -> Tensor:

@@ -217,15 +217,16 @@ def in_degrees(adjacency: Adjacency, like: Tensor) -> Tensor:
 
 
 def scaled_sum(
-    adjacency: Adjacency, feat: Tensor, before: Tensor, after: Tensor, edge_weight: Tensor | None = None
+    adjacency: Adjacency, feat: Tensor, before: Tensor, after: Tensor, residual: Tensor, edge_weight: Tensor | None
 ) -> Tensor:
-    """Return ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``, in one kernel.
+    """Return ``residual[v]`` and ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``, in one kernel.
 
     ``before`` (num_src, 1), ``after`` (num_dst, 1), ``edge_weight`` (num_edges, 1).
     """
-    if edge_weight is None:
-        return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after))
-    return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, edge_weight, after))
+    expr, operands = _BOTH_SCALED, (feat, before, after)
+    if edge_weight is not None:
+        expr, operands = _BOTH_SCALED_WEIGHTED, (feat, before, edge_weight, after)
+    return core.spmm_epilogue(adjacency, expr, Reducer.SUM, operands, None, residual)
 
 
 def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tensor | None]:
