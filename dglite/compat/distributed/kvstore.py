@@ -50,7 +50,7 @@ class KVClient:
         return [*self._tensors(), *(name for _, name in self.graph.names.tensors)]
 
     def _tensor(self, name: str) -> DistTensor:
-        tensors = self._tensors() | {own: tensor for (_, own), tensor in self.graph.names.tensors.items()}
+        tensors = self._tensors() | {key: tensor for (_, key), tensor in self.graph.names.tensors.items()}
         if name not in tensors:
             raise DGLError(f"there is no tensor {name!r}; there are {sorted(tensors)}")
         return tensors[name]
