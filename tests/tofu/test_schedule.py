@@ -31,7 +31,7 @@ def programs(workers: int) -> list[Program]:
 
 
 def rounds(program: Program) -> list[Round]:
-    return [step.what for step in program.steps if isinstance(step.what, Round) and step.starts]
+    return [step.action for step in program.steps if isinstance(step.action, Round) and step.starts]
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -40,7 +40,7 @@ def test_nothing_is_read_before_it_is_made_or_after_it_is_freed(workers: int) ->
         alive = {slot for node, slot in program.slots.items() if node.op == "placeholder"}
         under_way: object = None
         for step in program.steps:
-            what = step.what
+            what = step.action
             if isinstance(what, WorkerInstruction):
                 assert alive.issuperset(what.reads)
             else:
@@ -86,5 +86,5 @@ def test_what_is_fetched_early_fits_into_the_memory_that_is_needed_anyway(
     instructions, movements, held = whole(sizes)
     given = [m.source for m in movements]
     steps = schedule(instructions, movements, held, given, Links(0, 2), MessageBuffers(CPU))
-    found = [step.what for step in steps if step.starts]
+    found = [step.action for step in steps if step.starts]
     assert [len(one.movements) for one in found if isinstance(one, Round)] == together

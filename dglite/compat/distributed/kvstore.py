@@ -36,7 +36,7 @@ class KVClient:
     def _tensors(self) -> dict[str, DistTensor]:
         tensors: dict[str, DistTensor] = {}
         for kind in ("node", "edge"):
-            for type_ in self.partition_book.of(kind):
+            for type_ in self.partition_book.ranges_by_type(kind):
                 label = f"{kind}~{':'.join(type_) if isinstance(type_, tuple) else type_}"
                 tensors |= {f"{label}~{name}": tensor for name, tensor in self.graph.frame(kind, type_).items()}
         return tensors

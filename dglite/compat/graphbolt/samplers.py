@@ -132,8 +132,6 @@ def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch
         suffix = "" if kind is None else f" of type {kind!r}"
         missing = "the items need a timestamp, or pre_time_window, for each"
         raise DGLError(f"there are {len(seeds)} seeds{suffix}; {missing}")
-            f"there are {len(seeds)} seeds{suffix}; the items need a timestamp, or pre_time_window, for each"
-        )
     return values
 
 
