@@ -60,7 +60,7 @@ def test_all_workers_make_the_same_rounds(workers: int) -> None:
     for together in zip(*of_workers, strict=True):
         for i, one in enumerate(together):
             assert [m.targets for m in one.movements] == [m.targets for m in together[0].movements]
-            assert one._given == [other._taken[i] for other in together]
+            assert one._send_counts == [other._receive_counts[i] for other in together]
     made = of_workers[0]
     assert len(made) < sum(len(one.movements) for one in made)
 
