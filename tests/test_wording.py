@@ -54,7 +54,7 @@ PHRASES = {
 }
 """Clauses without a noun, with what users of torch, DGL and PyG say."""
 
-UNCLEAN = "compat distributed dynamic kernels/cpu/dynamic kernels/cuda/dynamic tofu".split()
+UNCLEAN = "dynamic kernels/cpu/dynamic kernels/cuda/dynamic".split()
 """Packages of dglite that are not clean yet. Take one away when it is; add none."""
 
 

@@ -56,7 +56,7 @@ def apply_each(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 def recursive_apply(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return nested dicts, lists and tuples, ``fn(x, *args, **kwargs)`` in place of each ``x`` that is none of them."""
+    """Return nested dicts, lists and tuples, ``fn(x, *args, **kwargs)`` in place of each other value ``x``."""
     if isinstance(data, Mapping):
         return {key: recursive_apply(x, fn, *args, **kwargs) for key, x in data.items()}
     if is_listlike(data):
@@ -181,10 +181,10 @@ class CtxCachedObject:
     """A function of a device that is called once for each."""
 
     def __init__(self, generator: Callable[[Any], Any]) -> None:
-        self._made = functools.cache(generator)
+        self._cached = functools.cache(generator)
 
     def __call__(self, ctx: Any) -> Any:
-        return self._made(ctx)
+        return self._cached(ctx)
 
 
 def cached_member(cache: str, prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -48,16 +48,16 @@ def invoke_gsddmm(graph: DGLGraph, func: Any) -> Columns:
 
 def invoke_node_udf(graph: DGLGraph, nid: Any, ntype: str | None, func: Callable[..., Any]) -> Columns:
     """Return the columns that a function computes for nodes ``nid``."""
-    found: list[Columns] = []
-    graph.local_var().filter_nodes(lambda nodes: _kept(func(nodes), nodes, found), nid, ntype)
-    return found[0]
+    results: list[Columns] = []
+    graph.local_var().filter_nodes(lambda nodes: _collect(func(nodes), nodes, results), nid, ntype)
+    return results[0]
 
 
 def invoke_edge_udf(graph: DGLGraph, eid: Any, etype: Any, func: Callable[..., Any]) -> Columns:
     """Return the columns that a function computes for edges ``eid``."""
-    found: list[Columns] = []
-    graph.local_var().filter_edges(lambda edges: _kept(func(edges), edges, found), eid, etype)
-    return found[0]
+    results: list[Columns] = []
+    graph.local_var().filter_edges(lambda edges: _collect(func(edges), edges, results), eid, etype)
+    return results[0]
 
 
 def invoke_udf_reduce(graph: DGLGraph, func: Callable[..., Any], msgdata: Mapping[str, Tensor]) -> Columns:
@@ -74,7 +74,7 @@ def _written(frame: Any, call: Callable[[], None]) -> Columns:
     return {name: column for name, column in frame.items() if column is not before.get(name)}
 
 
-def _kept(columns: Columns, batch: Any, found: list[Columns]) -> Any:
-    """Put away what a function returned for a batch; every row passes the filter that it runs in."""
-    found.append(columns)
+def _collect(columns: Columns, batch: Any, results: list[Columns]) -> Any:
+    """Append the columns that a function returned for a batch; every row passes the filter that it runs in."""
+    results.append(columns)
     return np.ones(len(batch), dtype=bool)

@@ -112,8 +112,8 @@ def _preprocess_features(features: Any) -> np.ndarray:
 
 def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, Any]:
     """Return :func:`dglite.data.load_tensors`; with ``return_dgl_ndarray`` as ``NDArray``."""
-    found = io.load_tensors(filename)
-    return {name: NDArray(x) for name, x in found.items()} if return_dgl_ndarray else found
+    tensors = io.load_tensors(filename)
+    return {name: NDArray(x) for name, x in tensors.items()} if return_dgl_ndarray else tensors
 
 
 def register_data_args(parser: argparse.ArgumentParser) -> None:

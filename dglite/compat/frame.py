@@ -82,12 +82,12 @@ class Column:
         self.update(rowids, feats)
 
     def update(self, rowids: Any, feats: Tensor) -> None:
-        """Write rows, out of place; raises ``DGLError`` where shape or dtype are others than the column's."""
+        """Write rows, out of place; raises ``DGLError`` if shape or dtype differ from the column's."""
         self._check(feats)
         self.data = active.put(self.data, as_ids(rowids, len(self), "row"), feats)
 
     def extend(self, feats: Tensor, feat_scheme: Scheme | None = None) -> None:
-        """Add rows at the end; raises ``DGLError`` where shape or dtype are others than the column's."""
+        """Add rows at the end; raises ``DGLError`` if shape or dtype differ from the column's."""
         self._check(feats)
         self.data = active.concat([self.data, feats])
 
@@ -226,9 +226,9 @@ class Frame(MutableMapping[str, Tensor]):
 
     def deepclone(self) -> Frame:
         """Return a frame with copies of the columns."""
-        made = self.clone()
-        made._frame.update({name: active.copy(column) for name, column in self.items()})
-        return made
+        frame = self.clone()
+        frame._frame.update({name: active.copy(column) for name, column in self.items()})
+        return frame
 
     def to(self, device: Any) -> Frame:
         """Return the frame on a device."""
@@ -251,14 +251,14 @@ class Frame(MutableMapping[str, Tensor]):
         return self._as_floats("float64")
 
     def _as_floats(self, dtype: str) -> Frame:
-        made = self.clone()
+        frame = self.clone()
         real = {name: column for name, column in self.items() if "float" in active.dtype(column)}
-        made._frame.update({name: active.astype(column, dtype) for name, column in real.items()})
-        return made
+        frame._frame.update({name: active.astype(column, dtype) for name, column in real.items()})
+        return frame
 
 
 def wrapped(inner: frames.Frame) -> Frame:
     """Return a frame of DGL's interface over one of dglite."""
-    made = Frame()
-    made._frame = inner
-    return made
+    frame = Frame()
+    frame._frame = inner
+    return frame

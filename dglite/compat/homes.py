@@ -99,9 +99,9 @@ _INNER = {
 
 def homes(module: str) -> tuple[str, ...]:
     """Return the names of the modules that a module of DGL reads from; they need not exist."""
-    found = _HOMES.get(module)
-    if found is not None:
-        return tuple(found.split())
+    modules = _HOMES.get(module)
+    if modules is not None:
+        return tuple(modules.split())
     package, _, name = module.rpartition(".")
     if name in _INNER.get(package, "").split():
         return homes(package)

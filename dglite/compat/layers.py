@@ -1,7 +1,7 @@
 """Whole layers that DGL pickled, as ``torch.save(layer)`` does: what their pickles name, and what our layers lack then.
 
-A pickle of a layer is its class and its attributes. Where our layer has DGL's attributes nothing is to be done. What it
-has besides is computed from DGL's when the layer is unpickled: ``_DERIVED`` says how, for each class.
+A pickle of a layer is its class and its attributes. A layer that has DGL's attributes is taken as it is. What ours has
+besides is computed from DGL's when the layer is unpickled: ``_DERIVED`` says how, for each class.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _aggregate(layer: Any) -> Any:
 
 
 def _attention_of(layer: Any, name: str, default: float) -> Any:
-    """Return a number of the attention of ``TWIRLSUnfoldingAndAttention``, ``default`` where there is none."""
+    """Return a number of the attention of ``TWIRLSUnfoldingAndAttention``, or ``default`` without attention."""
     modules = layer._modules.get("attn_layer"), layer._modules.get("init_attn")
     return next((getattr(module, name) for module in modules if module is not None), default)
 

@@ -136,7 +136,7 @@ _NOT_YET = {
 
 
 def lacking(name: str) -> Lacking:
-    """Return why a dotted name of DGL is not here; the nearest of it and what it is in that something is known of."""
+    """Return why a dotted name of DGL is missing: the reason of the name, or of the nearest module that has one."""
     name = public_name(name)
     while name:
         if name in _NOT_PLANNED:

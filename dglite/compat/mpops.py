@@ -25,8 +25,8 @@ def _of_ends(name: str) -> Callable[..., Tensor]:
     operation = getattr(ops, name)
 
     def call(g: Any, x_node: Tensor, y_node: Tensor, etype: Any = None) -> Tensor:
-        found: Tensor = operation(g.adjacency(etype), x_node, y_node)
-        return found
+        out: Tensor = operation(g.adjacency(etype), x_node, y_node)
+        return out
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"{operation.__doc__} ``etype`` is needed where there are several."

@@ -27,6 +27,6 @@ def reorder_nodes(g: DGLGraph, new_node_ids: Any) -> DGLGraph:
             f"new_node_ids are no permutation of the {g.num_nodes()} nodes; expected each id once, from 0 on"
         )
     src, dst = (active.to_numpy(ends) for ends in g.edges(order="eid"))
-    made = graph((ids[src], ids[dst]), num_nodes=len(ids), idtype=g.idtype, device=g.device)
-    made.ndata["orig_id"] = active.from_numpy(np.argsort(ids), g.device)
-    return made
+    reordered = graph((ids[src], ids[dst]), num_nodes=len(ids), idtype=g.idtype, device=g.device)
+    reordered.ndata["orig_id"] = active.from_numpy(np.argsort(ids), g.device)
+    return reordered

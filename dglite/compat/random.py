@@ -36,10 +36,10 @@ def choice(a: Any, size: int | tuple[int, ...], replace: bool = True, prob: Tens
         weights = active.to_numpy(prob).astype(np.float64)
         weights = weights / weights.sum()
     try:
-        drawn = generator().choice(count, size, replace, weights)
+        samples = generator().choice(count, size, replace, weights)
     except ValueError as error:
         raise DGLError(f"choice: {size} of {count}: {error}") from error
     if not active.is_tensor(a):
-        return active.from_numpy(drawn)
-    rows = active.take(a, drawn.reshape(-1))
-    return active.reshape(rows, drawn.shape)
+        return active.from_numpy(samples)
+    rows = active.take(a, samples.reshape(-1))
+    return active.reshape(rows, samples.shape)

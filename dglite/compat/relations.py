@@ -71,12 +71,12 @@ def gsddmm_hetero(
     The first ``lhs_len`` tensors are left operands, the others right ones, by node type, or by edge type for "e".
     """
     lhs, rhs = lhs_and_rhs_tuple[:lhs_len], lhs_and_rhs_tuple[lhs_len:]
-    found: list[Tensor | None] = []
+    results: list[Tensor | None] = []
     for i, adjacency in enumerate(g.adjacencies):
         place = {"u": g.src_type_id(i), "v": g.dst_type_id(i), "e": i}
         operands = _operands(op, lhs, place[lhs_target], rhs, place[rhs_target])
-        found.append(None if operands is None else ops.gsddmm(adjacency, op, *operands, lhs_target, rhs_target))
-    return tuple(found)
+        results.append(None if operands is None else ops.gsddmm(adjacency, op, *operands, lhs_target, rhs_target))
+    return tuple(results)
 
 
 def _operands(op: str, lhs: Tensors, i: int, rhs: Tensors, j: int) -> Operands | None:

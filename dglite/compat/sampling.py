@@ -22,7 +22,7 @@ def _select_pinsage_neighbors(src: Tensor, dst: Tensor, num_samples_per_node: in
     order = np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))
     pairs, counts = pairs[order], counts[order]
     first = np.searchsorted(pairs[:, 0], pairs[:, 0])
-    kept = np.arange(len(pairs)) - first < k
-    chosen = pairs[kept]
-    found = chosen[:, 1], ends[chosen[:, 0] * num_samples_per_node], counts[kept]
-    return tuple(active.from_numpy(np.ascontiguousarray(x, np.int64), active.device(src)) for x in found)
+    is_top = np.arange(len(pairs)) - first < k
+    top = pairs[is_top]
+    columns = top[:, 1], ends[top[:, 0] * num_samples_per_node], counts[is_top]
+    return tuple(active.from_numpy(np.ascontiguousarray(x, np.int64), active.device(src)) for x in columns)

@@ -31,26 +31,26 @@ def main(arguments: list[str] | None = None) -> int:
     check.add_argument("config", help="the JSON file")
     start = commands.add_parser("launch", help="start the ranks of a script on the machines of ip_config")
     add_arguments(start)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if given.verb == "launch":
-            return launch(given)
-        if given.verb == "partition":
-            if given.graph.endswith(".npy"):
-                g = graph_of_edge_file(given.graph, given.out)
+        if options.verb == "launch":
+            return launch(options)
+        if options.verb == "partition":
+            if options.graph.endswith(".npy"):
+                g = graph_of_edge_file(options.graph, options.out)
             else:
-                (g,), _ = load_graphs(given.graph, [0], mmap=True)
+                (g,), _ = load_graphs(options.graph, [0], mmap=True)
             partition_graph(
                 g,
-                given.name,
-                given.parts,
-                given.out,
-                given.hops,
-                given.method,
-                balance_edges=given.balance_edges,
+                options.name,
+                options.parts,
+                options.out,
+                options.hops,
+                options.method,
+                balance_edges=options.balance_edges,
             )
         else:
-            config = PartConfig.read(given.config)
+            config = PartConfig.read(options.config)
             for name in config.files:
                 config.verify(name)
             print(config.table())

@@ -41,7 +41,7 @@ def assign_parts(
     if num_parts > total:
         raise DGLError(f"{num_parts} parts for {total} nodes: a part would be empty; ask for fewer parts")
     if not isinstance(method, str):
-        parts = _given(g, method, num_parts)
+        parts = _assigned(g, method, num_parts)
     elif method not in METHODS:
         raise DGLError(f"part_method={method!r} is not understood; expected one of {METHODS}, or a part for each node")
     elif num_parts == 1:
@@ -65,27 +65,27 @@ def assign_parts(
     return np.split(parts, np.cumsum(g._num_nodes)[:-1])
 
 
-def _by_type(g: DGLGraph, given: Any, what: str) -> np.ndarray:
+def _by_type(g: DGLGraph, by_type: Any, name: str) -> np.ndarray:
     """Return an integer for each node, type after type, of a tensor or a dictionary of them by node type."""
-    if not isinstance(given, Mapping):
+    if not isinstance(by_type, Mapping):
         if len(g.ntypes) != 1:
-            raise DGLError(f"the graph has nodes of types {g.ntypes}; give {what} as a dictionary by type")
-        given = {g.ntypes[0]: given}
-    if set(given) != set(g.ntypes):
-        raise DGLError(f"{what} is given for types {list(given)}; the graph has {g.ntypes}")
-    found = []
+            raise DGLError(f"the graph has nodes of types {g.ntypes}; give {name} as a dictionary by type")
+        by_type = {g.ntypes[0]: by_type}
+    if set(by_type) != set(g.ntypes):
+        raise DGLError(f"{name} is given for types {list(by_type)}; the graph has {g.ntypes}")
+    arrays = []
     for ntype in g.ntypes:
-        values = integer_array(given[ntype], what)
+        values = integer_array(by_type[ntype], name)
         if values.shape != (g.num_nodes(ntype),):
             raise DGLError(
-                f"{what} of type {ntype!r} has shape {values.shape}; expected an integer for each of "
+                f"{name} of type {ntype!r} has shape {values.shape}; expected an integer for each of "
                 f"{g.num_nodes(ntype)} nodes"
             )
-        found.append(values.astype(np.int64))
-    return np.concatenate(found)
+        arrays.append(values.astype(np.int64))
+    return np.concatenate(arrays)
 
 
-def _given(g: DGLGraph, method: Any, num_parts: int) -> np.ndarray:
+def _assigned(g: DGLGraph, method: Any, num_parts: int) -> np.ndarray:
     parts = _by_type(g, method, "part_method")
     if len(parts) and not 0 <= parts.min() <= parts.max() < num_parts:
         wrong = parts[(parts < 0) | (parts >= num_parts)][0]
@@ -97,8 +97,8 @@ def _kinds(g: DGLGraph, balance_ntypes: Any) -> np.ndarray:
     """Return a number of what each node is to be balanced with: its type, and what is given."""
     kinds = np.repeat(np.arange(len(g.ntypes)), g._num_nodes)
     if balance_ntypes is not None:
-        given = _by_type(g, balance_ntypes, "balance_ntypes")
-        _, kinds = np.unique(np.stack([kinds, given]), axis=1, return_inverse=True)
+        groups = _by_type(g, balance_ntypes, "balance_ntypes")
+        _, kinds = np.unique(np.stack([kinds, groups]), axis=1, return_inverse=True)
     return kinds.reshape(-1)
 
 

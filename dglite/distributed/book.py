@@ -33,26 +33,26 @@ class Ranges:
 
     def __init__(self, bounds: Any, type_: Any, kind: str = "") -> None:
         self.bounds, self.type, self.kind = np.asarray(bounds, np.int64), type_, kind
-        self.what = f"{type_!r} {kind}" if kind else str(type_)
+        self.label = f"{type_!r} {kind}" if kind else str(type_)
         if self.bounds.ndim != 1 or len(self.bounds) < 2 or self.bounds[0] != 0 or (np.diff(self.bounds) < 0).any():
-            raise DGLError(f"the parts of {self.what}s have bounds {bounds!r:.80}; expected ascending numbers from 0")
+            raise DGLError(f"the parts of {self.label}s have bounds {bounds!r:.80}; expected ascending numbers from 0")
 
     @property
     def count(self) -> int:
         """Ids of all parts."""
         return int(self.bounds[-1])
 
-    def of(self, part: int) -> tuple[int, int]:
+    def range_of(self, part: int) -> tuple[int, int]:
         """Return the first id of a part and the one after its last."""
         return int(self.bounds[part]), int(self.bounds[part + 1])
 
     def checked(self, ids: Any) -> np.ndarray:
         """Return ids as int64. Raises ``DGLError`` where they are no integers or do not exist."""
-        return as_ids(ids, self.count, self.what).astype(np.int64, copy=False)
+        return as_ids(ids, self.count, self.label).astype(np.int64, copy=False)
 
     def outside(self, ids: np.ndarray, part: int) -> np.ndarray:
         """Return whether each id is another part's."""
-        first, last = self.of(part)
+        first, last = self.range_of(part)
         return (ids < first) | (ids >= last)
 
     def owners(self, ids: np.ndarray) -> np.ndarray:
@@ -84,15 +84,15 @@ class IdsByOwner:
         self._cuts = ranges.cuts(self.ids)
         self.counts: list[int] = np.diff(self._cuts).tolist()
 
-    def of(self, part: int) -> np.ndarray:
+    def ids_of(self, part: int) -> np.ndarray:
         """Return the ids of a part."""
         return self.ids[self._cuts[part] : self._cuts[part + 1]]
 
     def restored(self, values: np.ndarray) -> np.ndarray:
         """Return values of the ids, part after part, in the order in which the ids were given."""
-        found = np.empty(len(self.order), values.dtype)
-        found[self.order] = values
-        return found
+        restored = np.empty(len(self.order), values.dtype)
+        restored[self.order] = values
+        return restored
 
 
 @final
@@ -149,20 +149,20 @@ class PartitionBook:
         """The edge types as (source type, name, destination type)."""
         return list(self.edges)
 
-    def of(self, kind: str) -> dict[Any, Ranges]:
+    def ranges_by_type(self, kind: str) -> dict[Any, Ranges]:
         """Return the ranges of all types of ``kind`` ``"node"`` or ``"edge"``."""
         return self.nodes if kind == "node" else self.edges  # type: ignore[return-value]
 
     def to_canonical_etype(self, etype: Any) -> CanonicalEtype:
         """Return the edge type that a name means. Raises ``DGLError`` where none or several have it."""
-        found = [own for own in self.edges if etype in (own, own[1])]
-        if len(found) != 1:
+        fitting = [canonical for canonical in self.edges if etype in (canonical, canonical[1])]
+        if len(fitting) != 1:
             raise DGLError(f"edge type {etype!r} is not one type of {self.canonical_etypes}; give one of these triples")
-        return found[0]
+        return fitting[0]
 
     def ranges_of(self, kind: str, type_: Any = None) -> Ranges:
         """Return the ranges of a type; see :meth:`type_of`."""
-        return self.of(kind)[self.type_of(kind, type_)]
+        return self.ranges_by_type(kind)[self.type_of(kind, type_)]
 
     def type_of(self, kind: str, type_: Any = None) -> Any:
         """Return the type of ``kind`` ``"node"`` or ``"edge"`` that is meant; None means the only type.
@@ -172,14 +172,14 @@ class PartitionBook:
         DGLError
             There is no such type, or several and none is named.
         """
-        of = self.of(kind)
-        if type_ is None or (type_ not in of and type_ == {"node": "_N", "edge": "_E"}[kind]):
-            if len(of) != 1:
-                raise DGLError(f"the graph has {kind}s of types {list(of)}; name one of them")
-            return next(iter(of))
+        ranges = self.ranges_by_type(kind)
+        if type_ is None or (type_ not in ranges and type_ == {"node": "_N", "edge": "_E"}[kind]):
+            if len(ranges) != 1:
+                raise DGLError(f"the graph has {kind}s of types {list(ranges)}; name one of them")
+            return next(iter(ranges))
         if kind == "edge":
             return self.to_canonical_etype(type_)
-        if type_ not in of:
+        if type_ not in ranges:
             raise DGLError(f"there are no nodes of type {type_!r}; types are {self.ntypes}")
         return type_
 
@@ -207,13 +207,13 @@ class PartitionBook:
 
     def _starts(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Return where each part's ids of each type begin in one numbering, and in the type: (parts, types)."""
-        bounds = np.stack([ranges.bounds for ranges in self.of(kind).values()], axis=1)
+        bounds = np.stack([ranges.bounds for ranges in self.ranges_by_type(kind).values()], axis=1)
         sizes = np.diff(bounds, axis=0)
         return (np.cumsum(sizes.reshape(-1)) - sizes.reshape(-1)).reshape(sizes.shape), bounds[:-1]
 
     def _by_type(self, kind: str, ids: Any) -> tuple[Tensor, Tensor]:
         starts, firsts = self._starts(kind)
-        whole = Ranges([0, sum(ranges.count for ranges in self.of(kind).values())], f"{kind} of any type")
+        whole = Ranges([0, sum(ranges.count for ranges in self.ranges_by_type(kind).values())], f"{kind} of any type")
         numbers = whole.checked(ids)
         cell = np.searchsorted(starts.reshape(-1), numbers, "right") - 1
         per_type = numbers - starts.reshape(-1)[cell] + firsts.reshape(-1)[cell]
@@ -222,7 +222,7 @@ class PartitionBook:
     def _in_one_numbering(self, kind: str, ids: Any, type_: Any) -> Tensor:
         starts, firsts = self._starts(kind)
         ranges = self.ranges_of(kind, type_)
-        number, numbers = list(self.of(kind)).index(self.type_of(kind, type_)), ranges.checked(ids)
+        number, numbers = list(self.ranges_by_type(kind)).index(self.type_of(kind, type_)), ranges.checked(ids)
         owners = ranges.owners(numbers)
         return active.from_numpy(numbers - firsts[owners, number] + starts[owners, number])
 
@@ -260,15 +260,15 @@ class PartitionBook:
         return active.from_numpy(ranges.owners(ranges.checked(ids)))
 
     def _ids(self, ranges: Ranges, partid: int) -> Tensor:
-        return active.from_numpy(np.arange(*ranges.of(self._part(partid))))
+        return active.from_numpy(np.arange(*ranges.range_of(self._part(partid))))
 
     def _places(self, ranges: Ranges, ids: Any, partid: int) -> Tensor:
-        found = ranges.checked(ids)
-        first, last = ranges.of(self._part(partid))
-        other = found[ranges.outside(found, partid)]
+        checked = ranges.checked(ids)
+        first, last = ranges.range_of(self._part(partid))
+        other = checked[ranges.outside(checked, partid)]
         if len(other):
             raise DGLError(
-                f"{ranges.what} {other[0]} belongs to part {ranges.owners(other[:1])[0]}, not to part {partid}, which "
+                f"{ranges.label} {other[0]} belongs to part {ranges.owners(other[:1])[0]}, not to part {partid}, which "
                 f"owns {first} to {last - 1}"
             )
-        return active.from_numpy(found - first)
+        return active.from_numpy(checked - first)

@@ -60,14 +60,14 @@ def from_original_order(table: DistTensor, saved: Tensor) -> Tensor:
 
 def _original(table: DistTensor) -> Tensor:
     original = table.part_policy.original
-    return torch.arange(*table.ranges.of(table.exchange.rank)) if original is None else original
+    return torch.arange(*table.ranges.range_of(table.exchange.rank)) if original is None else original
 
 
 def _shards(table: DistTensor, dtype: Any, width: tuple[int, ...], local: Tensor | None) -> DistTensor:
     """Return a tensor that is cut as torch.chunk cuts, of zeros or of what there is."""
     count, world = len(table), table.exchange.world
     size = -(-count // world)
-    ranges = Ranges([min(rank * size, count) for rank in range(world + 1)], table.ranges.what)
+    ranges = Ranges([min(rank * size, count) for rank in range(world + 1)], table.ranges.label)
     policy = PartitionPolicy(table.exchange, ranges)
     fill = None if local is None else lambda shape, dtype: local
     return DistTensor((count, *width), dtype, f"{table.name} in {_WHAT}", fill, policy)
@@ -108,14 +108,14 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     exchange.together(f"saving {_WHAT}", lambda: _checked(step, keep))
     exchange.same(f"what is in {_WHAT}", (step, keep, sorted(state)))
     name = exchange.gather_objects(f"saving {_WHAT}", f"{step:08d}-{secrets.token_hex(4)}")[0]
-    own = place / name
-    exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: own.mkdir(parents=True)))
-    exchange.together(f"finding the folder of {_WHAT}", lambda: _seen(own))
+    target = place / name
+    exchange.together(f"making the folder of {_WHAT}", lambda: _first(exchange, lambda: target.mkdir(parents=True)))
+    exchange.together(f"finding the folder of {_WHAT}", lambda: _check_folder(target))
     with _errors(exchange, f"writing {_WHAT}"):
-        dcp.save(dict(sorted(state.items())), checkpoint_id=own, process_group=exchange.group)
+        dcp.save(dict(sorted(state.items())), checkpoint_id=target, process_group=exchange.group)
     exchange.together(f"keeping {_WHAT}", lambda: _first(exchange, lambda: _commit(place, name, keep)))
     exchange.close()
-    return own
+    return target
 
 
 def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT) -> int | None:
@@ -144,13 +144,13 @@ def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT
     """
     exchange, place = Collectives(timeout), Path(folder)
     exchange.same(f"what is read of {_WHAT}", sorted(state))
-    names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _kept(place)))
+    names = exchange.together(f"finding {_WHAT}", lambda: _first(exchange, lambda: _complete_names(place)))
     names = exchange.gather_objects(f"finding {_WHAT}", names)[0]
     if names:
-        own = place / names[0]
-        exchange.together(f"finding {_WHAT}", lambda: _prepare(state, own))
-        with _errors(exchange, f"reading {own}"):
-            dcp.load(state, checkpoint_id=own, process_group=exchange.group)
+        source = place / names[0]
+        exchange.together(f"finding {_WHAT}", lambda: _prepare(state, source))
+        with _errors(exchange, f"reading {source}"):
+            dcp.load(state, checkpoint_id=source, process_group=exchange.group)
     exchange.close()
     return int(names[0].partition("-")[0]) if names else None
 
@@ -165,12 +165,12 @@ def _first(exchange: Collectives, call: Any) -> Any:
     return call() if exchange.rank == 0 else None
 
 
-def _seen(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise DGLError(f"{folder} is not there, but the first rank has made it; give a folder that all ranks share")
 
 
-def _kept(place: Path) -> list[str]:
+def _complete_names(place: Path) -> list[str]:
     """Return the names of the checkpoints that are complete, newest first."""
     path = place / _LIST
     if not path.exists():
@@ -186,15 +186,15 @@ def _kept(place: Path) -> list[str]:
 
 def _commit(place: Path, name: str, keep: int) -> None:
     """Make a checkpoint the last one, and remove those that are too old or were interrupted."""
-    kept = [name, *_kept(place)][:keep]
+    names = [name, *_complete_names(place)][:keep]
     _sync(place / name)
     with replacing(place / _LIST) as part, part.open("w", encoding="utf-8") as file:
-        json.dump(kept, file)
+        json.dump(names, file)
         file.flush()
         os.fsync(file.fileno())
     _sync(place)
     for other in place.iterdir():
-        if _FOLDER.fullmatch(other.name) and other.name not in kept:
+        if _FOLDER.fullmatch(other.name) and other.name not in names:
             shutil.rmtree(other, ignore_errors=True)
 
 
@@ -209,37 +209,37 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _errors(exchange: Collectives, what: str) -> Iterator[None]:
+def _errors(exchange: Collectives, step: str) -> Iterator[None]:
     """Raise `RankError` for what torch.distributed.checkpoint raises, on all ranks alike."""
     try:
-        with exchange.watched(what):
+        with exchange.watched(step):
             yield
     except CheckpointException as error:
         rank, (reason, _) = min(error.failures.items())
-        raise RankError(f"rank {rank}: {what}: {type(reason).__name__}: {reason}") from error
+        raise RankError(f"rank {rank}: {step}: {type(reason).__name__}: {reason}") from error
 
 
 # -- optimizers --------------------------------------------------------------------------------------------------------
-def _prepare(state: Mapping[str, Any], own: Path) -> None:
+def _prepare(state: Mapping[str, Any], folder: Path) -> None:
     """Let optimizers have what they have after a step, where the checkpoint has it: it is read into that."""
-    _seen(own)
-    saved = dcp.FileSystemReader(own).read_metadata().state_dict_metadata
+    _check_folder(folder)
+    saved = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
     for name, value in state.items():
         if isinstance(value, torch.optim.Optimizer) and not value.state:
             prefix = f"{name}.state."
             _step_without_change(value, {int(k[len(prefix) :].split(".")[0]) for k in saved if k.startswith(prefix)})
 
 
-def _step_without_change(optimizer: torch.optim.Optimizer, wanted: set[int]) -> None:
+def _step_without_change(optimizer: torch.optim.Optimizer, numbers: set[int]) -> None:
     """Make the state of some parameters, counted over all groups."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     rates = [group["lr"] for group in optimizer.param_groups]
     for i, param in enumerate(params):
-        param.grad = torch.zeros_like(param) if i in wanted else None
+        param.grad = torch.zeros_like(param) if i in numbers else None
     try:
         for group in optimizer.param_groups:
             group["lr"] = torch.zeros_like(group["lr"]) if isinstance(group["lr"], torch.Tensor) else 0.0
-        if wanted:
+        if numbers:
             optimizer.step()
     finally:
         for group, rate in zip(optimizer.param_groups, rates, strict=True):

@@ -68,21 +68,21 @@ class Collectives:
         self.received: Counter[str] = Counter()
         self._entered, self._witness, self._name = new_lock(), witness(), "new"
         self._members = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
-        what, local, wait = "making a group of processes", group is not None, timedelta(seconds=timeout)
-        own = self._witness.made(
+        step, local, wait = "making a group of processes", group is not None, timedelta(seconds=timeout)
+        group_of_ranks = self._witness.make_group(
             self._name,
             self._members,
-            what,
+            step,
             lambda: dist.new_group(self._members, wait, backend, use_local_synchronization=local),
         )
-        self._links, self._name = Links(self.rank, self.world, own, timeout), own.group_name
-        with self.watched(what):
-            found = self._gathered((dist.get_rank(), self._witness.address))
-        self._witness.meet(dict(found))
+        self._links, self._name = Links(self.rank, self.world, group_of_ranks, timeout), group_of_ranks.group_name
+        with self.watched(step):
+            addresses = self._gathered((dist.get_rank(), self._witness.address))
+        self._witness.meet(dict(addresses))
 
-    def watched(self, what: str) -> AbstractContextManager[None]:
+    def watched(self, step: str) -> AbstractContextManager[None]:
         """Raise `RankError` for an error of torch.distributed: who failed, and why."""
-        return self._witness.watched(self._name, self._members, what)
+        return self._witness.watched(self._name, self._members, step)
 
     @property
     def group(self) -> Any:
@@ -95,16 +95,16 @@ class Collectives:
         return DeviceMesh.from_group(self._links.group, "cpu")
 
     def _gathered(self, value: Any) -> list[Any]:
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, value, group=self._links.group)
-        return found
+        values: list[Any] = [None] * self.world
+        dist.all_gather_object(values, value, group=self._links.group)
+        return values
 
     def close(self) -> None:
         """End the group; all ranks call it, and make no more exchanges."""
         dist.destroy_process_group(self._links.group)
 
     # -- agreement --------------------------------------------------------------------------------------------------
-    def begin(self, what: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
+    def begin(self, step: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
         """Say what is done, and how much comes for each rank; return how much comes from each.
 
         Raises
@@ -114,53 +114,53 @@ class Collectives:
             first such rank, and the reason.
         """
         mine = torch.zeros(self.world, _LINE, dtype=torch.int64)
-        mine[:, 0], mine[:, 1] = error is not None, zlib.crc32(what.encode())
+        mine[:, 0], mine[:, 1] = error is not None, zlib.crc32(step.encode())
         if counts is not None:
             mine[:, 2] = torch.tensor(counts)
         if not self._entered.acquire(blocking=False):
-            raise DGLError(f"{what}: another thread is in an exchange; give each thread its own")
+            raise DGLError(f"{step}: another thread is in an exchange; give each thread its own")
         try:
-            theirs = self.reply(what, "counts", mine, [1] * self.world, [1] * self.world)
+            theirs = self.reply(step, "counts", mine, [1] * self.world, [1] * self.world)
             if bool(theirs[:, 0].any()) or bool((theirs[:, 1] != mine[0, 1]).any()):
-                raise self._why(what, error) from error
+                raise self._why(step, error) from error
         finally:
             self._entered.release()
-        found: list[int] = theirs[:, 2].tolist()
-        return found
+        coming: list[int] = theirs[:, 2].tolist()
+        return coming
 
-    def _why(self, what: str, error: BaseException | None) -> RankError:
+    def _why(self, step: str, error: BaseException | None) -> RankError:
         """Return the error that all ranks raise."""
         agreed = isinstance(error, RankError)
-        said = what, None if error is None else str(error) if agreed else f"{type(error).__name__}: {error}", agreed
-        with self.watched(what):
-            found = self._gathered(said)
-        for rank, (_, text, agreed) in enumerate(found):
+        report = step, None if error is None else str(error) if agreed else f"{type(error).__name__}: {error}", agreed
+        with self.watched(step):
+            reports = self._gathered(report)
+        for rank, (_, text, agreed) in enumerate(reports):
             if text is not None:
                 return RankError(text if agreed else f"rank {rank}: {text}")
-        doing = ", ".join(f"rank {rank}: {name}" for rank, (name, _, _) in enumerate(found))
+        doing = ", ".join(f"rank {rank}: {name}" for rank, (name, _, _) in enumerate(reports))
         return RankError(f"ranks do different things at the same time ({doing}); all must make the same calls")
 
-    def together(self, what: str, call: Callable[[], Result]) -> Result:
+    def together(self, step: str, call: Callable[[], Result]) -> Result:
         """Return what a call returns, which all ranks make; where it fails on one, all raise the same error."""
         result, failed = None, None
         try:
             result = call()
         except Exception as error:
             failed = error
-        self.begin(what, error=failed)
+        self.begin(step, error=failed)
         return result  # type: ignore[return-value]
 
-    def same(self, what: str, value: Any) -> None:
+    def same(self, quantity: str, value: Any) -> None:
         """Raise `RankError` unless all ranks have the same value, compared as text."""
-        found = self.gather_objects(what, repr(value))
-        if len(set(found)) > 1:
-            values = ", ".join(f"rank {rank}: {text:.80}" for rank, text in enumerate(found))
-            raise RankError(f"{what} differs between ranks ({values}); it must be the same on all")
+        texts = self.gather_objects(quantity, repr(value))
+        if len(set(texts)) > 1:
+            values = ", ".join(f"rank {rank}: {text:.80}" for rank, text in enumerate(texts))
+            raise RankError(f"{quantity} differs between ranks ({values}); it must be the same on all")
 
-    def gather_objects(self, what: str, value: Any) -> list[Any]:
+    def gather_objects(self, step: str, value: Any) -> list[Any]:
         """Return what all ranks have, by rank."""
-        self.begin(what)
-        with self.watched(what):
+        self.begin(step)
+        with self.watched(step):
             return self._gathered(value)
 
     def barrier(self) -> None:
@@ -169,39 +169,39 @@ class Collectives:
 
     # -- rows -------------------------------------------------------------------------------------------------------
     def send(
-        self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], error: BaseException | None = None
+        self, step: str, kind: str, values: torch.Tensor, counts: Sequence[int], error: BaseException | None = None
     ) -> tuple[torch.Tensor, list[int]]:
         """Send ``counts[r]`` rows of a tensor to each rank r, one after the other.
 
         Returns what comes, rank after rank, and how many rows from each. ``kind`` is what the bytes are counted as.
         """
-        coming = self.begin(what, counts, error)
-        return self.reply(what, kind, values, counts, coming), coming
+        coming = self.begin(step, counts, error)
+        return self.reply(step, kind, values, counts, coming), coming
 
     def reply(
-        self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
+        self, step: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
     ) -> torch.Tensor:
         """Send as :meth:`send` does, where all know how much comes."""
-        received, wait = self.start(what, kind, values, counts, coming)
+        received, wait = self.start(step, kind, values, counts, coming)
         wait()
         return received
 
     def start(
-        self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
+        self, step: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
     ) -> tuple[torch.Tensor, Callable[[], None]]:
         """Begin to send ``counts[r]`` rows to each rank r, where all know how much comes.
 
-        Returns where rows arrive, and what waits for the last of them. Several may be on their way at a time.
+        Returns where rows arrive, and what waits for the last of them. Several exchanges may be in flight.
         """
         received = values.new_empty((sum(coming), *values.shape[1:]))
         row = values.element_size() * math.prod(values.shape[1:])
         self.sent[kind] += (sum(counts) - counts[self.rank]) * row
         self.received[kind] += (sum(coming) - coming[self.rank]) * row
-        with self.watched(what):
+        with self.watched(step):
             end = self._links.start(values.resolve_neg().contiguous(), received, counts, coming, few=False)
 
         def wait() -> None:
-            with self.watched(what):
+            with self.watched(step):
                 end()
 
         return received, wait
@@ -222,13 +222,13 @@ class Alone(Collectives):
         self.rank, self.world = rank, world
         self.sent, self.received = Counter(), Counter()
 
-    def begin(self, what: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
+    def begin(self, step: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
         """Raise the error, if there is one; nothing is sent."""
         if error is not None:
             raise error
         return [0] * self.world
 
-    def gather_objects(self, what: str, value: Any) -> list[Any]:
+    def gather_objects(self, step: str, value: Any) -> list[Any]:
         """Return this rank's value alone."""
         return [value]
 

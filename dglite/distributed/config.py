@@ -44,8 +44,8 @@ def part_files(graph_name: str, num_parts: int) -> Files:
 
 def feature_names(g: DGLGraph) -> dict[str, list[list[str]]]:
     """Return the names of the features that are written: for ``"node"`` and ``"edge"``, a list for each type."""
-    of = {"node": g._node_frames, "edge": g._edge_frames}
-    return {kind: [[] if frame is None else list(frame) for frame in frames] for kind, frames in of.items()}
+    frames_of = {"node": g._node_frames, "edge": g._edge_frames}
+    return {kind: [[] if frame is None else list(frame) for frame in frames] for kind, frames in frames_of.items()}
 
 
 def sha256_of(path: Path) -> str:
@@ -118,19 +118,19 @@ class PartConfig:
             fields["nodes"] = dict(fields["nodes"])
             fields["edges"] = {(src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]}
             fields["idtype"] = str(np.dtype(fields["idtype"]))
-            found = cls(**fields, path=path)
-            if not found.nodes:
+            config = cls(**fields, path=path)
+            if not config.nodes:
                 raise ValueError("it has no node types")
-            fits = stated == found.hash
+            fits = stated == config.hash
             if fits:
-                found.book(0)
+                config.book(0)
         except DGLError:
             raise
         except Exception as error:  # damage raises nearly anything: KeyError, TypeError, OverflowError, RecursionError
             raise DGLError(f"{path} is damaged or was not written by partition_graph: {error!r:.200}") from error
         if not fits:
             raise DGLError(f"{path} was changed after it was written: its hash does not fit; partition the graph again")
-        return found
+        return config
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""
@@ -184,10 +184,10 @@ class PartConfig:
     def table(self) -> str:
         """Return parts, their sizes, and what was cut, as text."""
         lines = [f"{'part':>6}{'nodes':>12}{'edges':>12}{'cut':>12}{'halo':>12}"]
-        for part, of in enumerate(self.sizes):
-            lines.append(f"{part:>6}" + "".join(f"{of[key]:>12}" for key in ("nodes", "edges", "cut", "halo")))
-        total = {key: sum(of[key] for of in self.sizes) for key in ("nodes", "edges", "cut")}
-        worst = {key: max(of[key] for of in self.sizes) * self.num_parts / max(total[key], 1) for key in total}
+        for part, size in enumerate(self.sizes):
+            lines.append(f"{part:>6}" + "".join(f"{size[key]:>12}" for key in ("nodes", "edges", "cut", "halo")))
+        total = {key: sum(size[key] for size in self.sizes) for key in ("nodes", "edges", "cut")}
+        worst = {key: max(size[key] for size in self.sizes) * self.num_parts / max(total[key], 1) for key in total}
         lines.append(
             f"{self.graph_name}: {self.num_parts} parts by {self.part_method}; "
             f"{100 * total['cut'] / max(total['edges'], 1):.1f}% of edges cut; largest part {worst['nodes']:.2f} of "

@@ -85,10 +85,10 @@ class DistEmbedding(NodeEmbedding):
         table, exchange = self._rows, self._rows.exchange
         ids, grads = super()._gathered(read) or (torch.empty(0, dtype=torch.int64), table.local[:0])
         ids, grads = ids.cpu(), grads.cpu().to(table.dtype)
-        what, failed = f"gradients of {table.name}", self._not_finite(grads)
+        step, failed = f"gradients of {table.name}", self._not_finite(grads)
         rows = ids.numpy().astype(np.int64, copy=False)
-        own, values = send_to_owners(exchange, what, "gradients", table.ranges, rows, grads, failed)
-        return (torch.from_numpy(own), values) if len(own) else None
+        places, values = send_to_owners(exchange, step, "gradients", table.ranges, rows, grads, failed)
+        return (torch.from_numpy(places), values) if len(places) else None
 
     def _not_finite(self, grads: Tensor) -> DGLError | None:
         if bool(torch.isfinite(grads).all()):
@@ -109,7 +109,7 @@ class DistEmbedding(NodeEmbedding):
         if tuple(values.shape) != self._rows.shape:
             raise DGLError(f"{self._rows.name}: got shape {tuple(values.shape)}; expected {self._rows.shape}")
         with torch.no_grad():
-            self._tensor.copy_(values[slice(*self._rows.ranges.of(self.rank))])
+            self._tensor.copy_(values[slice(*self._rows.ranges.range_of(self.rank))])
         self._wait()
 
     def all_get_embedding(self) -> Tensor:

@@ -86,28 +86,35 @@ class FeatureSplit:
         to_rows = partial(self.to_rows, width=width)
         columns = _Turned.apply(x.reshape(len(x), width), self.to_columns, to_rows)
         sums = spmm(self.graph.adjacency(), expr, Reducer(reduce), (columns, *weights))
-        found = _Turned.apply(sums, to_rows, self.to_columns)
-        return found.reshape(x.shape)  # type: ignore[no-any-return]
+        out = _Turned.apply(sums, to_rows, self.to_columns)
+        return out.reshape(x.shape)  # type: ignore[no-any-return]
 
     def _widths(self, width: int) -> list[int]:
-        """Return how many of so many columns each process has."""
+        """Return how many of ``width`` columns each process has."""
         return np.diff([width * rank // self.world for rank in range(self.world + 1)]).tolist()
 
     def to_columns(self, x: torch.Tensor, kind: str) -> torch.Tensor:
         """Return some columns (num_nodes, w) of all rows, for all columns of some rows (owned, width)."""
         widths, counts = self._widths(x.shape[1]), self._counts
-        own = widths[self.rank]
+        num_columns = widths[self.rank]
         send = torch.cat([part.reshape(-1) for part in x.split(widths, 1)])
-        given, taken = [len(x) * width for width in widths], [count * own for count in counts]
-        return self.exchange.reply("the exchange of columns", kind, send, given, taken).view(sum(counts), own)
+        send_counts, receive_counts = [len(x) * width for width in widths], [count * num_columns for count in counts]
+        return self.exchange.reply("the exchange of columns", kind, send, send_counts, receive_counts).view(
+            sum(counts), num_columns
+        )
 
     def to_rows(self, x: torch.Tensor, kind: str, width: int) -> torch.Tensor:
         """Return all columns of some rows for some columns of all rows."""
-        widths, own = self._widths(width), self._counts[self.rank]
-        given, taken = [count * x.shape[1] for count in self._counts], [own * width for width in widths]
-        parts = self.exchange.reply("the exchange of columns", kind, x.reshape(-1), given, taken).split(taken)
+        widths, num_rows = self._widths(width), self._counts[self.rank]
+        send_counts, receive_counts = (
+            [count * x.shape[1] for count in self._counts],
+            [num_rows * width for width in widths],
+        )
+        parts = self.exchange.reply("the exchange of columns", kind, x.reshape(-1), send_counts, receive_counts).split(
+            receive_counts
+        )
         return torch.cat(
-            [part.view(own, -1) if own else part.view(0, w) for part, w in zip(parts, widths, strict=True)], 1
+            [part.view(num_rows, -1) if num_rows else part.view(0, w) for part, w in zip(parts, widths, strict=True)], 1
         )
 
 

@@ -42,7 +42,7 @@ class PartitionedRows(Protocol):
 
 def send_to_owners(
     exchange: Collectives,
-    what: str,
+    step: str,
     kind: str,
     ranges: Ranges,
     ids: np.ndarray,
@@ -54,10 +54,12 @@ def send_to_owners(
     All ranks call it, and raise ``error`` where one has it. ``kind`` is what the bytes of rows are counted as.
     """
     by_owner = IdsByOwner(ranges, ids)
-    own, coming = exchange.send(what, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
+    received_ids, coming = exchange.send(step, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
     sent = bytes_of(rows[torch.from_numpy(by_owner.order)]).view(len(ids), row_bytes(rows))
-    received = exchange.reply(what, kind, sent, by_owner.counts, coming)
-    return own.numpy() - ranges.of(exchange.rank)[0], rows_from_bytes(received.view(-1), rows, len(own))
+    received = exchange.reply(step, kind, sent, by_owner.counts, coming)
+    return received_ids.numpy() - ranges.range_of(exchange.rank)[0], rows_from_bytes(
+        received.view(-1), rows, len(received_ids)
+    )
 
 
 Request = tuple[PartitionedRows, Any]
@@ -65,7 +67,7 @@ Request = tuple[PartitionedRows, Any]
 
 
 def fetch(
-    exchange: Collectives, requests: Sequence[Request], error: BaseException | None = None, what: str | None = None
+    exchange: Collectives, requests: Sequence[Request], error: BaseException | None = None, step: str | None = None
 ) -> list[Tensor]:
     """Return rows of several tensors by one exchange: counts, ids and rows travel once, whatever the number of tensors.
 
@@ -87,25 +89,25 @@ def fetch(
         if error is not None:
             raise error
         return [tensor.rows(ids) for tensor, ids in requests]
-    if what is None:
-        what = "reading " + ", ".join(tensor.name for tensor, _ in requests)
-    wanted: list[_NeededRows] = []
+    if step is None:
+        step = "reading " + ", ".join(tensor.name for tensor, _ in requests)
+    needed: list[_NeededRows] = []
     try:
-        wanted = [_NeededRows(tensor, ids) for tensor, ids in requests] if error is None else []
+        needed = [_NeededRows(tensor, ids) for tensor, ids in requests] if error is None else []
     except Exception as failure:
         error = failure
     if error is not None:
-        exchange.begin(what, [0] * exchange.world, error)
-    per_rank = np.array([of.counts for of in wanted], np.int64).reshape(len(wanted), exchange.world)
+        exchange.begin(step, [0] * exchange.world, error)
+    per_rank = np.array([x.counts for x in needed], np.int64).reshape(len(needed), exchange.world)
     lines = [np.empty(0, np.int64)]
     for rank in range(exchange.world):
-        lines += [per_rank[:, rank], *(of.remote[of.cuts[rank] : of.cuts[rank + 1]] for of in wanted)]
-    sent = (per_rank.sum(0) + len(wanted)).tolist()
-    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate(lines)), sent)
-    served, sizes = _serve(exchange, [of.tensor for of in wanted], ids.numpy(), coming)
-    widths = np.array([row_bytes(of.tensor.local) for of in wanted], np.int64)
-    packed = exchange.reply(what, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
-    return _unpacked(wanted, per_rank, packed)
+        lines += [per_rank[:, rank], *(x.remote[x.cuts[rank] : x.cuts[rank + 1]] for x in needed)]
+    sent = (per_rank.sum(0) + len(needed)).tolist()
+    ids, coming = exchange.send(step, "ids", torch.from_numpy(np.concatenate(lines)), sent)
+    served, sizes = _serve(exchange, [x.tensor for x in needed], ids.numpy(), coming)
+    widths = np.array([row_bytes(x.tensor.local) for x in needed], np.int64)
+    packed = exchange.reply(step, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
+    return _unpacked(needed, per_rank, packed)
 
 
 @final
@@ -115,7 +117,7 @@ class _NeededRows:
     def __init__(self, tensor: PartitionedRows, ids: Any) -> None:
         self.tensor, ranges = tensor, tensor.ranges
         self.ids, self.inverse = numbered(tensor.checked(ids))
-        first, last = ranges.of(tensor.exchange.rank)
+        first, last = ranges.range_of(tensor.exchange.rank)
         self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
         self.cached = tensor.cache_positions(self.ids)
         foreign = np.ones(len(self.ids), bool)
@@ -129,7 +131,7 @@ class _NeededRows:
 
     def rows(self, received: Tensor) -> Tensor:
         """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
-        tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
+        tensor, first = self.tensor, self.tensor.ranges.range_of(self.tensor.exchange.rank)[0]
         rows = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
         rows[self.local] = take_rows(tensor.local, self.ids[self.local] - first)
         rows[torch.from_numpy(self.positions)] = received
@@ -147,7 +149,7 @@ def _serve(
     for line in np.split(ids, np.cumsum(coming)[:-1]):
         counts, place, size = line[: len(tensors)], len(tensors), 0
         for tensor, count in zip(tensors, counts.tolist(), strict=True):
-            rows = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
+            rows = line[place : place + count] - tensor.ranges.range_of(exchange.rank)[0]
             piece = bytes_of(take_rows(tensor.local, rows))
             pieces.append(piece)
             place, size = place + count, size + len(piece)
@@ -155,13 +157,13 @@ def _serve(
     return torch.cat(pieces), sizes
 
 
-def _unpacked(wanted: Sequence[_NeededRows], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
-    pieces: list[list[Tensor]] = [[of.tensor.local[:0]] for of in wanted]
+def _unpacked(needed: Sequence[_NeededRows], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
+    pieces: list[list[Tensor]] = [[x.tensor.local[:0]] for x in needed]
     place = 0
     for rank in range(per_rank.shape[1]):
-        for i, of in enumerate(wanted):
+        for i, x in enumerate(needed):
             count = int(per_rank[i, rank])
-            size = count * row_bytes(of.tensor.local)
-            pieces[i].append(rows_from_bytes(packed[place : place + size], of.tensor.local, count))
+            size = count * row_bytes(x.tensor.local)
+            pieces[i].append(rows_from_bytes(packed[place : place + size], x.tensor.local, count))
             place += size
-    return [of.rows(torch.cat(own)) for of, own in zip(wanted, pieces, strict=True)]
+    return [x.rows(torch.cat(rows)) for x, rows in zip(needed, pieces, strict=True)]

@@ -70,8 +70,8 @@ class FullGraph:
     Raises
     ------
     RankError
-        On every process alike: ``starts`` differ or do not fit the processes; an edge ends elsewhere; an id is none of
-        the graph's; a type is unknown.
+        On every process alike: ``starts`` differ or do not fit the processes; an edge ends elsewhere; the graph
+        lacks an id; a type is unknown.
     """
 
     def __init__(
@@ -85,27 +85,31 @@ class FullGraph:
         self.exchange = exchange = Collectives(timeout, group, None)
         self.rank, self.world, self.bytes = exchange.rank, exchange.world, exchange.received
         self.starts = {
-            ntype: [int(start) for start in own]
-            for ntype, own in (starts if isinstance(starts, Mapping) else {ONLY_NODES: starts}).items()
+            ntype: [int(start) for start in bounds]
+            for ntype, bounds in (starts if isinstance(starts, Mapping) else {ONLY_NODES: starts}).items()
         }
-        given = dict(edges) if isinstance(edges, Mapping) else {ONLY_EDGES: edges}
-        what, none = "making a FullGraph", np.empty(0, np.int64)
-        found = exchange.together(what, lambda: {etype: self._checked(etype, *pair) for etype, pair in given.items()})
+        edges_by_type = dict(edges) if isinstance(edges, Mapping) else {ONLY_EDGES: edges}
+        step, none = "making a FullGraph", np.empty(0, np.int64)
+        local_ends = exchange.together(
+            step, lambda: {etype: self._checked(etype, *pair) for etype, pair in edges_by_type.items()}
+        )
         exchange.same("the ranges of nodes (starts)", self.starts)
-        etypes = sorted({etype for own in exchange.gather_objects(what, list(given)) for etype in own})
-        ends = {etype: found.get(etype, (none, none)) for etype in etypes}
+        etypes = sorted(
+            {etype for types_of_rank in exchange.gather_objects(step, list(edges_by_type)) for etype in types_of_rank}
+        )
+        ends = {etype: local_ends.get(etype, (none, none)) for etype in etypes}
         self.halo: dict[str, torch.Tensor] = {}
         self._routes: dict[str, Route] = {}
         for ntype in sorted(self.starts):
-            sources = [src for (of, _, _), (src, _) in ends.items() if of == ntype]
+            sources = [src for (src_type, _, _), (src, _) in ends.items() if src_type == ntype]
             self._connect(ntype, np.concatenate(sources) if sources else np.empty(0, np.int64))
         self._sums = {etype: self._split(etype, *pair) for etype, pair in ends.items()}
         self.block = self._make_block(ends)
 
     # -- making --------------------------------------------------------------------------------------------------------
     def _checked(self, etype: EdgeType, src: Any, dst: Any) -> tuple[np.ndarray, np.ndarray]:
-        for ntype, own in self.starts.items():
-            check_starts(own, self.world, f"starts of node type {ntype!r}")
+        for ntype, starts in self.starts.items():
+            check_starts(starts, self.world, f"starts of node type {ntype!r}")
         if etype[0] not in self.starts or etype[2] not in self.starts:
             raise DGLError(f"edge type {etype} has a node type that starts do not have: {sorted(self.starts)}")
         pair = ids_of(src, f"sources of {etype}"), ids_of(dst, f"destinations of {etype}")
@@ -117,17 +121,17 @@ class FullGraph:
         return pair
 
     def _range(self, ntype: str) -> tuple[int, int]:
-        own = self.starts[ntype]
-        return own[self.rank], own[self.rank + 1]
+        starts = self.starts[ntype]
+        return starts[self.rank], starts[self.rank + 1]
 
     def _connect(self, ntype: str, sources: np.ndarray) -> None:
         """Find the halo of a node type, and tell its owners, once, which rows to send from now on."""
         first, last = self._range(ntype)
         halo = distinct(sources[(sources < first) | (sources >= last)])
-        taken = np.diff(np.searchsorted(halo, self.starts[ntype])).tolist()
-        wanted, given = self.exchange.send("finding halos", "ids", torch.from_numpy(halo), taken)
+        receive_counts = np.diff(np.searchsorted(halo, self.starts[ntype])).tolist()
+        sent_ids, send_counts = self.exchange.send("finding halos", "ids", torch.from_numpy(halo), receive_counts)
         self.halo[ntype] = torch.from_numpy(halo)
-        self._routes[ntype] = Route(self.exchange, last - first, wanted.numpy() - first, given, taken)
+        self._routes[ntype] = Route(self.exchange, last - first, sent_ids.numpy() - first, send_counts, receive_counts)
 
     def _local(self, ntype: str, ids: np.ndarray) -> np.ndarray:
         """Return the places of global ids among the sources: owned nodes, then the halo."""
@@ -140,10 +144,10 @@ class FullGraph:
         (first, last), (first_dst, last_dst) = self._range(etype[0]), self._range(etype[2])
         far = self._local(etype[0], src) - (last - first)
         outside = far >= 0
-        own, others = np.flatnonzero(~outside), np.flatnonzero(outside)
+        inner, others = np.flatnonzero(~outside), np.flatnonzero(outside)
         num_own, num_far, num_dst = last - first, len(self.halo[etype[0]]), last_dst - first_dst
         return _Halves(
-            (Adjacency.from_coo(num_own, num_dst, src[own] - first, dst[own] - first_dst), RowIndex(own)),
+            (Adjacency.from_coo(num_own, num_dst, src[inner] - first, dst[inner] - first_dst), RowIndex(inner)),
             (Adjacency.from_coo(num_far, num_dst, far[others], dst[others] - first_dst), RowIndex(others)),
             torch.from_numpy(np.bincount(dst - first_dst, minlength=num_dst)),
         )
@@ -232,9 +236,9 @@ class FullGraph:
         count = self.num_nodes(etype[0])
         here = self.block.out_degrees(etype=etype).to(torch.int64)
         route = self._routes[etype[0]]
-        found = here[:count].clone()
-        others = self.exchange.reply("counting out-edges", "ids", here[count:], route.taken, route.given)
-        return found.index_add_(0, torch.from_numpy(route.rows.rows), others)
+        degrees = here[:count].clone()
+        others = self.exchange.reply("counting out-edges", "ids", here[count:], route.receive_counts, route.send_counts)
+        return degrees.index_add_(0, torch.from_numpy(route.rows.rows), others)
 
     def gcn_weights(self, etype: EdgeType | None = None) -> torch.Tensor:
         """Return 1 / sqrt(out-degree of the source * in-degree of the destination) of every edge, float32.
@@ -248,13 +252,13 @@ class FullGraph:
         degrees = torch.cat([self.out_degrees(etype), out])[src] * self.in_degrees(etype)[dst]
         return degrees.clamp(min=1).to(torch.float32).rsqrt()
 
-    def _only(self, known: Iterable[T], given: T | None, what: str) -> T:
-        names = list(known)
-        if given is None and len(names) == 1:
+    def _only(self, choices: Iterable[T], value: T | None, kind: str) -> T:
+        names = list(choices)
+        if value is None and len(names) == 1:
             return names[0]
-        if given not in names:
-            raise DGLError(f"got {what} {given!r}; expected one of {names}")
-        return given  # type: ignore[return-value]
+        if value not in names:
+            raise DGLError(f"got {kind} {value!r}; expected one of {names}")
+        return value  # type: ignore[return-value]
 
 
 class _Halves:
@@ -270,5 +274,5 @@ class _Halves:
         adj, edges = self._parts[part]
         expr = message_of(edge_weight is not None)
         weights = () if edge_weight is None else (take_rows(edge_weight, edges),)
-        found: torch.Tensor = spmm(adj, expr, Reducer.SUM, (x, *weights))
-        return found
+        sums: torch.Tensor = spmm(adj, expr, Reducer.SUM, (x, *weights))
+        return sums

@@ -20,19 +20,19 @@ def message_of(weighted: bool) -> Expr:
     return row * Operand(Side.E, 1) if weighted else row
 
 
-def ids_of(given: Any, what: str) -> np.ndarray:
-    return integer_array(given, what).astype(np.int64)
+def ids_of(ids: Any, name: str) -> np.ndarray:
+    return integer_array(ids, name).astype(np.int64)
 
 
-def check_starts(starts: list[int], world: int, what: str) -> None:
+def check_starts(starts: list[int], world: int, name: str) -> None:
     if len(starts) != world + 1 or starts[0] != 0 or any(a > b for a, b in pairwise(starts)):
         raise DGLError(
-            f"{what} are {starts}; expected {world + 1} ascending numbers from 0: the first node of each of {world} "
+            f"{name} are {starts}; expected {world + 1} ascending numbers from 0: the first node of each of {world} "
             "processes, then the number of nodes"
         )
 
 
-def check_range(ids: np.ndarray, first: int, last: int, what: str) -> None:
+def check_range(ids: np.ndarray, first: int, last: int, name: str) -> None:
     outside = ids[(ids < first) | (ids >= last)]
     if len(outside):
-        raise DGLError(f"{what}: got id {outside[0]}; expected ids from {first} to {last - 1}")
+        raise DGLError(f"{name}: got id {outside[0]}; expected ids from {first} to {last - 1}")

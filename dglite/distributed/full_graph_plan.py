@@ -116,8 +116,8 @@ def _widths_of(model: Any) -> list[int]:
     if isinstance(model, Sequence):
         widths = [int(width) for width in model]
     elif isinstance(model, torch.nn.Module):
-        found = (getattr(layer, "_in_src_feats", getattr(layer, "_in_feats", None)) for layer in model.modules())
-        widths = [width for width in found if isinstance(width, int)]
+        sizes = (getattr(layer, "_in_src_feats", getattr(layer, "_in_feats", None)) for layer in model.modules())
+        widths = [width for width in sizes if isinstance(width, int)]
     else:
         raise DGLError(f"got {type(model).__name__} for the model; expected a module or a list of widths")
     if not widths:

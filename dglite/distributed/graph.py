@@ -86,12 +86,12 @@ class DistGraph(GraphQueries):
     ) -> None:
         self.exchange = exchange = Collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name
-        what = "reading the partition's JSON file"
+        step = "reading the partition's JSON file"
         if exchange.rank == 0:  # writes a partition of DGL again, which the others read
-            exchange.together(what, lambda: read_config(part_config))
+            exchange.together(step, lambda: read_config(part_config))
         else:
-            exchange.together(what, lambda: None)
-        config = exchange.together(what, lambda: self._config(part_config))
+            exchange.together(step, lambda: None)
+        config = exchange.together(step, lambda: self._config(part_config))
         exchange.same("the version of the partition", config.hash[:16])
         exchange.same("topology and reads", (topology, reads))
         self.config = config
@@ -106,7 +106,7 @@ class DistGraph(GraphQueries):
         for kind in ("node", "edge"):
             self._original[kind] = self._original_ids(kind)
             features = self._part.features(kind)
-            self._frames[kind] = {type_: self._tensors(kind, type_, of) for type_, of in features.items()}
+            self._frames[kind] = {type_: self._tensors(kind, type_, columns) for type_, columns in features.items()}
         self.nodes, self.edges = _Types(self, "node"), _Types(self, "edge")
 
     def _config(self, part_config: Any) -> PartConfig:
@@ -143,7 +143,7 @@ class DistGraph(GraphQueries):
 
     def _original_ids(self, kind: str) -> list[Any]:
         """Return by type the ids before the graph was partitioned: of all, or those of this rank's part."""
-        types, whole = self._book.of(kind), self._replicated
+        types, whole = self._book.ranges_by_type(kind), self._replicated
         if whole is not None:
             frame_of = whole._node_frame if kind == "node" else whole._edge_frame
             return [frame_of(i).pop("orig_id") for i in range(len(types))]
@@ -155,16 +155,16 @@ class DistGraph(GraphQueries):
 
     def _number(self, kind: str, type_: Any) -> int:
         """Return the place of a type among those of its kind."""
-        return list(self._book.of(kind)).index(self._book.type_of(kind, type_))
+        return list(self._book.ranges_by_type(kind)).index(self._book.type_of(kind, type_))
 
     def _tensors(self, kind: str, type_: Any, columns: Mapping[str, Tensor]) -> dict[str, DistTensor]:
-        policy, found = self._policy(kind, type_), {}
+        policy, tensors = self._policy(kind, type_), {}
         for name, rows in columns.items():
             shape = (policy.get_size(), *rows.shape[1:])
-            found[name] = DistTensor(
+            tensors[name] = DistTensor(
                 shape, rows.dtype, f"{name!r} of {kind}s {type_!r}", lambda *_, r=rows: r, part_policy=policy
             )
-        return found
+        return tensors
 
     # -- what is there -----------------------------------------------------------------------------------------------
     @property
@@ -195,7 +195,7 @@ class DistGraph(GraphQueries):
         return PartitionPolicy(self.exchange, ranges, original, self.store, self._book, self.names)
 
     def _policies(self) -> list[PartitionPolicy]:
-        return [self._policy(kind, type_) for kind in ("node", "edge") for type_ in self._book.of(kind)]
+        return [self._policy(kind, type_) for kind in ("node", "edge") for type_ in self._book.ranges_by_type(kind)]
 
     @property
     def ntypes(self) -> list[str]:
@@ -221,8 +221,8 @@ class DistGraph(GraphQueries):
         return self._count("edge", etype)
 
     def _count(self, kind: str, type_: Any) -> int:
-        ranges = self._book.of(kind).values() if type_ is None else [self._book.ranges_of(kind, type_)]
-        return sum(of.count for of in ranges)
+        ranges = self._book.ranges_by_type(kind).values() if type_ is None else [self._book.ranges_of(kind, type_)]
+        return sum(part.count for part in ranges)
 
     number_of_nodes, number_of_edges = num_nodes, num_edges
 
@@ -253,8 +253,8 @@ class DistGraph(GraphQueries):
             return self.topology.find_edges(edges, etype)
         whole = self.partitioned.whole
         relation = whole.etype_id(etype)
-        found = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
-        ((src, dst),) = found
+        ends = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
+        ((src, dst),) = ends
         return whole._ids_tensor(src), whole._ids_tensor(dst)
 
     def original_ids(self, kind: str, type_: Any, ids: Any) -> Tensor:
@@ -271,9 +271,9 @@ class DistGraph(GraphQueries):
         if self.partitioned is None:
             before, types = [integer_array(column) for column in columns], self.topology._metagraph.ends
             return lambda i, far: before[types[i][0]][far]
-        known, ends = self.partitioned.sources(), self.partitioned.ends
-        found = [integer_array(ids) for ids in fetch(self.exchange, list(zip(columns, known, strict=True)))]
-        return lambda i, far: found[ends[i][0]][np.searchsorted(known[ends[i][0]], far)]
+        sources, ends = self.partitioned.sources(), self.partitioned.ends
+        originals = [integer_array(ids) for ids in fetch(self.exchange, list(zip(columns, sources, strict=True)))]
+        return lambda i, far: originals[ends[i][0]][np.searchsorted(sources[ends[i][0]], far)]
 
     # -- features ----------------------------------------------------------------------------------------------------
     @property
@@ -309,7 +309,7 @@ class _Types(Mapping[Any, Any]):
         return SimpleNamespace(data=self._g.frame(self._kind, type_))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._g.get_partition_book().of(self._kind))
+        return iter(self._g.get_partition_book().ranges_by_type(self._kind))
 
     def __len__(self) -> int:
-        return len(self._g.get_partition_book().of(self._kind))
+        return len(self._g.get_partition_book().ranges_by_type(self._kind))

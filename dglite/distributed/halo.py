@@ -19,17 +19,17 @@ class Route:
     """Which rows of a node type go to which process, and come from which."""
 
     def __init__(
-        self, exchange: Collectives, num_rows: int, rows: np.ndarray, given: list[int], taken: list[int]
+        self, exchange: Collectives, num_rows: int, rows: np.ndarray, send_counts: list[int], receive_counts: list[int]
     ) -> None:
         self.exchange, self.num_rows, self.rows = exchange, num_rows, RowIndex(rows)
-        self.given, self.taken = given, taken
+        self.send_counts, self.receive_counts = send_counts, receive_counts
 
     def send(self, x: torch.Tensor) -> Flight:
         """Begin to send rows of ``x`` (owned nodes, *feat) to the ranks that need them."""
         if x.ndim == 0 or len(x) != self.num_rows:
             raise DGLError(f"got features of shape {tuple(x.shape)}; expected {self.num_rows} rows, one per owned node")
         flight = Flight(self)
-        flight.rows = _Leave.apply(take_rows(x, self.rows), flight)
+        flight.rows = _SendHalo.apply(take_rows(x, self.rows), flight)
         return flight
 
 
@@ -50,14 +50,16 @@ class Flight:
         """Wait for the rows of the halo and return them."""
         rows = self.rows
         del self.rows  # their gradient refers to this flight: a circle that Python cannot see, and would keep
-        return _Land.apply(rows, self)  # type: ignore[no-any-return]
+        return _ReceiveHalo.apply(rows, self)  # type: ignore[no-any-return]
 
 
-class _Leave(torch.autograd.Function):
+class _SendHalo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
         ctx.flight, route = flight, flight.route
-        received, flight.wait = route.exchange.start("the exchange of halos", "halos", rows, route.given, route.taken)
+        received, flight.wait = route.exchange.start(
+            "the exchange of halos", "halos", rows, route.send_counts, route.receive_counts
+        )
         return received
 
     @staticmethod
@@ -67,7 +69,7 @@ class _Leave(torch.autograd.Function):
         return ctx.flight.returned, None
 
 
-class _Land(torch.autograd.Function):
+class _ReceiveHalo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
         ctx.flight = flight
@@ -79,6 +81,6 @@ class _Land(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         flight, route = ctx.flight, ctx.flight.route
         flight.returned, flight.wait = route.exchange.start(
-            "the exchange of gradients", "gradients", grad, route.taken, route.given
+            "the exchange of gradients", "gradients", grad, route.receive_counts, route.send_counts
         )
         return grad, None

@@ -64,7 +64,7 @@ class _DistLoader(Resumable):
             raise TypeError(f"expected a DistGraph, got {type(g).__name__}; see dglite.dataloading.DataLoader")
         self.graph, self.device = g, device
         self.exchange = Collectives(g.timeout) if g.store is None else Alone(g.exchange.rank, g.exchange.world)
-        what, together = f"making a {type(self).__name__}", self.exchange.together
+        step, together = f"making a {type(self).__name__}", self.exchange.together
         flags = {"shuffle": shuffle or False, "drop_last": drop_last, "shared": shared}
         counts = {
             "batch_size": (batch_size, 1),
@@ -72,26 +72,28 @@ class _DistLoader(Resumable):
             "prefetch_factor": (prefetch_factor, 1),
         }
         self.shuffle, self.drop_last, self.shared = together(
-            what, lambda: [check_flag(flag, name) for name, flag in flags.items()]
+            step, lambda: [check_flag(flag, name) for name, flag in flags.items()]
         )
         self.batch_size, self.num_workers, self._ahead = together(
-            what, lambda: [check_count(count, name, least) for name, (count, least) in counts.items()]
+            step, lambda: [check_count(count, name, least) for name, (count, least) in counts.items()]
         )
-        self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
-        self._drawn = together(what, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler))
-        self._items = together(what, lambda: self._checked(kind, indices))
+        self._features, self.graph_sampler = together(step, lambda: _without_features(g, sampler))
+        self._part_sampler = together(
+            step, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler)
+        )
+        self._items = together(step, lambda: self._checked(kind, indices))
         if self.shared and not self.exchange.collective:
             raise DGLError("shared batches need reads='collective': with one-sided reads each rank has its own batches")
-        about = None if self._drawn is None else self._drawn.about()
-        given = self.batch_size, self.shuffle, self.drop_last, self.shared, self._digest(), about
-        self.exchange.same(f"what a {type(self).__name__} is given", given)
+        about = None if self._part_sampler is None else self._part_sampler.about()
+        options = self.batch_size, self.shuffle, self.drop_last, self.shared, self._digest(), about
+        self.exchange.same(f"what a {type(self).__name__} is given", options)
         if self.shared:
             self._items = self._in_original_order(kind, indices)
         of_nodes = sampler_of_nodes(self.graph_sampler)
         if isinstance(of_nodes, LaborSampler):
             of_nodes.named = g.original_sources()
-        seed = together(what, lambda: seed_from(generator))
-        self._seed = self.exchange.gather_objects(what, seed)[0]
+        seed = together(step, lambda: seed_from(generator))
+        self._seed = self.exchange.gather_objects(step, seed)[0]
         self._next = Progress(0, 0)
         self._now = None
         self._count = self._num_batches()
@@ -100,8 +102,8 @@ class _DistLoader(Resumable):
 
     def _checked(self, kind: str, indices: Any) -> Items:
         items = Items(indices)
-        if self._drawn is not None:
-            self._drawn.check(kind, indices)
+        if self._part_sampler is not None:
+            self._part_sampler.check(kind, indices)
         elif isinstance(self.graph_sampler, Sampler):
             self.graph_sampler.check(self.graph.topology, indices)
         return items
@@ -109,8 +111,8 @@ class _DistLoader(Resumable):
     def _in_original_order(self, kind: str, indices: Any) -> Items:
         """Return the items in the order of the graph that was partitioned."""
 
-        def ordered(type_: Any, given: Any) -> np.ndarray:
-            ids = integer_array(given)
+        def ordered(type_: Any, items: Any) -> np.ndarray:
+            ids = integer_array(items)
             return ids[np.argsort(integer_array(self.graph.original_ids(kind, type_, ids)), kind="stable")]
 
         if not isinstance(indices, Mapping):
@@ -126,12 +128,12 @@ class _DistLoader(Resumable):
 
     def _num_batches(self) -> int:
         size, count = self.batch_size, len(self._items)
-        own = count // size if self.drop_last else -(-count // size)
+        num_batches = count // size if self.drop_last else -(-count // size)
         if not self.shared:
-            found: list[int] = self.exchange.gather_objects("counting batches", own)
-            return max(found)
+            counts: list[int] = self.exchange.gather_objects("counting batches", num_batches)
+            return max(counts)
         world = self.exchange.world
-        return own // world if self.drop_last else -(-own // world)
+        return num_batches // world if self.drop_last else -(-num_batches // world)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch, the same on all ranks."""
@@ -156,41 +158,41 @@ class _DistLoader(Resumable):
         """
         world = self.exchange.world
         if self.shared:
-            _, _, taken = checked_state(state_dict)
-            if taken % world:
+            _, _, position = checked_state(state_dict)
+            if position % world:
                 raise DGLError(
-                    f"the state is after {taken} shared batches, which are no whole steps of {world} ranks; go on with "
-                    "a number of ranks that divides it, or save after another step"
+                    f"the state is after {position} shared batches, which are no whole steps of {world} ranks; "
+                    "continue with a number of ranks that divides it, or save after another step"
                 )
-            state_dict = {**state_dict, "position": taken // world}
+            state_dict = {**state_dict, "position": position // world}
         super().load_state_dict(state_dict)
 
     def _order(self, epoch: int) -> np.ndarray:
-        who = () if self.shared else (self.exchange.rank,)
+        keys = () if self.shared else (self.exchange.rank,)
         if not self.shuffle:
             return np.arange(len(self._items))
-        return np.random.default_rng((self._seed, epoch, *who, _ORDER)).permutation(len(self._items))
+        return np.random.default_rng((self._seed, epoch, *keys, _ORDER)).permutation(len(self._items))
 
     def _sampled(self, epoch: int, first: int, workers: int) -> Ordered:
         """Return the batches of an epoch without their features."""
         order, size, rank, world = self._order(epoch), self.batch_size, self.exchange.rank, self.exchange.world
         seed, buffers, items, shared = self._seed, self._buffers, self._items, self.shared
-        if self._drawn is None:
+        if self._part_sampler is None:
             make = partial(self.graph_sampler.sample, self.graph.topology)
         else:  # by exchanges, in the thread that fetches features
-            make, workers = partial(self._drawn.sample, self.exchange), 0
+            make, workers = partial(self._part_sampler.sample, self.exchange), 0
 
         def sample(position: int) -> Any:
             number = position * world + rank if shared else position
             key = (seed, epoch, number) if shared else (seed, rank, epoch, number)
             positions = order[number * size : (number + 1) * size]
-            found: Any = items.at(positions)
-            if isinstance(found, dict) and not found:
+            seeds: Any = items.at(positions)
+            if isinstance(seeds, dict) and not seeds:
                 assert items.types is not None
-                found = {items.types[0]: np.empty(0, np.int64)}
+                seeds = {items.types[0]: np.empty(0, np.int64)}
             try:
                 with draws_keyed_by(*key), buffers.in_use():
-                    return make(found)
+                    return make(seeds)
             except Exception as error:
                 error.add_note(f"(batch {position} of epoch {epoch} on rank {rank})")
                 raise
@@ -202,27 +204,27 @@ class _DistLoader(Resumable):
         if self._running is not None:
             self._running.close()
         progress = self._begin()
-        if self.num_workers and self._drawn is None:
+        if self.num_workers and self._part_sampler is None:
             make_formats(self.graph.topology, self.graph_sampler)
         sampled = self._sampled(progress.epoch, progress.position, self.num_workers)
         ahead = self._ahead if self.num_workers else 0
         self._running = Ahead(lambda _: self._with_features(sampled), progress.position, self._count, ahead)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
-        return Epoch(self._running, progress, lambda made: None)
+        return Epoch(self._running, progress, lambda batch: None)
 
     def _with_features(self, sampled: Ordered) -> Any:
         """Return the next batch with its features; all ranks call it, which a batch that failed takes part in too."""
-        made, wanted, failed = None, [], None
+        batch, columns, failed = None, [], None
         try:
-            made = next(sampled)
-            wanted = self._features.of(made)
+            batch = next(sampled)
+            columns = self._features.columns_of(batch)
         except Exception as error:
             failed = error
-        requests = [(tensor, ids) for _, _, tensor, ids in wanted]
-        rows = fetch(self.exchange, requests, failed, self._features.what)
-        for (frame, name, _, _), found in zip(wanted, rows, strict=True):
-            frame[name] = found
-        return made if self.device is None else moved(made, self.device)
+        requests = [(tensor, ids) for _, _, tensor, ids in columns]
+        rows = fetch(self.exchange, requests, failed, self._features.label)
+        for (frame, name, _, _), values in zip(columns, rows, strict=True):
+            frame[name] = values
+        return batch if self.device is None else moved(batch, self.device)
 
     def hot_rows(self, capacity: int, ntype: str | None = None) -> np.ndarray:
         """Return the other ranks' nodes that this rank's next epoch needs most, for :meth:`DistTensor.cache`.
@@ -240,8 +242,8 @@ class _DistLoader(Resumable):
         ranges, rank = self.graph.get_partition_book().ranges_of("node", ntype), self.exchange.rank
 
         def batches() -> Iterator[tuple[np.ndarray]]:
-            for made in self._sampled(self._next.epoch, 0, 0):
-                ids = integer_array(made[0][ntype] if isinstance(made[0], dict) else made[0])
+            for batch in self._sampled(self._next.epoch, 0, 0):
+                ids = integer_array(batch[0][ntype] if isinstance(batch[0], dict) else batch[0])
                 yield (ids[ranges.outside(ids, rank)],)
 
         return hot_rows(batches(), ranges.count, capacity)
@@ -262,21 +264,21 @@ class _Features:
         self._edges = _tensors(g, "edge", sampler.prefetch_edge_feats)
         self._pairs = _tensors(g, "edge", pair_labels)
         every = (*self._src, *self._dst, *self._edges, *self._pairs)
-        self.what = "a batch with " + (", ".join(tensor.name for _, _, tensor in every) or "no features")
+        self.label = "a batch with " + (", ".join(tensor.name for _, _, tensor in every) or "no features")
 
-    def of(self, made: Any) -> list[tuple[Any, str, DistTensor, Tensor]]:
+    def columns_of(self, batch: Any) -> list[tuple[Any, str, DistTensor, Tensor]]:
         """Return the columns to fill in of a batch, their names, tensors and rows."""
-        found: list[tuple[Any, str, DistTensor, Tensor]] = []
-        blocks = made[-1]
+        columns: list[tuple[Any, str, DistTensor, Tensor]] = []
+        blocks = batch[-1]
         places: list[tuple[Any, _Named, str]] = [(blocks[0].srcnodes, self._src, NID)] if self._src else []
         places += [(blocks[-1].dstnodes, self._dst, NID)] if self._dst else []
         places += [(block.edges, self._edges, EID) for block in blocks] if self._edges else []
-        places += [(made[1].edges, self._pairs, EID)] if self._pairs else []
+        places += [(batch[1].edges, self._pairs, EID)] if self._pairs else []
         for view, named, ids in places:
             for type_, name, tensor in named:
                 data = view[type_].data
-                found.append((data, name, tensor, data[ids]))
-        return found
+                columns.append((data, name, tensor, data[ids]))
+        return columns
 
 
 _Named = list[tuple[Any, str, DistTensor]]
@@ -285,15 +287,15 @@ _Named = list[tuple[Any, str, DistTensor]]
 def _tensors(g: DistGraph, kind: str, names: Any) -> _Named:
     """Return the tensors of names, or of a type's names, or tensors by name."""
     book = g.get_partition_book()
-    found: _Named = []
-    for type_, wanted in names_by_type(list(book.of(kind)), names, kind).items():
-        own = book.type_of(kind, type_)
-        for name in wanted:
-            given = wanted[name] if isinstance(wanted, Mapping) else g.tensor(kind, own, name)
-            if not isinstance(given, DistTensor):
-                raise DGLError(f"feature {name!r} is to be read from a {type(given).__name__}; expected a DistTensor")
-            found.append((own, name, given))
-    return found
+    tensors: _Named = []
+    for type_, names_of_type in names_by_type(list(book.ranges_by_type(kind)), names, kind).items():
+        full_type = book.type_of(kind, type_)
+        for name in names_of_type:
+            tensor = names_of_type[name] if isinstance(names_of_type, Mapping) else g.tensor(kind, full_type, name)
+            if not isinstance(tensor, DistTensor):
+                raise DGLError(f"feature {name!r} is to be read from a {type(tensor).__name__}; expected a DistTensor")
+            tensors.append((full_type, name, tensor))
+    return tensors
 
 
 def _without_features(g: DistGraph, sampler: Any) -> tuple[_Features, Any]:
@@ -312,9 +314,9 @@ def _without_features(g: DistGraph, sampler: Any) -> tuple[_Features, Any]:
 
 
 def _bare(sampler: BlockSampler) -> BlockSampler:
-    made = copy.copy(sampler)
-    made.prefetch_node_feats, made.prefetch_labels, made.prefetch_edge_feats = [], [], []
-    return made
+    bare = copy.copy(sampler)
+    bare.prefetch_node_feats, bare.prefetch_labels, bare.prefetch_edge_feats = [], [], []
+    return bare
 
 
 class DistNodeDataLoader(_DistLoader):

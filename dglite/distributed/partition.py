@@ -141,9 +141,9 @@ class _Renumbered:
     """
 
     def __init__(self, g: DGLGraph, parts: list[np.ndarray], num_parts: int, folder: Path) -> None:
-        self.old_nodes = [np.argsort(own, kind="stable") for own in parts]
-        self.node_bounds = [_bounds(own, num_parts) for own in parts]
-        new_ids = [np.empty(len(own), np.int64) for own in parts]
+        self.old_nodes = [np.argsort(node_parts, kind="stable") for node_parts in parts]
+        self.node_bounds = [_bounds(node_parts, num_parts) for node_parts in parts]
+        new_ids = [np.empty(len(node_parts), np.int64) for node_parts in parts]
         for ids, old in zip(new_ids, self.old_nodes, strict=True):
             ids[old] = np.arange(len(old))
         self.old_edges: list[np.ndarray] = []
@@ -165,10 +165,10 @@ class _Renumbered:
     def halo(self, part: int, hops: int) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         """Return the nodes of other parts within some hops, by type, and the in-edges that lead on from them."""
         none = np.empty(0, np.int64)
-        found, edges = [none for _ in self.old_nodes], [[none] for _ in self.ends]
+        nodes, edges = [none for _ in self.old_nodes], [[none] for _ in self.ends]
         frontier = [np.arange(b[part], b[part + 1]) for b in self.node_bounds]
         for hop in range(hops):
-            reached: list[list[np.ndarray]] = [[none] for _ in found]
+            reached: list[list[np.ndarray]] = [[none] for _ in nodes]
             for i, (src, dst) in enumerate(self.ends):
                 rows, ids = self.graph.adjacencies[i].csc(), frontier[dst]
                 entries = expand_ranges(rows.indptr[ids].astype(np.int64), np.diff(rows.indptr)[ids])
@@ -179,9 +179,9 @@ class _Renumbered:
                 ids = distinct(np.concatenate(pieces))
                 first, last = self.node_bounds[i][part], self.node_bounds[i][part + 1]
                 ids = ids[(ids < first) | (ids >= last)]
-                frontier[i] = ids[~contains(found[i], ids)]
-                found[i] = distinct(np.concatenate([found[i], frontier[i]]))
-        return found, edges
+                frontier[i] = ids[~contains(nodes[i], ids)]
+                nodes[i] = distinct(np.concatenate([nodes[i], frontier[i]]))
+        return nodes, edges
 
 
 def _bounds(parts: np.ndarray, num_parts: int) -> np.ndarray:
@@ -203,8 +203,8 @@ def _renumbered(
         old[here] = entries if ids is None else ids[entries]
         indices[here] = new_src[rows.indices[entries]]
     counts_of = adjacency.num_src, adjacency.num_dst
-    made = Adjacency.from_csc(*counts_of, indptr, indices, idtype=adjacency.idtype, copy=False, validate=False)
-    return made, old
+    renumbered = Adjacency.from_csc(*counts_of, indptr, indices, idtype=adjacency.idtype, copy=False, validate=False)
+    return renumbered, old
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def _write_part(
         ids = np.concatenate(beyond[i])
         structure[f"edges.{i}.halo"], structure[f"edges.{i}.halo_src"] = ids, rows.indices[ids].astype(np.int64)
         structure[f"edges.{i}.halo_dst"] = np.searchsorted(rows.indptr, ids, "right") - 1
-        own = new.node_bounds[src]
-        num_cut += int(((indices < own[part]) | (indices >= own[part + 1])).sum())
+        src_bounds = new.node_bounds[src]
+        num_cut += int(((indices < src_bounds[part]) | (indices >= src_bounds[part + 1])).sum())
         num_edges += int(last - first)
     write_container(folder / files["structure"], KIND, {}, structure)
     names = feature_names(g)

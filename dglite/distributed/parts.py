@@ -62,7 +62,7 @@ class Part:
             self.rows(i)
 
     def _feature(self, kind: str, i: int, name: str) -> Tensor:
-        first, last = list(self._whole.of(kind).values())[i].of(self._whole.partid)
+        first, last = list(self._whole.ranges_by_type(kind).values())[i].range_of(self._whole.partid)
         file = self._files[f"{kind}_feats"]
         rows = file.tensor(f"{i}/{name}")
         if active.shape(rows)[:1] != (last - first,):
@@ -71,13 +71,13 @@ class Part:
 
     def _range(self, kind: str, i: int) -> slice:
         """Return which rows of the part the rank owns."""
-        first, last = list(self.book.of(kind).values())[i].of(self.book.partid)
-        start, _ = list(self._whole.of(kind).values())[i].of(self._whole.partid)
+        first, last = list(self.book.ranges_by_type(kind).values())[i].range_of(self.book.partid)
+        start, _ = list(self._whole.ranges_by_type(kind).values())[i].range_of(self._whole.partid)
         return slice(first - start, last - start)
 
     def features(self, kind: str) -> dict[Any, dict[str, Tensor]]:
         """Return the rows that the part owns of each feature, by type, then name."""
-        types, names = self.book.of(kind), self.config.features[kind]
+        types, names = self.book.ranges_by_type(kind), self.config.features[kind]
         return {type_: {name: self._feature(kind, i, name) for name in names[i]} for i, type_ in enumerate(types)}
 
     def array(self, name: str) -> np.ndarray:
@@ -91,8 +91,8 @@ class Part:
     def rows(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the in-edges of the part's nodes by edge type ``i``: ``indptr``, and the ids of the sources."""
         etype, ranges = list(self._whole.edges.items())[i]
-        first, last = self._whole.nodes[etype[2]].of(self._whole.partid)
-        own_first, own_last = ranges.of(self._whole.partid)
+        first, last = self._whole.nodes[etype[2]].range_of(self._whole.partid)
+        own_first, own_last = ranges.range_of(self._whole.partid)
         indptr, indices = self.array(f"edges.{i}.indptr"), self.array(f"edges.{i}.indices")
         if len(indices) != own_last - own_first:
             raise self._files["structure"].damaged(f"{len(indices)} edges of type {etype}, not {own_last - own_first}")
@@ -105,33 +105,33 @@ class Part:
         metagraph = metagraph_of(book.ntypes, etypes)
         nodes = []
         for i, ranges in enumerate(book.nodes.values()):
-            nodes.append(np.concatenate([np.arange(*ranges.of(book.partid)), self.array(f"nodes.{i}.halo")]))
+            nodes.append(np.concatenate([np.arange(*ranges.range_of(book.partid)), self.array(f"nodes.{i}.halo")]))
         places = dict(zip(book.ntypes, nodes, strict=True))
         relations, edges = [], []
         for i, (src_type, _, dst_type) in enumerate(etypes):
             indptr, indices = self.rows(i)
-            own = np.arange(*book.edges[etypes[i]].of(book.partid))
-            first = book.nodes[dst_type].of(book.partid)[0]
+            inner_ids = np.arange(*book.edges[etypes[i]].range_of(book.partid))
+            first = book.nodes[dst_type].range_of(book.partid)[0]
             src = np.concatenate([indices, self.array(f"edges.{i}.halo_src")])
             dst = np.repeat(np.arange(len(indptr) - 1) + first, np.diff(indptr))
             dst = np.concatenate([dst, self.array(f"edges.{i}.halo_dst")])
-            ids = np.concatenate([own, self.array(f"edges.{i}.halo")])
+            ids = np.concatenate([inner_ids, self.array(f"edges.{i}.halo")])
             src, dst = positions_of(src, places[src_type]), positions_of(dst, places[dst_type])
-            known = src >= 0  # without hops there are only the edges inside
+            is_stored = src >= 0  # without hops there are only the edges inside
             counts = len(places[src_type]), len(places[dst_type])
-            relations.append(Adjacency.from_coo(*counts, src[known], dst[known], np.dtype(np.int64)))
-            edges.append(ids[known])
-        made = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
+            relations.append(Adjacency.from_coo(*counts, src[is_stored], dst[is_stored], np.dtype(np.int64)))
+            edges.append(ids[is_stored])
+        g = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
         for i, ranges in enumerate(book.nodes.values()):
-            frame, inner = made._node_frame(i), ~ranges.outside(nodes[i], book.partid)
+            frame, inner = g._node_frame(i), ~ranges.outside(nodes[i], book.partid)
             frame[NID] = active.from_numpy(nodes[i])
             frame["inner_node"] = active.from_numpy(inner.astype(np.int32))
             frame["part_id"] = active.from_numpy(ranges.owners(nodes[i]))
         for i, edge_ranges in enumerate(book.edges.values()):
-            frame, inner = made._edge_frame(i), ~edge_ranges.outside(edges[i], book.partid)
+            frame, inner = g._edge_frame(i), ~edge_ranges.outside(edges[i], book.partid)
             frame[EID] = active.from_numpy(edges[i])
             frame["inner_edge"] = active.from_numpy(inner.astype(np.int8))
-        return made
+        return g
 
 
 def load_partition_book(part_config: Any, part_id: int) -> tuple[PartitionBook, str, list[str], list[CanonicalEtype]]:
@@ -155,16 +155,16 @@ def load_partition_feats(
     An edge type is written ``"source:name:destination"``. Errors are those of :func:`load_partition`.
     """
     part = Part(read_config(part_config), part_id)
-    found: list[dict[str, Tensor] | None] = []
-    for kind, wanted in (("node", load_nodes), ("edge", load_edges)):
-        of = part.features(kind) if wanted else {}
+    features: list[dict[str, Tensor] | None] = []
+    for kind, load in (("node", load_nodes), ("edge", load_edges)):
+        columns_by_type = part.features(kind) if load else {}
         named = {
             f"{':'.join(type_) if isinstance(type_, tuple) else type_}/{name}": values
-            for type_, columns in of.items()
+            for type_, columns in columns_by_type.items()
             for name, values in columns.items()
         }
-        found.append(named if wanted else None)
-    return found[0], found[1]
+        features.append(named if load else None)
+    return features[0], features[1]
 
 
 def load_partition(
@@ -203,7 +203,7 @@ def load_topology(config: PartConfig, verify: bool = False) -> DGLGraph:
     graph = load_graphs(config.place(name), mmap=True)[0][0]
     book = config.book(0)
     counts = [ranges.count for ranges in (*book.nodes.values(), *book.edges.values())]
-    found = [graph.num_nodes(ntype) for ntype in graph.ntypes] + [a.num_edges for a in graph.adjacencies]
-    if (graph.ntypes, graph.canonical_etypes, found) != (book.ntypes, book.canonical_etypes, counts):
+    sizes = [graph.num_nodes(ntype) for ntype in graph.ntypes] + [a.num_edges for a in graph.adjacencies]
+    if (graph.ntypes, graph.canonical_etypes, sizes) != (book.ntypes, book.canonical_etypes, counts):
         raise DGLError(f"{name} does not belong to {config.path}: types or numbers of nodes and edges differ")
     return graph

@@ -32,16 +32,16 @@ class _FetchedRows:
 
     def __init__(self, make: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
         self.make, self.next, self.count, self.ahead = make, first, count, ahead
-        self.asked, self.closed = first, False
+        self.requested, self.closed = first, False
         self.results: deque[Any] = deque()
         self.changed = threading.Condition()
 
     def may_make(self) -> bool:
         """Wait until the next result may be made; False when there is no more to make."""
         with self.changed:
-            while self.next < self.count and self.next >= self.asked + self.ahead and not self.closed:
+            while self.next < self.count and self.next >= self.requested + self.ahead and not self.closed:
                 self.changed.wait()
-            return self.next < min(self.count, self.asked + self.ahead)
+            return self.next < min(self.count, self.requested + self.ahead)
 
     def put(self, result: Any) -> None:
         with self.changed:
@@ -102,18 +102,18 @@ class Ahead:
 
     def __next__(self) -> Any:
         store = self._store
-        if store.closed or store.asked >= store.count:
+        if store.closed or store.requested >= store.count:
             self.close()
             raise StopIteration
         if self._thread is None:
-            store.asked += 1
+            store.requested += 1
             try:
-                return call_in_next(store.make, store.asked - 1)
+                return call_in_next(store.make, store.requested - 1)
             except BaseException:
                 store.closed = True
                 raise
         with store.changed:
-            store.asked += 1
+            store.requested += 1
             store.changed.notify_all()
             while not store.results:
                 store.changed.wait(_HEEDS_INTERRUPTS)

@@ -39,7 +39,7 @@ _NUMBERS = 4
 """What a law tells owners of a hop."""
 
 Excluded = Sequence[np.ndarray | None]
-"""Ids of edges to leave out, by relation; None where there are none anywhere."""
+"""Ids of edges to leave out, by relation; None for a relation of which every rank keeps all edges."""
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ class _Weighted(_Uniform):
         self, rows: DGLGraph, layer: int, numbers: np.ndarray, seeds: list[np.ndarray | None], excluded: Excluded
     ) -> list[Drawn | None]:
         options = self.sampler.prob, self.sampler.replace, excluded, int(numbers[0])
-        chosen = choose_by_key(rows, seeds, self.fanouts[layer], True, *options)
-        return [None if x.indptr is None else Drawn(x.indptr, x.src, x.edge_ids) for x in chosen]
+        samples = choose_by_key(rows, seeds, self.fanouts[layer], True, *options)
+        return [None if x.indptr is None else Drawn(x.indptr, x.src, x.edge_ids) for x in samples]
 
 
 class _Labor(_Uniform):
@@ -82,8 +82,8 @@ class _Labor(_Uniform):
         bits = int(np.float64(share).view(np.int64))
 
         def numbers(layer: int) -> list[int]:
-            own = seeds if self.sampler.layer_dependency else seeds + layer
-            return [bits, len(own), *own.tolist()]
+            keys = seeds if self.sampler.layer_dependency else seeds + layer
+            return [bits, len(keys), *keys.tolist()]
 
         return numbers
 
@@ -92,17 +92,19 @@ class _Labor(_Uniform):
     ) -> list[Drawn | None]:
         sampler, share = self.sampler, float(numbers[:1].view(np.float64)[0])
         keys = numbers[2 : 2 + int(numbers[1])]
-        ids = {rows.canonical_etypes[i]: own for i, own in enumerate(excluded) if own is not None}
+        ids = {rows.canonical_etypes[i]: eids for i, eids in enumerate(excluded) if eids is not None}
         options = sampler.prob, 0, keys, share, ids, sampler.named
         law = Labor(rows, fanouts_of(rows, self.fanouts[layer]), True, *options)
-        return [None if own is None else law.draw(i, own) for i, own in enumerate(seeds)]
+        return [None if nodes is None else law.draw(i, nodes) for i, nodes in enumerate(seeds)]
 
 
 def _law_of(sampler: Any) -> _Uniform:
     """Return how a sampler draws. Raises ``DGLError`` where owners cannot draw so by themselves."""
     cls = type(sampler)
-    known = next((of for of in (NeighborSampler, LaborSampler) if isinstance(sampler, of)), None)
-    if known is None or (cls.sample_blocks, cls.sample) != (known.sample_blocks, BlockSampler.sample):
+    base = next(
+        (sampler_class for sampler_class in (NeighborSampler, LaborSampler) if isinstance(sampler, sampler_class)), None
+    )
+    if base is None or (cls.sample_blocks, cls.sample) != (base.sample_blocks, BlockSampler.sample):
         raise DGLError(
             f"{cls.__name__} cannot sample a partitioned topology, in which owners draw; use NeighborSampler or "
             "LaborSampler, or open the graph with topology='replicated'"
@@ -181,14 +183,14 @@ class PartSampler:
         return f"{name}{type(sampler).__name__}({sampler.fanouts}, prob={sampler.prob}, {replace=}, {labor=})"
 
     def sample(self, exchange: Collectives, indices: Any) -> Any:
-        """Return the batch of some nodes or edges of this rank, of which there may be none; all ranks call it."""
+        """Return the batch of some nodes or edges of this rank, or of an empty array; all ranks call it."""
         batch = _Batch(self._topology, self._law)
         if self._pairs is None:
             batch.begin = lambda: (indices, None)
             self._hops(exchange, batch)
             return self._sampler.finished(batch.finished(), indices)
         graphs: list[DGLGraph] = []
-        whole, of = self._topology.whole, self._pairs
+        whole, pairs = self._topology.whole, self._pairs
         seeds: dict[Any, np.ndarray] = {}
 
         def edges() -> list[tuple[int, np.ndarray]]:
@@ -200,23 +202,23 @@ class PartSampler:
 
         def begin() -> tuple[Any, Any]:
             graphs.extend(self._graphs(seeds, ends))
-            given = _typed(whole, indices)
-            excluded = find_exclude_eids(whole, given, of.exclude, of.reverse_eids, of.reverse_etypes)
+            seed_edges = _typed(whole, indices)
+            excluded = find_exclude_eids(whole, seed_edges, pairs.exclude, pairs.reverse_eids, pairs.reverse_etypes)
             return graphs[0].ndata[NID], excluded
 
         batch.begin = begin
         self._hops(exchange, batch)
         input_nodes, _, blocks = self._sampler.finished(batch.finished(), None)
-        if of.output_device is not None:
-            graphs = [graph.to(of.output_device) for graph in graphs]
+        if pairs.output_device is not None:
+            graphs = [graph.to(pairs.output_device) for graph in graphs]
         return input_nodes, *graphs, blocks
 
     def _hops(self, exchange: Collectives, batch: _Batch) -> None:
         for layer in range(len(self._law.fanouts)):
-            what, answer = f"sampling hop {layer + 1}", partial(self._drawn, layer)
-            batch.answers = ask(exchange, what, lambda: batch.requests(exchange.world), answer)
+            step, answer = f"sampling hop {layer + 1}", partial(self._draw, layer)
+            batch.answers = ask(exchange, step, lambda: batch.requests(exchange.world), answer)
 
-    def _drawn(self, layer: int, request: np.ndarray) -> list[np.ndarray]:
+    def _draw(self, layer: int, request: np.ndarray) -> list[np.ndarray]:
         """Return what is drawn around the nodes of a request: for each relation counts, far ends, edges, weights."""
         topology, rows = self._topology, self._topology.rows
         kinds = len(topology.node_ranges)
@@ -224,22 +226,22 @@ class PartSampler:
         numbers, lengths, left_out, *rest = unpacked(request, wire)
         places, excluded = rest[: 2 * kinds : 2], rest[2 * kinds :]
         seeds: list[np.ndarray | None] = []
-        for i, own in enumerate(rest[1 : 2 * kinds : 2]):
+        for i, local_ids in enumerate(rest[1 : 2 * kinds : 2]):
             none = rows._num_nodes[kinds + i] - 1  # the node without edges
-            seeds.append(np.full(lengths[i], none) if len(own) else None)
-            if len(own):
-                seeds[i][places[i]] = own  # type: ignore[index]
+            seeds.append(np.full(lengths[i], none) if len(local_ids) else None)
+            if len(local_ids):
+                seeds[i][places[i]] = local_ids  # type: ignore[index]
         by_relation = [excluded.pop(0) if there else None for there in left_out]
-        drawn = self._law.draw(rows, layer, numbers, [seeds[dst] for _, dst in topology.ends], by_relation)
-        found = [np.array([(x is not None, x is not None and x.weights is not None) for x in drawn], np.int64)]
-        for one, (_, dst) in zip(drawn, topology.ends, strict=True):
-            if one is None:
-                found += [_NO_IDS] * 4
+        samples = self._law.draw(rows, layer, numbers, [seeds[dst] for _, dst in topology.ends], by_relation)
+        arrays = [np.array([(x is not None, x is not None and x.weights is not None) for x in samples], np.int64)]
+        for sample, (_, dst) in zip(samples, topology.ends, strict=True):
+            if sample is None:
+                arrays += [_NO_IDS] * 4
                 continue
-            counts = np.diff(one.offsets)[places[dst]]
-            found += [x.astype(wire[3], copy=False) for x in (counts, one.far, one.edges)]
-            found.append(_NO_IDS if one.weights is None else one.weights)
-        return found
+            counts = np.diff(sample.offsets)[places[dst]]
+            arrays += [x.astype(wire[3], copy=False) for x in (counts, sample.far, sample.edges)]
+            arrays.append(_NO_IDS if sample.weights is None else sample.weights)
+        return arrays
 
     def _graphs(self, seeds: dict[Any, np.ndarray], ends: list[tuple[np.ndarray, np.ndarray]]) -> list[DGLGraph]:
         """Return the graph of the seed edges and that of the negative pairs, if any, of the nodes that they join."""
@@ -294,22 +296,22 @@ class _Batch:
             sets = seed_sets(topology.whole, seeds, True)
             self._nodes = [sets.get(i, _NO_IDS) for i in range(len(topology.node_ranges))]
             self._excluded = excluded_edges(topology.whole, excluded)
-        told = self._numbers(len(self._blocks))
-        numbers = np.array(told + [0] * (_NUMBERS - len(told)), np.int64)
+        keys = self._numbers(len(self._blocks))
+        numbers = np.array(keys + [0] * (_NUMBERS - len(keys)), np.int64)
         owners = [ranges.owners(ids) for ranges, ids in zip(topology.node_ranges, self._nodes, strict=True)]
-        self._places = [[(of == rank).nonzero()[0] for of in owners] for rank in range(world)]
+        self._places = [[(owner == rank).nonzero()[0] for owner in owners] for rank in range(world)]
         return [self._request(rank, numbers) for rank in range(world)]
 
     def _request(self, rank: int, numbers: np.ndarray) -> np.ndarray:
         left_out = np.array([ids is not None for ids in self._excluded], np.int64)
         arrays = [numbers, np.array([len(ids) for ids in self._nodes], np.int64), left_out]
         for i, (ids, places) in enumerate(zip(self._nodes, self._places[rank], strict=True)):
-            own = ids[places] - self._topology.node_ranges[i].of(rank)[0]
-            arrays += [places.astype(self._dtype), own.astype(self._dtype)]
+            local_ids = ids[places] - self._topology.node_ranges[i].range_of(rank)[0]
+            arrays += [places.astype(self._dtype), local_ids.astype(self._dtype)]
         for excluded, ranges in zip(self._excluded, self._topology.edge_ranges, strict=True):
             if excluded is not None:
                 cuts = ranges.cuts(excluded)
-                arrays.append(excluded[cuts[rank] : cuts[rank + 1]] - ranges.of(rank)[0])
+                arrays.append(excluded[cuts[rank] : cuts[rank + 1]] - ranges.range_of(rank)[0])
         return packed(arrays)
 
     def finished(self) -> list[DGLGraph]:
@@ -321,27 +323,27 @@ class _Batch:
         """Make a block of what was drawn; its sources are the nodes of the next layer."""
         of_relation = [self._dtype] * 3 + [np.dtype(np.float32)]
         dtypes = [np.dtype(np.int64)] + of_relation * len(self._topology.edge_ranges)
-        answers = [unpacked(one, dtypes) for one in self.answers]
-        found = [self._joined(i, answers) for i in range(len(self._topology.edge_ranges))]
-        block, self._nodes = block_of_drawn(self._topology.whole, self._nodes, found)
+        answers = [unpacked(answer, dtypes) for answer in self.answers]
+        samples = [self._joined(i, answers) for i in range(len(self._topology.edge_ranges))]
+        block, self._nodes = block_of_drawn(self._topology.whole, self._nodes, samples)
         self._blocks.append(block)
 
     def _joined(self, i: int, answers: list[list[np.ndarray]]) -> Drawn | None:
         """Return the edges of a relation in the order of the nodes; None where none are to be drawn."""
-        there, weighted = np.any([one[0].reshape(-1, 2)[i] for one in answers], axis=0)
+        there, weighted = np.any([answer[0].reshape(-1, 2)[i] for answer in answers], axis=0)
         if not there:
             return None
         whole, dst = self._topology.whole.adjacencies[i], self._topology.ends[i][1]
         counts = np.zeros(len(self._nodes[dst]), np.int64)
-        for places, one in zip(self._places, answers, strict=True):
-            counts[places[dst]] = one[4 * i + 1] if len(places[dst]) else 0
+        for places, answer in zip(self._places, answers, strict=True):
+            counts[places[dst]] = answer[4 * i + 1] if len(places[dst]) else 0
         offsets = np.concatenate([[0], np.cumsum(counts)])
         far, edges = np.empty(offsets[-1], whole.index_dtype), np.empty(offsets[-1], whole.idtype)
         weights = np.empty(offsets[-1] if weighted else 0, np.float32)
-        for rank, (places, one) in enumerate(zip(self._places, answers, strict=True)):
+        for rank, (places, answer) in enumerate(zip(self._places, answers, strict=True)):
             at = expand_ranges(offsets[places[dst]], counts[places[dst]])
-            _, own_far, own_edges, own_weights = one[4 * i + 1 : 4 * i + 5]
-            far[at], edges[at] = own_far, own_edges + self._topology.edge_ranges[i].of(rank)[0]
+            _, own_far, own_edges, own_weights = answer[4 * i + 1 : 4 * i + 5]
+            far[at], edges[at] = own_far, own_edges + self._topology.edge_ranges[i].range_of(rank)[0]
             if weighted:
                 weights[at] = own_weights
         return Drawn(offsets, far, edges, None, weights if weighted else None)

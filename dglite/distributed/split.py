@@ -65,16 +65,16 @@ def edge_split(
 
 
 def _split(
-    given: Any, book: PartitionBook | DistGraph | None, kind: str, type_: Any, force_even: bool, rank: int | None
+    items: Any, book: PartitionBook | DistGraph | None, kind: str, type_: Any, force_even: bool, rank: int | None
 ) -> Tensor:
-    if book is None and isinstance(given, DistTensor):
-        book = given.part_policy.partition_book
+    if book is None and isinstance(items, DistTensor):
+        book = items.part_policy.partition_book
     if isinstance(book, DistGraph):
         book = book.get_partition_book()
     if book is None:
         raise DGLError(f"{kind}s that are no DistTensor are split by a partition book; give g.get_partition_book()")
     ranges = book.ranges_of(kind, type_)
-    ids = _all_of(given) if isinstance(given, DistTensor) else _selected(given, ranges)
+    ids = _all_of(items) if isinstance(items, DistTensor) else _selected(items, ranges)
     parts = book.num_partitions()
     even = [len(ids) * part // parts for part in range(parts + 1)]
     bounds = even if force_even else ranges.cuts(ids).tolist()
@@ -84,11 +84,11 @@ def _split(
     return active.from_numpy(ids[bounds[part] : bounds[part + 1]].copy())
 
 
-def _selected(given: Any, ranges: Ranges) -> np.ndarray:
-    array = integer_array(given, f"{ranges.what}s to split")
+def _selected(items: Any, ranges: Ranges) -> np.ndarray:
+    array = integer_array(items, f"{ranges.label}s to split")
     if array.dtype.kind == "b" and array.shape != (ranges.count,):
-        raise DGLError(f"a mask of {ranges.what}s has shape {array.shape}; expected ({ranges.count},)")
-    return distinct(ranges.checked(given))
+        raise DGLError(f"a mask of {ranges.label}s has shape {array.shape}; expected ({ranges.count},)")
+    return distinct(ranges.checked(items))
 
 
 def _all_of(mask: DistTensor) -> np.ndarray:
@@ -102,6 +102,6 @@ def _all_of(mask: DistTensor) -> np.ndarray:
 
     if mask.shared is not None:
         return selected(mask[:])
-    first, _ = mask.ranges.of(mask.exchange.rank)
+    first, _ = mask.ranges.range_of(mask.exchange.rank)
     ids = mask.exchange.together(f"splitting by {mask.name}", lambda: selected(mask.local) + first)
     return np.concatenate(mask.exchange.gather_objects(f"splitting by {mask.name}", ids))

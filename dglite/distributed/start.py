@@ -70,25 +70,25 @@ def _join(backend: str, wait: timedelta) -> None:
     rank, world = (_number(key) for key in ("RANK", "WORLD_SIZE"))
     if not 0 <= rank < world:
         raise DGLError(f"RANK={rank}, but WORLD_SIZE={world}: ranks are counted from 0; start processes by torchrun")
-    own, agent = Witness(rank, world), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    witness, agent = Witness(rank, world), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     host, port, hosts = os.environ.get("MASTER_ADDR", "127.0.0.1"), _number("MASTER_PORT"), rank == 0 and not agent
     end = time.monotonic() + wait.total_seconds()
     store = _hosted(host, port, world, wait) if hosts else _reached(host, port, world, wait)
     joined = dist.PrefixStore(f"dglite/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     try:
-        own.meet(_met(joined, rank, world, own, end))
+        witness.meet(_meet(joined, rank, world, witness, end))
     except BaseException:
-        own.close()
+        witness.close()
         if hosts:
             time.sleep(_READ)
         raise
-    own.made(
+    witness.make_group(
         "the job",
         range(world),
         "making a group of processes",
         lambda: dist.init_process_group(backend, timeout=wait, store=store, rank=rank, world_size=world),
     )
-    witness_of_group(own)
+    witness_of_group(witness)
 
 
 def _hosted(host: str, port: int, world: int, wait: timedelta) -> dist.Store:
@@ -128,17 +128,17 @@ def _number(key: str) -> int:
         ) from None
 
 
-def _met(store: dist.Store, rank: int, world: int, own: Witness, end: float) -> dict[int, Any]:
+def _meet(store: dist.Store, rank: int, world: int, witness: Witness, end: float) -> dict[int, Any]:
     """Return where all ranks are asked, by rank."""
     if store.add(f"count {rank}", 1) > 1:
         raise DGLError(f"two processes have RANK={rank}; start processes by torchrun")
-    store.set(f"rank {rank}", json.dumps([world, own.address]))
-    found = {}
+    store.set(f"rank {rank}", json.dumps([world, witness.address]))
+    addresses = {}
     for other in range(world):
         left = max(end - time.monotonic(), 0.001)
         try:
             store.wait([f"rank {other}"], timedelta(seconds=left))
-            theirs, found[other] = json.loads(store.get(f"rank {other}"))
+            theirs, addresses[other] = json.loads(store.get(f"rank {other}"))
         except RuntimeError as error:
             raise DGLError(f"{_missing(store, world)}; see their messages") from error
         if theirs != world:
@@ -146,7 +146,7 @@ def _met(store: dist.Store, rank: int, world: int, own: Witness, end: float) -> 
             raise DGLError(
                 f"rank {a} was started with WORLD_SIZE={size}, rank {b} with {other_size}; it must be the same on all"
             )
-    return found
+    return addresses
 
 
 def _missing(store: dist.Store, world: int) -> str:

@@ -83,33 +83,33 @@ class RowStore:
         RankError
             On any rank, there is not enough shared memory.
         """
-        shape, what = tuple(local.shape), f"sharing {name}"
+        shape, step = tuple(local.shape), f"sharing {name}"
         key = f"rows-{os.getpid()}-{uuid.uuid4().hex}"
         alone = self.neighbors.count(True) == 1
-        piece = self.exchange.together(what, lambda: local if alone else _shared_copy(key, local))
+        piece = self.exchange.together(step, lambda: local if alone else _shared_copy(key, local))
         with self._lock:
             self._count += 1
             rows = SharedRows(self, self._count, name, ranges, piece)
             self._tensors[self._count] = rows  # before the next collective, after which others may send requests
-        keys = self.exchange.gather_objects(what, key)
+        keys = self.exchange.gather_objects(step, key)
 
         def mapped(rank: int) -> Tensor | None:
             if rank == self.exchange.rank or not self.neighbors[rank]:
                 return piece if rank == self.exchange.rank else None
-            first, last = ranges.of(rank)
+            first, last = ranges.range_of(rank)
             count = (last - first) * row_bytes(local)
             return _typed(get_shared_array(keys[rank], (count,), "uint8"), local.dtype, (last - first, *shape[1:]))
 
-        rows.pieces = self.exchange.together(what, lambda: [mapped(rank) for rank in range(self.exchange.world)])
+        rows.pieces = self.exchange.together(step, lambda: [mapped(rank) for rank in range(self.exchange.world)])
         if not alone:
             unname_shared_array(key)
         return rows
 
     def ask(self, requests: dict[int, tuple[int, int, np.ndarray, Tensor]], name: str) -> dict[int, Tensor]:
         """Send (operation, tensor number, ids, rows) to ranks of other machines; return the bytes of each answer."""
-        what = f"{'writing' if any(op == _WRITE for op, *_ in requests.values()) else 'reading'} {name}"
+        step = f"{'writing' if any(op == _WRITE for op, *_ in requests.values()) else 'reading'} {name}"
         with ExitStack() as stack:
-            peers = [stack.enter_context(self._peers[rank].used(what)) for rank in sorted(requests)]
+            peers = [stack.enter_context(self._peers[rank].used(step)) for rank in sorted(requests)]
             for peer in peers:
                 peer.send(*requests[peer.rank])
             return {peer.rank: peer.receive() for peer in peers}
@@ -157,7 +157,7 @@ class SharedRows:
         rows = self.local.new_empty((len(ids), *self.local.shape[1:]))
         requests, positions = {}, {}
         for rank, at in self._by_owner(ids):
-            places, piece = ids[at] - self.ranges.of(rank)[0], self.pieces[rank]
+            places, piece = ids[at] - self.ranges.range_of(rank)[0], self.pieces[rank]
             if piece is None:
                 requests[rank] = _READ, self._number, places, self.local[:0]
                 positions[rank] = torch.from_numpy(at)
@@ -173,7 +173,7 @@ class SharedRows:
         """Write rows of checked ids, each once; returns when all owners have them. Errors are those of :meth:`read`."""
         requests = {}
         for rank, at in self._by_owner(ids):
-            places, piece = ids[at] - self.ranges.of(rank)[0], self.pieces[rank]
+            places, piece = ids[at] - self.ranges.range_of(rank)[0], self.pieces[rank]
             rows = values[torch.from_numpy(at)]
             if piece is None:
                 requests[rank] = _WRITE, self._number, places, rows
@@ -259,9 +259,9 @@ class _Peer:
         self._lock = new_lock()
         self._connection: socket.socket | None = None
 
-    def used(self, what: str) -> _Use:
+    def used(self, step: str) -> _Use:
         """Return a context in which requests are sent, and errors of the connection become `RankError`."""
-        return _Use(self, what)
+        return _Use(self, step)
 
     def send(self, operation: int, number: int, ids: np.ndarray, rows: Tensor) -> None:
         """Send a request."""
@@ -293,8 +293,8 @@ class _Peer:
 class _Use:
     """Holds a peer's lock while a request is answered."""
 
-    def __init__(self, peer: _Peer, what: str) -> None:
-        self._peer, self._what = peer, what
+    def __init__(self, peer: _Peer, step: str) -> None:
+        self._peer, self._step = peer, step
 
     def __enter__(self) -> _Peer:
         self._peer._lock.acquire()
@@ -307,7 +307,7 @@ class _Use:
                 return
             peer.close()  # an answer may still arrive: the next request takes a new connection
             if isinstance(error, TimeoutError):
-                reason = f"rank {peer.rank} did not answer while {self._what}, for {peer._timeout:g} s"
+                reason = f"rank {peer.rank} did not answer while {self._step}, for {peer._timeout:g} s"
             elif isinstance(error, OSError | EOFError):
                 reason = f"rank {peer.rank} is {GONE}"
             else:

@@ -84,7 +84,7 @@ class PartitionPolicy:
 
     def get_part_size(self) -> int:
         """Return the number of rows of this rank."""
-        first, last = self.ranges.of(self.exchange.rank)
+        first, last = self.ranges.range_of(self.exchange.rank)
         return last - first
 
 
@@ -111,7 +111,7 @@ class TensorNames:
         fitting = [policy for policy in policies if policy.get_size() == count]
         if len(fitting) == 1:
             return fitting[0]
-        types = ", ".join(f"{policy.ranges.what}s: {policy.get_size()}" for policy in (fitting or policies))
+        types = ", ".join(f"{policy.ranges.label}s: {policy.get_size()}" for policy in (fitting or policies))
         raise DGLError(
             f"{'several' if fitting else 'no'} types have {count} rows ({types or 'no DistGraph is open'}); give "
             "part_policy=g.get_node_partition_policy(ntype) or g.get_edge_partition_policy(etype)"
@@ -122,8 +122,8 @@ class TensorNames:
 class DistTensor:
     """A tensor with a row for each node, or edge, of a type, partitioned like the graph.
 
-    Making one is a collective: all ranks call it. So are reading and writing rows, each rank with its own ids, of
-    which there may be none; unless the graph was opened with ``reads="one-sided"``, where each rank reads and writes
+    Making one is a collective: all ranks call it. So are reading and writing rows, each rank with its own ids, or
+    without ids; unless the graph was opened with ``reads="one-sided"``, where each rank reads and writes
     at any moment, and ``g.barrier()`` is what orders writes of one rank and reads of another.
 
     Parameters
@@ -179,13 +179,13 @@ class DistTensor:
             )
         self.shape, self.dtype, self.part_policy = shape, dtype, part_policy
         self.exchange, self.ranges = part_policy.exchange, part_policy.ranges
-        self.name = f"a tensor of {self.ranges.what}s" if name is None else name
+        self.name = f"a tensor of {self.ranges.label}s" if name is None else name
         if self.shape[:1] != (self.ranges.count,):
             raise DGLError(f"{self.name} has shape {self.shape}; expected {self.ranges.count} rows")
         if persistent and name is None:
             raise DGLError("a persistent DistTensor needs a name, by which others refer to its rows")
         self.hits = self.misses = 0
-        key, names = (self.ranges.what, self.name), {} if part_policy.names is None else part_policy.names.tensors
+        key, names = (self.ranges.label, self.name), {} if part_policy.names is None else part_policy.names.tensors
         if key in names:
             self.shared, self.local = self._rows_of(names[key])
         else:
@@ -277,8 +277,8 @@ class DistTensor:
             rows, new = self._checked_write(ids, values)
         except Exception as error:
             failed = error
-        what = f"writing {self.name}"
-        places, received = send_to_owners(self.exchange, what, "features", self.ranges, rows, new, failed)
+        step = f"writing {self.name}"
+        places, received = send_to_owners(self.exchange, step, "features", self.ranges, rows, new, failed)
         last = _last_of_each(places)
         with torch.no_grad():
             self.local[torch.from_numpy(places[last])] = received[torch.from_numpy(last)]

@@ -36,66 +36,68 @@ class PartTopology:
         self.book, book, idtype = part.book, part.book, np.dtype(part.config.idtype)
         ntypes, etypes = book.ntypes, book.canonical_etypes
         counts = [ranges.count for ranges in book.nodes.values()]
-        own = [last - first for first, last in (ranges.of(book.partid) for ranges in book.nodes.values())]
+        num_owned = [last - first for first, last in (ranges.range_of(book.partid) for ranges in book.nodes.values())]
         relations, rows = [], []
         for i, (etype, ranges) in enumerate(book.edges.items()):
             src, dst = ntypes.index(etype[0]), ntypes.index(etype[2])
             relations.append(Adjacency(counts[src], counts[dst], ranges.count, idtype))
             indptr, indices = part.rows(i)
             matrix = np.append(indptr, indptr[-1]), indices, None, idtype
-            rows.append(Adjacency.from_csc(counts[src], own[dst] + 1, *matrix, copy=False, validate=False))
+            rows.append(Adjacency.from_csc(counts[src], num_owned[dst] + 1, *matrix, copy=False, validate=False))
         self.whole = make_graph(metagraph_of(ntypes, etypes), tuple(relations), counts)
-        self.rows = make_graph(metagraph_of(ntypes, etypes, ntypes), tuple(rows), [*counts, *(n + 1 for n in own)])
+        self.rows = make_graph(
+            metagraph_of(ntypes, etypes, ntypes), tuple(rows), [*counts, *(n + 1 for n in num_owned)]
+        )
         self.whole._idtype = self.rows._idtype = idtype
         self.node_ranges, self.edge_ranges = list(book.nodes.values()), list(book.edges.values())
 
     def first_edge(self, relation: int) -> int:
         """Return the id of the part's first edge of a relation."""
-        return self.edge_ranges[relation].of(self.book.partid)[0]
+        return self.edge_ranges[relation].range_of(self.book.partid)[0]
 
     def first_node(self, node_set: int) -> int:
         """Return the id of the part's first node of a type."""
-        return self.node_ranges[node_set].of(self.book.partid)[0]
+        return self.node_ranges[node_set].range_of(self.book.partid)[0]
 
     def find_edges(
-        self, exchange: Collectives, wanted: Callable[[], list[tuple[int, np.ndarray]]]
+        self, exchange: Collectives, edges: Callable[[], list[tuple[int, np.ndarray]]]
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the ends of edges of any rank, for each (relation, ids) of ``wanted``; all ranks call it."""
-        own: list[tuple[int, IdsByOwner]] = []
+        """Return the ends of edges of any rank, for each (relation, ids) of ``edges``; all ranks call it."""
+        by_owner: list[tuple[int, IdsByOwner]] = []
 
         def requests() -> list[np.ndarray]:
-            own.extend((i, IdsByOwner(self.edge_ranges[i], ids)) for i, ids in wanted())
-            relations = np.array([i for i, _ in own], np.int64)
-            return [packed([relations, *(ids.of(rank) for _, ids in own)]) for rank in range(exchange.world)]
+            by_owner.extend((i, IdsByOwner(self.edge_ranges[i], ids)) for i, ids in edges())
+            relations = np.array([i for i, _ in by_owner], np.int64)
+            return [packed([relations, *(ids.ids_of(rank) for _, ids in by_owner)]) for rank in range(exchange.world)]
 
         def answer(request: np.ndarray) -> list[np.ndarray]:
-            relations, *asked = unpacked(request, [np.int64])
-            found = []
-            for i, ids in zip(relations.tolist(), asked, strict=True):
+            relations, *id_arrays = unpacked(request, [np.int64])
+            ends = []
+            for i, ids in zip(relations.tolist(), id_arrays, strict=True):
                 stored, at, dst = self.rows.adjacencies[i].csc(), ids - self.first_edge(i), self.ends[i][1]
-                found.append(stored.indices[at].astype(np.int64))
-                found.append(np.searchsorted(stored.indptr, at, "right") - 1 + self.first_node(dst))
-            return found
+                ends.append(stored.indices[at].astype(np.int64))
+                ends.append(np.searchsorted(stored.indptr, at, "right") - 1 + self.first_node(dst))
+            return ends
 
-        answers = [unpacked(one, [np.int64]) for one in ask(exchange, "finding edges", requests, answer)]
-        found = [np.concatenate(pieces) for pieces in zip(*answers, strict=True)]
-        return [(ids.restored(found[2 * k]), ids.restored(found[2 * k + 1])) for k, (_, ids) in enumerate(own)]
+        answers = [unpacked(data, [np.int64]) for data in ask(exchange, "finding edges", requests, answer)]
+        ends = [np.concatenate(pieces) for pieces in zip(*answers, strict=True)]
+        return [(ids.restored(ends[2 * k]), ids.restored(ends[2 * k + 1])) for k, (_, ids) in enumerate(by_owner)]
 
-    def in_degrees(self, exchange: Collectives, relation: int, wanted: Callable[[], np.ndarray]) -> np.ndarray:
+    def in_degrees(self, exchange: Collectives, relation: int, nodes: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the in-degrees of nodes of any rank; all ranks call it."""
         dst = self.ends[relation][1]
-        asked: list[IdsByOwner] = []
+        by_owner: list[IdsByOwner] = []
 
         def requests() -> list[np.ndarray]:
-            asked.append(IdsByOwner(self.node_ranges[dst], wanted()))
-            return [packed([asked[0].of(rank)]) for rank in range(exchange.world)]
+            by_owner.append(IdsByOwner(self.node_ranges[dst], nodes()))
+            return [packed([by_owner[0].ids_of(rank)]) for rank in range(exchange.world)]
 
         def answer(request: np.ndarray) -> list[np.ndarray]:
             (ids,) = unpacked(request, [np.int64])
             return [np.diff(self.rows.adjacencies[relation].csc().indptr)[ids - self.first_node(dst)].astype(np.int64)]
 
         answers = ask(exchange, "reading in-degrees", requests, answer)
-        return asked[0].restored(np.concatenate([unpacked(one, [np.int64])[0] for one in answers]))
+        return by_owner[0].restored(np.concatenate([unpacked(data, [np.int64])[0] for data in answers]))
 
     @property
     def ends(self) -> Sequence[tuple[int, int]]:
@@ -104,10 +106,10 @@ class PartTopology:
 
     def sources(self) -> list[np.ndarray]:
         """Return by node set the sources of the part's edges, ascending."""
-        found = [[np.empty(0, np.int64)] for _ in self.node_ranges]
+        sources = [[np.empty(0, np.int64)] for _ in self.node_ranges]
         for adjacency, (src, _) in zip(self.rows.adjacencies, self.ends, strict=True):
-            found[src].append(distinct(adjacency.csc().indices))
-        return [distinct(np.concatenate(ids)).astype(np.int64) for ids in found]
+            sources[src].append(distinct(adjacency.csc().indices))
+        return [distinct(np.concatenate(ids)).astype(np.int64) for ids in sources]
 
     def weigh(self, name: str, columns: Sequence[Any]) -> None:
         """Give the part's edges a feature; None for a relation without it."""
@@ -119,7 +121,7 @@ class PartTopology:
 # -- questions and answers ---------------------------------------------------------------------------------------------
 def ask(
     exchange: Collectives,
-    what: str,
+    step: str,
     requests: Callable[[], list[np.ndarray]],
     answer: Callable[[np.ndarray], list[np.ndarray]],
 ) -> list[np.ndarray]:
@@ -127,18 +129,18 @@ def ask(
 
     All ranks raise the same error where one fails in ``requests`` or in ``answer``.
     """
-    asked = _told(exchange, what, "requests", requests)
-    return _told(exchange, what, "neighbours", lambda: [packed(answer(request)) for request in asked])
+    received = _exchanged(exchange, step, "requests", requests)
+    return _exchanged(exchange, step, "neighbours", lambda: [packed(answer(request)) for request in received])
 
 
-def _told(exchange: Collectives, what: str, kind: str, make: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
+def _exchanged(exchange: Collectives, step: str, kind: str, make: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
     pieces, failed = [np.empty(0, np.uint8)] * exchange.world, None
     try:
         pieces = make()
     except Exception as error:
         failed = error
     sizes = [len(piece) for piece in pieces]
-    received, coming = exchange.send(what, kind, torch.from_numpy(np.concatenate(pieces)), sizes, failed)
+    received, coming = exchange.send(step, kind, torch.from_numpy(np.concatenate(pieces)), sizes, failed)
     return np.split(received.numpy(), np.cumsum(coming)[:-1])
 
 
@@ -153,8 +155,8 @@ def packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
 def unpacked(data: np.ndarray, dtypes: Sequence[Any]) -> list[np.ndarray]:
     """Return the arrays that were :func:`packed`; the last one of ``dtypes`` is that of all that follow."""
     count = int(data[:8].view(np.int64)[0])
-    at, found = 8 * (count + 1), []
+    at, arrays = 8 * (count + 1), []
     for i, size in enumerate(data[8:at].view(np.int64).tolist()):
-        found.append(data[at : at + size].view(dtypes[min(i, len(dtypes) - 1)]))
+        arrays.append(data[at : at + size].view(dtypes[min(i, len(dtypes) - 1)]))
         at += size + -size % 8
-    return found
+    return arrays

@@ -1,7 +1,7 @@
 """Failure detection: each rank has a socket on which it is asked, and told, about a failed rank.
 
 Nothing is sent while all is well. The system takes connections for a process that computes, and refuses them for one
-that is gone, so that a process that was killed is told from one that is slow.
+that is gone, so a killed process can be distinguished from a slow one.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ class Witness:
                 self._peers[rank] = address
 
     @contextmanager
-    def watched(self, group: str, members: Sequence[int], what: str) -> Iterator[None]:
+    def watched(self, group: str, members: Sequence[int], step: str) -> Iterator[None]:
         """Raise `RankError` with the reason for an error of torch.distributed in an exchange of a group."""
-        self._doing[group] = what
+        self._doing[group] = step
         try:
             yield
         except RuntimeError as error:
-            reason = self.found(error) or (_is_loss(error) and self._absent(group, members, what))
-            raise self.error(reason or f"rank {self.rank}: {what}: {error}") from error
+            reason = self.failure(error) or (_is_loss(error) and self._absent(group, members, step))
+            raise self.error(reason or f"rank {self.rank}: {step}: {error}") from error
         finally:
             self._doing.pop(group, None)
 
-    def made(self, group: str, members: Sequence[int], what: str, make: Callable[[], Result]) -> Result:
+    def make_group(self, group: str, members: Sequence[int], step: str, make: Callable[[], Result]) -> Result:
         """Return what a call gives that makes a group: gloo waits several times as long as it was told to.
 
         A rank that is gone meanwhile raises `RankError`, and leaves the call to a thread of its own.
@@ -102,14 +102,14 @@ class Witness:
 
         thread = threading.Thread(target=work, name="dglite-group", daemon=True)
         thread.start()
-        with self.watched(group, members, what):
+        with self.watched(group, members, step):
             while True:
                 thread.join(_GLANCE)
                 if errors:
                     raise errors[0]
                 if results:
                     return results[0]
-                if self.found():
+                if self.failure():
                     atexit.register(_leave, thread)
                     raise self.error(self.reason)
 
@@ -119,28 +119,28 @@ class Witness:
         return RankError(f"{self.reason}. Start all ranks again, from the last checkpoint")
 
     # -- what others are asked -----------------------------------------------------------------------------------------
-    def found(self, error: BaseException | None = None) -> str:
+    def failure(self, error: BaseException | None = None) -> str:
         """Return why the job has failed: what one has said, or that one is gone; empty if unknown.
 
         Where the error says that a connection is lost, this waits for the other process to end.
         """
         end = time.monotonic() + (PATIENCE if error is not None and _is_loss(error) else 0)
         while True:
-            gone = []
+            lost = []
             for rank in sorted(self._peers):
                 answer = self._ask(rank)
                 if answer is None:
-                    gone.append(rank)
+                    lost.append(rank)
                 elif answer.get("reason"):
                     self._learn(str(answer["reason"]))
-            if gone:  # one that left because of another has told its reason before, and this changes nothing
-                who = f"rank {gone[0]} is" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))} are"
-                self._learn(f"{who} {GONE}")
+            if lost:  # one that left because of another has told its reason before, and this changes nothing
+                ranks = f"rank {lost[0]} is" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))} are"
+                self._learn(f"{ranks} {GONE}")
             if self.reason or time.monotonic() > end:
                 return self.reason
             time.sleep(_PAUSE)
 
-    def _absent(self, group: str, members: Sequence[int], what: str) -> str:
+    def _absent(self, group: str, members: Sequence[int], step: str) -> str:
         """Return who takes no part in an exchange."""
         for rank in sorted(self._peers.keys() & members):
             answer = self._ask(rank)
@@ -149,7 +149,7 @@ class Witness:
             if "doing" not in answer:
                 return f"rank {rank} has stopped, or its machine cannot be reached: it does not answer"
             if group not in answer["doing"]:
-                return f"rank {rank} did not take part in {what} in time: it lives, and does something else"
+                return f"rank {rank} did not take part in {step} in time: it lives, and does something else"
         return ""
 
     def tell(self, reason: str) -> None:
@@ -176,10 +176,10 @@ class Witness:
             return None
 
     # -- what others ask -----------------------------------------------------------------------------------------------
-    def _listen(self, own: socket.socket) -> None:
+    def _listen(self, listener: socket.socket) -> None:
         while True:
             try:
-                connection, _ = own.accept()
+                connection, _ = listener.accept()
             except OSError:  # closed
                 return
             with connection, suppress(OSError, ValueError, TypeError):  # strangers may say anything
@@ -210,10 +210,10 @@ def witness() -> Witness:
     return _current[0][1]
 
 
-def witness_of_group(made: Witness) -> None:
+def witness_of_group(witness: Witness) -> None:
     """Make a witness that of the default group, which has just been made."""
     forget()
-    _current.append((weakref.ref(dist.group.WORLD), made))
+    _current.append((weakref.ref(dist.group.WORLD), witness))
     if sys.excepthook is not _say_why:
         _previous.append(sys.excepthook)
         sys.excepthook = _say_why
@@ -231,15 +231,15 @@ _previous: list[Any] = []
 
 def _say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Tell other processes the error that ends this one, or name in it the process that is gone."""
-    for _, own in _current:
-        if own.process != os.getpid():  # a child, whose end says nothing of this rank
+    for _, witness in _current:
+        if witness.process != os.getpid():  # a child, whose end says nothing of this rank
             continue
         if isinstance(error, RankError):
-            own.tell(str(error))
-        elif own.found(error):
-            error.add_note(own.reason)
+            witness.tell(str(error))
+        elif witness.failure(error):
+            error.add_note(witness.reason)
         else:
-            own.tell(f"rank {own.rank}: {kind.__name__}: {error}")
+            witness.tell(f"rank {witness.rank}: {kind.__name__}: {error}")
     _previous[-1](kind, error, trace)
 
 
@@ -258,10 +258,10 @@ def _is_loss(error: BaseException) -> bool:
 
 
 def _read(connection: socket.socket) -> bytes:
-    found = b""
-    while len(found) < _MOST and (piece := connection.recv(_MOST)):
-        found += piece
-    return found
+    data = b""
+    while len(data) < _MOST and (piece := connection.recv(_MOST)):
+        data += piece
+    return data
 
 
 def listening_socket() -> socket.socket:

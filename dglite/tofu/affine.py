@@ -28,7 +28,7 @@ class Affine:
         return cls(((name, 1),))
 
     @classmethod
-    def of(cls, value: Any) -> Affine:
+    def as_affine(cls, value: Any) -> Affine:
         """Return ``value``, a number or an affine function, as an affine function."""
         if isinstance(value, Affine):
             return value
@@ -49,14 +49,14 @@ class Affine:
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, int | Fraction | Affine):
             return NotImplemented
-        other = Affine.of(other)
+        other = Affine.as_affine(other)
         terms = dict(self.terms)
         for name, coefficient in other.terms:
             terms[name] = terms.get(name, 0) + coefficient
         if (self.floored and other.terms) or (other.floored and self.terms):
             raise DGLError("an index that was divided by // can be added to a constant only.")
-        kept = tuple(sorted((name, c) for name, c in terms.items() if c))
-        return Affine(kept, self.constant + other.constant, self.floored or other.floored)
+        nonzero = tuple(sorted((name, c) for name, c in terms.items() if c))
+        return Affine(nonzero, self.constant + other.constant, self.floored or other.floored)
 
     __radd__ = __add__
 

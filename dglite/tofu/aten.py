@@ -46,15 +46,15 @@ def operator_of(
     if not isinstance(target, torch._ops.OpOverload) or _maker(target) is None:
         return None
     arguments = bind(target, args, kwargs or {})
-    made = None if outputs is None else tuple(map(_shape, flat_outputs(outputs)))
-    return _cached(target, tuple((name, _frozen(value)) for name, value in arguments.items()), made)
+    output_shapes = None if outputs is None else tuple(map(_shape, flat_outputs(outputs)))
+    return _cached(target, tuple((name, _frozen(value)) for name, value in arguments.items()), output_shapes)
 
 
 def _maker(target: Any) -> Any:
-    found = RULES.get(target) or RULES.get(target.overloadpacket) or RULES.get(target._schema.name)
-    if found is None and torch.Tag.pointwise in target.tags and not target._schema.name.startswith("aten::_foreach"):
+    maker = RULES.get(target) or RULES.get(target.overloadpacket) or RULES.get(target._schema.name)
+    if maker is None and torch.Tag.pointwise in target.tags and not target._schema.name.startswith("aten::_foreach"):
         return _pointwise
-    return found
+    return maker
 
 
 def _pointwise(call: OperatorCall) -> SplitRule:
@@ -81,7 +81,7 @@ def _thawed(value: Any) -> Any:
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     if len(value) == 2 and isinstance(value[0], type):
         return value[1]
-    return [_thawed(one) for one in value]
+    return [_thawed(item) for item in value]
 
 
 @lru_cache(maxsize=4096)

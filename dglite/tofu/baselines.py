@@ -51,15 +51,15 @@ def spartan(coarse: Coarse, workers: int) -> list[SearchStep]:
 
 def _largest_first(step: StepSearch) -> list[int]:
     tables = step.tables()
-    of: dict[int, list[tuple[int, ...]]] = {}
+    scopes_of: dict[int, list[tuple[int, ...]]] = {}
     for scope in tables:
         for v in scope:
-            of.setdefault(v, []).append(scope)
+            scopes_of.setdefault(v, []).append(scope)
     size = [len(g.nodes) * math.prod(g.shape) for g in step.coarse.tensors]
     values: dict[int, int] = {}
     for v in sorted(range(len(size)), key=lambda i: -size[i]):
         cost = np.zeros(len(step.domains[v]))
-        for scope in of.get(v, ()):
+        for scope in scopes_of.get(v, ()):
             table = tables[scope][tuple(values.get(u, slice(None)) for u in scope)]
             free = [u for u in scope if u not in values]
             cost += table.min(axis=tuple(i for i, u in enumerate(free) if u != v))
@@ -100,8 +100,8 @@ def fsdp(coarse: Coarse, workers: int) -> list[SearchStep]:
     def same(group: OperatorGroup, ways: list[OperatorStrategy]) -> list[OperatorStrategy]:
         if not group.call.heavy and not weights.isdisjoint((*group.inputs, *group.outputs)):
             return ways
-        chosen = plan.ways[numbers[id(group)]]
-        return [way for way in ways if way.number == chosen.number] or ways
+        previous = plan.ways[numbers[id(group)]]
+        return [way for way in ways if way.number == previous.number] or ways
 
     return search(coarse, [workers], Policy(whole=True, fixed=fixed, choose=same))
 
@@ -109,28 +109,28 @@ def fsdp(coarse: Coarse, workers: int) -> list[SearchStep]:
 def _weights(coarse: Coarse) -> set[int]:
     """Return the groups of parameters, their gradients and the optimizer's state, and of views of them."""
     captured = coarse.captured
-    found = {coarse.group_of[n] for n in (*captured.parameters.values(), *captured.state.values())}
+    groups = {coarse.group_of[n] for n in (*captured.parameters.values(), *captured.state.values())}
     for group in coarse.operators:
-        if getattr(group.call.target, "is_view", False) and group.inputs[0] in found:
-            found.update(v for v in group.outputs if v >= 0)
-    return found
+        if getattr(group.call.target, "is_view", False) and group.inputs[0] in groups:
+            groups.update(v for v in group.outputs if v >= 0)
+    return groups
 
 
 def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
     """Return the dimensions of the examples, followed from the first one of the inputs through the operators."""
     captured = coarse.captured
-    found: dict[int, SplitDim] = {coarse.group_of[node]: 0 for node in captured.data}
+    dims: dict[int, SplitDim] = {coarse.group_of[node]: 0 for node in captured.data}
     weights = _weights(coarse)
     for group in coarse.operators:
         for strategy in group.call.strategies:
             cuts = [_cut_dim(region) for region in strategy.inputs]
-            known = [(found[v], cut) for v, cut in zip(group.inputs, cuts, strict=True) if v in found]
-            if known and all(dim == cut for dim, cut in known):
+            matches = [(dims[v], cut) for v, cut in zip(group.inputs, cuts, strict=True) if v in dims]
+            if matches and all(dim == cut for dim, cut in matches):
                 for v, region, combine in zip(group.outputs, strategy.outputs, strategy.combine, strict=True):
                     if v >= 0 and v not in weights and combine == "concat" and _cut_dim(region) is not None:
-                        found.setdefault(v, _cut_dim(region))
+                        dims.setdefault(v, _cut_dim(region))
                 break
-    return found | {coarse.group_of[node]: None for node in captured.buffers.values()}
+    return dims | {coarse.group_of[node]: None for node in captured.buffers.values()}
 
 
 def _cut_dim(region: Region) -> int | None:

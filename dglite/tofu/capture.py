@@ -5,7 +5,7 @@ in-place operators and without dead code, whose nodes carry a meta tensor in ``m
 that was running in ``meta["module"]``, ``"forward"`` or ``"backward"`` in ``meta["phase"]`` and, in the backward pass,
 the forward node they differentiate in ``meta["forward"]`` (or None).
 
-The optimizer's update is none of the graph's operators: torch.optim computes it on each worker's parts. Its state is
+The optimizer's update is not in the graph: torch.optim computes it on each worker's parts. Its state is
 among the graph's inputs, so that a plan knows its memory.
 
 Operators that make tensors from nothing (``full``, ``arange``, ...) have lost their ``device``: it is the worker's.
@@ -25,7 +25,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from ..errors import DGLError
 from ..progress import progress
-from .nodes import Gone
+from .nodes import Replaced
 from .optimizers import check_optimizer, named_state
 from .recording import StepRecorder
 from .stacks import keep_stacks
@@ -131,7 +131,7 @@ def capture(
         raise DGLError("the module has no parameters that require gradients: there is nothing to train")
     if optimizer is not None:
         check_optimizer(optimizer, {id(p): name for name, p in module.named_parameters()})
-    tensors = {name: inputs.held[name].requires_grad_() for name in trained}
+    tensors = {name: inputs.placeholders[name].requires_grad_() for name in trained}
 
     def forward() -> torch.Tensor:
         if loss is None:
@@ -148,11 +148,11 @@ def capture(
         recorder.phase = "backward"
         with recorder.pairing(forward_nodes), torch.autocast(recorder.device.type, enabled=False):
             gradients = torch.autograd.grad(value, list(tensors.values()), allow_unused=True)
-    got = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
+    gradients_of = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
     parameters = {name: inputs.nodes[name] for name in tensors}
-    pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
-    updates = {parameters[name]: recorder.node_of(g) for name, g in got.items()}
-    state = _state(recorder, optimizer, trained, got)
+    pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in gradients_of.items())]
+    updates = {parameters[name]: recorder.node_of(g) for name, g in gradients_of.items()}
+    state = _state(recorder, optimizer, trained, gradients_of)
     return inputs.captured([value], None, updates, parameters, state, pairs)
 
 
@@ -186,9 +186,9 @@ class _Inputs:
     ) -> None:
         self.module, self.recorder = module, recorder
         self.buffers = dict(module.named_buffers())
-        self.held = {name: recorder.placeholder(name, x) for name, x in module.named_parameters()}
-        self.held |= {name: recorder.placeholder(name, x) for name, x in self.buffers.items()}
-        self.nodes = {name: recorder.node_of(x) for name, x in self.held.items()}
+        self.placeholders = {name: recorder.placeholder(name, x) for name, x in module.named_parameters()}
+        self.placeholders |= {name: recorder.placeholder(name, x) for name, x in self.buffers.items()}
+        self.nodes = {name: recorder.node_of(x) for name, x in self.placeholders.items()}
         leaves, spec = tree_flatten((tuple(positional), dict(named)))
         for i, x in enumerate(leaves):
             if isinstance(x, torch.Tensor):
@@ -200,7 +200,7 @@ class _Inputs:
     def call(self, last: bool = True) -> Any:
         """Call the module with all inputs, or without the last."""
         positional = self.positional if last else self.positional[:-1]
-        return torch.func.functional_call(self.module, self.held, positional, self.named)
+        return torch.func.functional_call(self.module, self.placeholders, positional, self.named)
 
     def _check_unchanged(self) -> None:
         """Raise if an input was written in place, as the caller's tensor would be."""
@@ -223,12 +223,12 @@ class _Inputs:
     ) -> Captured:
         """Return the recorded graph, with new values of the buffers that have changed."""
         recorder = self.recorder
-        now = {self.nodes[name]: recorder.node_of(self.held[name]) for name in self.buffers}
+        now = {self.nodes[name]: recorder.node_of(self.placeholders[name]) for name in self.buffers}
         updates = {old: new for old, new in now.items() if old is not new} | updates
         self._check_unchanged()
         nodes = [recorder.node_of(x) for x in outputs]
         graph = recorder.finish([*nodes, *updates.values()])
-        gone = _rewritten(graph)
+        replaced = _rewritten(graph)
         return Captured(
             graph,
             parameters,
@@ -237,10 +237,10 @@ class _Inputs:
             self.data,
             recorder.constants,
             recorder.constant_values,
-            tuple(gone.get(node) or node for node in nodes),
+            tuple(replaced.get(node) or node for node in nodes),
             spec,
-            {old: gone.get(new) or new for old, new in updates.items()},
-            _alive(pairs, gone, graph),
+            {old: replaced.get(new) or new for old, new in updates.items()},
+            _alive(pairs, replaced, graph),
             recorder.sources.versions,
             self.module,
         )
@@ -282,16 +282,16 @@ def _loss_of(output: Any) -> Any:
     return getattr(output, "loss", output)
 
 
-def _rewritten(graph: Graph) -> Gone:
+def _rewritten(graph: Graph) -> Replaced:
     """Rewrite the graph so that it splits better; return for each node that is gone the one with the same values."""
-    gone, merged = keep_stacks(graph), merge_products(graph)
-    return {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
+    replaced, merged = keep_stacks(graph), merge_products(graph)
+    return {old: merged.get(new, new) if new else None for old, new in replaced.items()} | merged
 
 
-def _alive(pairs: Sequence[tuple[Node, Node]], gone: Gone, graph: Graph) -> dict[Node, Node]:
+def _alive(pairs: Sequence[tuple[Node, Node]], replaced: Replaced, graph: Graph) -> dict[Node, Node]:
     """Return the gradients of forward values, as far as the graph still has both."""
     alive = set(graph.nodes)
-    now = [(gone.get(value, value), gone.get(gradient, gradient)) for value, gradient in pairs]
+    now = [(replaced.get(value, value), replaced.get(gradient, gradient)) for value, gradient in pairs]
     return {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive}
 
 

@@ -81,10 +81,10 @@ class Sharding:
         key = tuple(x.shape), x.dtype, tuple(dims)
         if key not in self._row_exchanges:
             n, *rest = x.shape
-            held = [((j * n, (j + 1) * n), *((0, m) for m in rest)) for j in range(self.layout.workers)]
-            needed = self._parts([n * len(held), *rest], dims)
+            tiles = [((j * n, (j + 1) * n), *((0, m) for m in rest)) for j in range(self.layout.workers)]
+            needed = self._parts([n * len(tiles), *rest], dims)
             self._row_exchanges[key] = Exchange(
-                self._links.rank, held, needed, x.dtype, self._device, distance=self.layout.distance
+                self._links.rank, tiles, needed, x.dtype, self._device, distance=self.layout.distance
             )
         return moved(self._links, self._row_exchanges[key], x.contiguous(), "inputs")  # type: ignore[no-any-return]
 
@@ -104,20 +104,20 @@ class Sharding:
 
     def _shards(self, shape: Sequence[int], dims: Dims) -> list[TensorSlice]:
         """Return which slice each worker's shard is, as torch.chunk cuts."""
-        found: list[TensorSlice] = []
+        slices: list[TensorSlice] = []
         for digits in self.layout.digits:
             rows = [(0, int(n)) for n in shape]
             for k, d, j in zip(self.layout.steps, dims, digits, strict=True):
                 if d is not None:
                     (lo, hi), size = rows[d], -(-(rows[d][1] - rows[d][0]) // k)
                     rows[d] = min(lo + j * size, hi), min(lo + (j + 1) * size, hi)
-            found.append(tuple(rows))
-        return found
+            slices.append(tuple(rows))
+        return slices
 
-    def _moved(self, x: torch.Tensor, held: list[TensorSlice], needed: list[TensorSlice]) -> torch.Tensor:
-        if held == needed:
+    def _moved(self, x: torch.Tensor, tiles: list[TensorSlice], needed: list[TensorSlice]) -> torch.Tensor:
+        if tiles == needed:
             return x
-        move = Exchange(self._links.rank, held, needed, x.dtype, self._device, distance=self.layout.distance)
+        move = Exchange(self._links.rank, tiles, needed, x.dtype, self._device, distance=self.layout.distance)
         return moved(self._links, move, x, "state")
 
 

@@ -72,7 +72,7 @@ class TensorGroup:
 
     shape: TensorShape
     nodes: list[Node] = field(default_factory=list)
-    kept: int = 0
+    kept_bytes: int = 0
 
 
 @dataclass(eq=False)
@@ -120,10 +120,10 @@ class Coarse:
             for used in (*node.all_input_nodes, node):
                 last[root[used]] = node
                 last[used] = node
-        found: dict[Node, list[Node]] = {}
+        unread: dict[Node, list[Node]] = {}
         for used, node in last.items():
-            found.setdefault(node, []).append(used)
-        return found
+            unread.setdefault(node, []).append(used)
+        return unread
 
 
 def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True) -> Coarse:
@@ -152,7 +152,7 @@ class _Coarsening:
         self.number = {node: i for i, node in enumerate(self.values)}
         self.parent = list(range(len(self.values)))
         calls = _Calls(strategies_of)
-        self.ops = [(n, *found) for n in captured.graph.nodes if (found := calls.of(n, self.number)) is not None]
+        self.ops = [(n, *op) for n in captured.graph.nodes if (op := calls.call_of(n, self.number)) is not None]
         calls.check()
 
     def find(self, i: int) -> int:
@@ -203,11 +203,11 @@ class _Coarsening:
         """
         changed = False
         weights = self._weights()
-        made: dict[Any, tuple[int, ...]] = {}
+        outputs_of: dict[Any, tuple[int, ...]] = {}
         users: dict[Any, tuple[int, ...]] = {}
         for _, call, inputs, outputs in self.ops:
             roots = tuple(map(self.find, inputs))
-            first = made.setdefault((call, roots), outputs)
+            first = outputs_of.setdefault((call, roots), outputs)
             if first is not outputs:
                 changed |= self._join_all(first, outputs)
             shared = [(i, r) for i, r in enumerate(roots) if r in weights] if call.heavy else []
@@ -218,11 +218,11 @@ class _Coarsening:
 
     def _weights(self) -> set[int]:
         """Return the groups of parameters, and of what is only a view of one."""
-        found = {self.find(self.number[node]) for node in self.captured.parameters.values()}
+        groups = {self.find(self.number[node]) for node in self.captured.parameters.values()}
         for _, call, inputs, outputs in self.ops:
-            if getattr(call.target, "is_view", False) and outputs[0] >= 0 and self.find(inputs[0]) in found:
-                found.add(self.find(outputs[0]))
-        return found
+            if getattr(call.target, "is_view", False) and outputs[0] >= 0 and self.find(inputs[0]) in groups:
+                groups.add(self.find(outputs[0]))
+        return groups
 
     def _join_all(self, first: Sequence[int], second: Sequence[int]) -> bool:
         joined = [self.join(a, b) for a, b in zip(first, second, strict=True) if a >= 0 and b >= 0]
@@ -232,7 +232,7 @@ class _Coarsening:
         order: dict[int, int] = {}
         tensors: list[TensorGroup] = []
         group_of: dict[Node, int] = {}
-        kept = self._kept()
+        stored = self._stored_nodes()
         for i, node in enumerate(self.values):
             root = self.find(i)
             if root not in order:
@@ -240,7 +240,7 @@ class _Coarsening:
                 tensors.append(TensorGroup(tuple(node.meta["val"].shape)))
             group = tensors[order[root]]
             group.nodes.append(node)
-            group.kept += node.meta["val"].numel() * node.meta["val"].element_size() if node in kept else 0
+            group.kept_bytes += node.meta["val"].numel() * node.meta["val"].element_size() if node in stored else 0
             group_of[node] = order[root]
         groups: dict[Any, OperatorGroup] = {}
         for node, call, inputs, outputs in self.ops:
@@ -249,14 +249,14 @@ class _Coarsening:
             groups.setdefault((call, ins, outs), OperatorGroup(call, ins, outs)).nodes.append(node)
         return Coarse(self.captured, tensors, list(groups.values()), group_of)
 
-    def _kept(self) -> set[Node]:
+    def _stored_nodes(self) -> set[Node]:
         gradients = self.captured.gradients
-        kept = {gradients[p] for p in self.captured.parameters.values() if p in gradients}
+        nodes = {gradients[p] for p in self.captured.parameters.values() if p in gradients}
         for node in self.values:
             later = any(user.meta.get("phase") == "backward" for user in node.users)
             if node.op == "placeholder" or (node.meta["phase"] == "forward" and later):
-                kept.add(node)
-        return kept
+                nodes.add(node)
+        return nodes
 
 
 class _Calls:
@@ -264,26 +264,28 @@ class _Calls:
 
     def __init__(self, strategies_of: StrategiesOf) -> None:
         self.strategies_of = strategies_of
-        self.known: dict[Any, CallSignature] = {}
+        self.signatures: dict[Any, CallSignature] = {}
         self.unknown: dict[str, str] = {}
 
-    def of(self, node: Node, number: dict[Node, int]) -> tuple[CallSignature, tuple[int, ...], tuple[int, ...]] | None:
+    def call_of(
+        self, node: Node, number: dict[Node, int]
+    ) -> tuple[CallSignature, tuple[int, ...], tuple[int, ...]] | None:
         inputs = node.all_input_nodes
         if node.op != "call_function" or node.target is operator.getitem or not inputs:
             return None
         operands: list[Node] = []
         key = (node.target, _key(node.args, operands), _key(node.kwargs, operands))
-        call = self.known.get(key)
+        call = self.signatures.get(key)
         if call is None:
             call = self._describe(node, operands)
             if call is None:
                 return None
-            self.known[key] = call
+            self.signatures[key] = call
         if isinstance(node.meta["val"], torch.Tensor):
             outputs: tuple[int, ...] = (number[node],)
         else:
-            got = {user.args[1]: number[user] for user in node.users}
-            outputs = tuple(got.get(i, -1) for i in range(len(call.outputs)))
+            numbers = {user.args[1]: number[user] for user in node.users}
+            outputs = tuple(numbers.get(i, -1) for i in range(len(call.outputs)))
         return call, tuple(number[n] for n in operands), outputs
 
     def _describe(self, node: Node, operands: Sequence[Node]) -> CallSignature | None:
@@ -342,8 +344,8 @@ def _tied(strategies: Sequence[Strategy], inputs: Any, outputs: Any) -> tuple[tu
     if any(size > 1 and d not in by_dim for d, size in enumerate(shape)):
         return (), ()
 
-    def same(which: str, i: int) -> bool:
-        return all(plain_dim(getattr(s, which)[i]) == plain_dim(s.outputs[0]) for s in cut)
+    def same(side: str, i: int) -> bool:
+        return all(plain_dim(getattr(s, side)[i]) == plain_dim(s.outputs[0]) for s in cut)
 
     ins = tuple(i for i, other in enumerate(inputs) if other == shape and same("inputs", i))
     return ins, tuple(i for i, other in enumerate(outputs) if other == shape and same("outputs", i))

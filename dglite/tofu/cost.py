@@ -83,14 +83,14 @@ class LocalOperator:
         if key not in self._ways:
             call = self.call
             before = [call.strategies[n] for n in self._numbers if n >= 0]
-            found = [
+            ways = [
                 self._way(n, k)
                 for n, s in enumerate(call.strategies)
                 if self.extents[n] >= k and nests(call.target, [*before, s])
             ]
-            if not found or (light_whole and not call.heavy):
-                found.append(self._way(-1, k))
-            self._ways[key] = found
+            if not ways or (light_whole and not call.heavy):
+                ways.append(self._way(-1, k))
+            self._ways[key] = ways
         return self._ways[key]
 
     def after(self, way: OperatorStrategy, k: int, placements: Sequence[int]) -> LocalOperator:
@@ -122,26 +122,26 @@ class LocalOperator:
 
     def _way(self, number: int, k: int) -> OperatorStrategy:
         call, ks, count = self.call, (*self._ks, k), len(self.inputs)
-        chosen = [None if n < 0 else call.strategies[n] for n in (*self._numbers, number)]
+        strategies = [None if n < 0 else call.strategies[n] for n in (*self._numbers, number)]
         fetch = tuple(
-            fetched(index_cuts(chosen, "inputs", i), call.inputs[i], ks, self._places[i]) * size - self._spent[i]
+            fetched(index_cuts(strategies, "inputs", i), call.inputs[i], ks, self._places[i]) * size - self._spent[i]
             for i, size in enumerate(call.input_sizes)
         )
         places, spent = self._places[count:], self._spent[count:]
-        made = tuple(
-            put(index_cuts(chosen, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
+        sent = tuple(
+            put(index_cuts(strategies, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
             for i, size in enumerate(call.output_sizes)
         )
-        return OperatorStrategy(chosen[-1], number, fetch, made)
+        return OperatorStrategy(strategies[-1], number, fetch, sent)
 
 
-def index_cuts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:
-    """Return what each step's strategy says of one input or output, the ``i``-th of ``which``."""
-    found: list[IndexCut | None] = []
-    for s in chosen:
-        combine: Combine = s.combine[i] if s and which == "outputs" else "concat"
-        found.append(IndexCut(s.index, s.extent, getattr(s, which)[i], combine) if s else None)
-    return tuple(found)
+def index_cuts(strategies: Sequence[Strategy | None], side: str, i: int) -> tuple[IndexCut | None, ...]:
+    """Return what each step's strategy says of one input or output, the ``i``-th of ``side``."""
+    cuts: list[IndexCut | None] = []
+    for s in strategies:
+        combine: Combine = s.combine[i] if s and side == "outputs" else "concat"
+        cuts.append(IndexCut(s.index, s.extent, getattr(s, side)[i], combine) if s else None)
+    return tuple(cuts)
 
 
 def _shrunk(region: Region, shape: TensorShape, extent: int, k: int) -> TensorShape:

@@ -46,13 +46,13 @@ def draw_tiles(tiles: Sequence[Tile]) -> Any:
     return figure
 
 
-def draw_bars(sent: Mapping[str, float], held: Mapping[str, float]) -> Any:
+def draw_bars(sent: Mapping[str, float], memory: Mapping[str, float]) -> Any:
     """Draw the bytes of several plans as bars, with the memory of a worker written above, and return the axes."""
     import matplotlib.pyplot as plt
 
     axis = plt.gca()
     bars = axis.bar(list(sent), [count / 1e9 for count in sent.values()])
-    axis.bar_label(bars, [f"{count / 1e9:.3g} GB\nheld" for count in held.values()], fontsize=7)
+    axis.bar_label(bars, [f"{count / 1e9:.3g} GB\nheld" for count in memory.values()], fontsize=7)
     axis.set_ylabel("GB received per training step")
     axis.tick_params(axis="x", rotation=30)
     return axis

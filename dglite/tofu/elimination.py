@@ -43,7 +43,7 @@ class _Elimination:
     def __init__(self, tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> None:
         self.sizes = list(sizes)
         self.tables: dict[Scope, np.ndarray] = {}
-        self.of: list[set[Scope]] = [set() for _ in sizes]
+        self.scopes_of: list[set[Scope]] = [set() for _ in sizes]
         for scope, table in tables.items():
             free = tuple(v for v in scope if self.sizes[v] > 1)
             if free:
@@ -65,15 +65,15 @@ class _Elimination:
                     continue
                 done[v] = True
                 bar.update()
-                mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.of[v])]
+                mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.scopes_of[v])]
                 trace.append((v, mine))
                 for u in self._eliminate(v, mine):
-                    if len(self.of[u]) <= MANY:
+                    if len(self.scopes_of[u]) <= MANY:
                         heapq.heappush(heap, (self._weight(u), u))
         return self._decode(trace)
 
     def _weight(self, v: int) -> int:
-        neighbours = {u for scope in self.of[v] for u in scope}
+        neighbours = {u for scope in self.scopes_of[v] for u in scope}
         return math.prod(self.sizes[u] for u in neighbours)
 
     def _eliminate(self, v: int, mine: Sequence[tuple[Scope, np.ndarray]]) -> set[int]:
@@ -81,7 +81,7 @@ class _Elimination:
         touched = {u for scope, _ in mine for u in scope} - {v}
         for scope, _ in mine:
             for u in scope:
-                self.of[u].discard(scope)
+                self.scopes_of[u].discard(scope)
         for bucket in self._buckets(mine):
             scope = tuple(sorted({u for s, _ in bucket for u in s}))
             total = sum(self._spread(table, s, scope) for s, table in bucket)
@@ -93,9 +93,9 @@ class _Elimination:
     def _buckets(self, mine: Sequence[tuple[Scope, np.ndarray]]) -> list[list[tuple[Scope, np.ndarray]]]:
         buckets: list[tuple[set[int], list[tuple[Scope, np.ndarray]]]] = []
         for scope, table in sorted(mine, key=lambda m: -m[1].size):
-            for held, bucket in buckets:
-                if math.prod(self.sizes[u] for u in held.union(scope)) <= LIMIT:
-                    held.update(scope)
+            for variables, bucket in buckets:
+                if math.prod(self.sizes[u] for u in variables.union(scope)) <= LIMIT:
+                    variables.update(scope)
                     bucket.append((scope, table))
                     break
             else:
@@ -111,7 +111,7 @@ class _Elimination:
             return
         self.tables[scope] = table
         for u in scope:
-            self.of[u].add(scope)
+            self.scopes_of[u].add(scope)
 
     def _decode(self, trace: Sequence[tuple[int, list[tuple[Scope, np.ndarray]]]]) -> list[int]:
         values = [0] * len(self.sizes)

@@ -28,31 +28,31 @@ Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 
 def _pick(slice_: TensorSlice, tile: TensorSlice) -> Pick:
     """Return how to read a slice of the tensor that holds a tile."""
-    found: list[Any] = []
+    pick: list[Any] = []
     for d, (rows, (first, last)) in enumerate(zip(slice_, tile, strict=True)):
         if isinstance(rows, np.ndarray):
-            found.append((d, torch.from_numpy(rows - first)))
+            pick.append((d, torch.from_numpy(rows - first)))
         elif rows != (first, last):
-            found.append((d, rows[0] - first, rows[1] - rows[0]))
-    return tuple(found)
+            pick.append((d, rows[0] - first, rows[1] - rows[0]))
+    return tuple(pick)
 
 
 def read(tensor: torch.Tensor, pick: Pick) -> torch.Tensor:
-    for one in pick:
-        tensor = tensor.narrow(*one) if len(one) == 3 else tensor.index_select(one[0], one[1].to(tensor.device))
+    for step in pick:
+        tensor = tensor.narrow(*step) if len(step) == 3 else tensor.index_select(step[0], step[1].to(tensor.device))
     return tensor
 
 
 def _place(slice_: TensorSlice, whole: TensorSlice) -> Pick:
     """Return where a slice stands in the tensor that holds ``whole``: of sorted ids, those in a tile are a range."""
-    found: list[Any] = []
+    pick: list[Any] = []
     for d, (rows, all_rows) in enumerate(zip(slice_, whole, strict=True)):
         if isinstance(all_rows, np.ndarray):
             assert isinstance(rows, np.ndarray)
-            found.append((d, int(np.searchsorted(all_rows, rows[0])), len(rows)))
+            pick.append((d, int(np.searchsorted(all_rows, rows[0])), len(rows)))
         elif tuple(rows) != all_rows:
-            found.append((d, rows[0] - all_rows[0], rows[1] - rows[0]))
-    return tuple(found)
+            pick.append((d, rows[0] - all_rows[0], rows[1] - rows[0]))
+    return tuple(pick)
 
 
 class ReceivedRows(NamedTuple):
@@ -102,7 +102,7 @@ class Exchange:
     def __init__(
         self,
         rank: int,
-        held: Sequence[TensorSlice | None],
+        tiles: Sequence[TensorSlice | None],
         needed: Sequence[TensorSlice | None],
         dtype: torch.dtype,
         device: torch.device,
@@ -112,26 +112,26 @@ class Exchange:
         owns: bool = False,
     ) -> None:
         self.dtype, self.device, self._owns = dtype, device, owns
-        self._combine, self.world, parts = COMBINE.get(combine), len(held), parts or [0] * len(held)
-        moves = transfers(held, needed, parts, distance or (lambda source, target: (source - target) % self.world))
+        self._combine, self.world, parts = COMBINE.get(combine), len(tiles), parts or [0] * len(tiles)
+        moves = transfers(tiles, needed, parts, distance or (lambda source, target: (source - target) % self.world))
         check_complete(moves, needed)
         self.pairs = {(m.source, m.target) for m in moves if m.source != m.target}
         self.total = sum(math.prod(slice_shape(m.rows)) for m in moves if m.source != m.target) * dtype.itemsize
         self.largest = max(math.prod(slice_shape(slice_)) for slice_ in needed if slice_ is not None) * dtype.itemsize
-        mine, wanted = held[rank], needed[rank]
-        self._shape = None if wanted is None else slice_shape(wanted)
+        mine, target = tiles[rank], needed[rank]
+        self._shape = None if target is None else slice_shape(target)
         self.sends: dict[int, list[tuple[Pick, int]]] = {}
         self.takes: dict[int, list[ReceivedRows]] = {}
-        self._own: list[tuple[Pick, ReceivedRows]] = []
+        self._local: list[tuple[Pick, ReceivedRows]] = []
         for m in moves:
             if rank == m.source:
                 assert mine is not None
                 pick = _pick(m.rows, mine)
             if rank == m.target:
-                assert wanted is not None
-                piece = ReceivedRows(m.part, _place(m.rows, wanted), slice_shape(m.rows))
+                assert target is not None
+                piece = ReceivedRows(m.part, _place(m.rows, target), slice_shape(m.rows))
             if rank == m.source == m.target:
-                self._own.append((pick, piece))
+                self._local.append((pick, piece))
             elif rank == m.source:
                 self.sends.setdefault(m.target, []).append((pick, math.prod(slice_shape(m.rows))))
             elif rank == m.target:
@@ -152,30 +152,30 @@ class Exchange:
             return None
         if not self._numbers:
             return self._empty()
-        found: dict[int, torch.Tensor] = {}
+        results: dict[int, torch.Tensor] = {}
         buffers: dict[int, torch.Tensor] = {}
-        for pick, piece in self._own:
+        for pick, piece in self._local:
             assert tensor is not None
             rows = read(tensor, pick)
-            self._put(piece, rows.clone() if self._owns and pick and not piece.place else rows, found, buffers)
+            self._put(piece, rows.clone() if self._owns and pick and not piece.place else rows, results, buffers)
         for piece, rows in came:
-            self._put(piece, rows, found, buffers)
+            self._put(piece, rows, results, buffers)
         if self._combine is None or len(self._numbers) == 1:
             (number,) = self._numbers
-            lent = any(rows is found[number] for _, rows in came)
-            return found[number].clone() if lent else found[number]
-        first, second, *rest = (found[number] for number in self._numbers)
+            is_message = any(rows is results[number] for _, rows in came)
+            return results[number].clone() if is_message else results[number]
+        first, second, *rest = (results[number] for number in self._numbers)
         result = self._combine(first, second)
         for part in rest:
             self._combine(result, part, out=result)
         return result
 
-    def _put(self, piece: ReceivedRows, rows: torch.Tensor, found: dict[int, Any], buffers: dict[int, Any]) -> None:
+    def _put(self, piece: ReceivedRows, rows: torch.Tensor, results: dict[int, Any], buffers: dict[int, Any]) -> None:
         if not piece.place:
-            found[piece.part] = rows
+            results[piece.part] = rows
             return
         if piece.part not in buffers:
-            found[piece.part] = buffers[piece.part] = self._empty()
+            results[piece.part] = buffers[piece.part] = self._empty()
         read(buffers[piece.part], piece.place).copy_(rows)
 
     def _empty(self) -> torch.Tensor:
@@ -185,8 +185,8 @@ class Exchange:
 
 def reducing(
     rank: int,
-    made: Sequence[TensorSlice | None],
-    held: Sequence[TensorSlice | None],
+    partials: Sequence[TensorSlice | None],
+    tiles: Sequence[TensorSlice | None],
     dtype: torch.dtype,
     device: torch.device,
     parts: Sequence[int],
@@ -198,6 +198,6 @@ def reducing(
     Each worker takes all parts of what it holds. Slices that several workers hold are reduced in pieces and then
     gathered.
     """
-    pieces = pieces_of(held, parts)
-    first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, distance)
-    return [first, Exchange(rank, pieces, held, dtype, device, distance=distance)] if pieces else [first]
+    pieces = pieces_of(tiles, parts)
+    first = Exchange(rank, partials, pieces or tiles, dtype, device, parts, combine, distance)
+    return [first, Exchange(rank, pieces, tiles, dtype, device, distance=distance)] if pieces else [first]

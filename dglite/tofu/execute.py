@@ -70,18 +70,18 @@ class _Compiler:
                 self.slots[node] = len(self.slots)
                 self.sizes[self.slots[node]] = 0 if _is_view(node) else self._bytes(self.tiles(node), node)
         self.count = len(self.slots)
-        found: list[WorkerInstruction] = []
+        instructions: list[WorkerInstruction] = []
         for node in graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem:
-                made = self.instruction(node, len(found))
-                found += [*self.turned, made]
+                instruction = self.instruction(node, len(instructions))
+                instructions += [*self.turned, instruction]
                 self.turned.clear()
-        given = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
-        steps = schedule(found, self.movements, self.sizes, given, self.links, MessageBuffers(self.device))
-        kept = {self.slots[n] for n in (*captured.outputs, *captured.updates.values())}
-        kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
-        freeing(steps, kept)
-        reuse_memory(steps, kept | set(given))
+        inputs = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
+        steps = schedule(instructions, self.movements, self.sizes, inputs, self.links, MessageBuffers(self.device))
+        retained = {self.slots[n] for n in (*captured.outputs, *captured.updates.values())}
+        retained |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
+        freeing(steps, retained)
+        reuse_memory(steps, retained | set(inputs))
         return Program(self.slots, self.count, steps, sum(m.exchange.total for m in self.movements))
 
     def _slot(self, size: int) -> int:
@@ -114,30 +114,30 @@ class _Compiler:
         template = bind(node.target, *map_arg((node.args, node.kwargs), lambda _: next(slots)))
         if template.get("device", self) is None:
             template["device"] = self.device
-        made = WorkerInstruction(
+        instruction = WorkerInstruction(
             str(node.target),
-            [*reads, *(slot for one in self.turned for slot in one.reads)],
+            [*reads, *(slot for turn in self.turned for slot in turn.reads)],
             template,
             None if _is_empty(mine) else _runner(node, op, mine),
         )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
+            instruction.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
         elif isinstance(node.meta["val"], torch.Tensor) and not (op and op.rule.local):
-            made.into = writing_into(node.target, node.meta["val"].dtype)
-        made.new = makes_new_memory(node.target)
+            instruction.into = writing_into(node.target, node.meta["val"].dtype)
+        instruction.new = makes_new_memory(node.target)
         for output, readers in _readers(node).items():
-            made.writes.append((output, self._put(node, readers, output, cuts)))
+            instruction.writes.append((output, self._put(node, readers, output, cuts)))
             slice_ = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)
             if slice_ is not None:
-                made.shapes[output] = slice_shape(slice_)
-        return made
+                instruction.shapes[output] = slice_shape(slice_)
+        return instruction
 
     def _strategies(self, node: Node, op: DescribedOperator | None, operands: Sequence[Node]) -> list[Strategy | None]:
         if operands:
-            found = [step.strategies.get(node) for step in self.steps]
-            if op is None and any(found):
+            strategies = [step.strategies.get(node) for step in self.steps]
+            if op is None and any(strategies):
                 raise DGLError(f"{node.target} has no description to be run by, though the plan splits it")
-            return found
+            return strategies
         # the plan says nothing of what is made from no tensor: each worker makes what it holds
         if op is None or node not in self.slots:
             return [None] * len(self.steps)
@@ -147,23 +147,23 @@ class _Compiler:
 
     def _fetch(self, use: Use, operand: Node, needed: list[TensorSlice | None]) -> int:
         """Return the slot of what the workers need of an operand."""
-        first, order = self.plan.kept.first.get(use, (use, ()))
+        first, order = self.plan.kept_fetches.first.get(use, (use, ()))
         slot = self._fetched[use] = self._fetched[first] if first != use else self._moved(operand, needed)
         if order == tuple(range(len(order))):
             return slot
         turned = self._slot(0)
         there = needed[self.links.rank] is not None
         template = {"x": OperandSlot(slot), "dims": order}
-        one = WorkerInstruction("what was kept", [slot], template, _turned if there else None, [(0, [turned])])
-        self.turned.append(one)
+        permute = WorkerInstruction("what was kept", [slot], template, _turned if there else None, [(0, [turned])])
+        self.turned.append(permute)
         return turned
 
     def _moved(self, operand: Node, needed: list[TensorSlice | None]) -> int:
-        held = self.tiles(operand)
-        if all(slice_ is None or _equal(slice_, tile) for slice_, tile in zip(needed, held, strict=True)):
+        tiles = self.tiles(operand)
+        if all(slice_ is None or _equal(slice_, tile) for slice_, tile in zip(needed, tiles, strict=True)):
             return self.slots[operand]
         dtype = operand.meta["val"].dtype
-        move = Exchange(self.links.rank, held, needed, dtype, self.device, distance=self.layout.distance)
+        move = Exchange(self.links.rank, tiles, needed, dtype, self.device, distance=self.layout.distance)
         target = self._slot(move.largest)
         self.movements.append(Movement(move, self.slots[operand], [target], fetch=True))
         return target
@@ -171,22 +171,22 @@ class _Compiler:
     def _put(self, node: Node, values: list[Node], output: int, cuts: Sequence[tuple[SliceAxis, ...]]) -> list[int]:
         """Return the slots of what an operator makes, from where it comes to those who hold it."""
         value, targets = values[0], [self.slots[v] for v in values]
-        shape, dtype, held = value.meta["val"].shape, value.meta["val"].dtype, self.tiles(value)
+        shape, dtype, tiles = value.meta["val"].shape, value.meta["val"].dtype, self.tiles(value)
         kinds: set[Combine] = {c.strategy.combine[output] for cut in cuts for c in cut} - {"concat"}
         if len(kinds) > 1:
             raise DGLError(f"{node.target} is reduced by {' and '.join(sorted(kinds))} at once, which cannot be run")
-        made = [_region(cut, "outputs", output, shape, node) for cut in cuts]
+        regions = [_region(cut, "outputs", output, shape, node) for cut in cuts]
         rank, distance = self.links.rank, self.layout.distance
         if kinds:
             keys = [tuple(c.lo for c in cut if c.strategy.combine[output] != "concat") for cut in cuts]
             number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
             parts = [number[key] for key in keys]
-            moves = reducing(rank, made, held, dtype, self.device, parts, kinds.pop(), distance)
-        elif all(slice_ is not None and _equal(slice_, tile) for slice_, tile in zip(made, held, strict=True)):
+            moves = reducing(rank, regions, tiles, dtype, self.device, parts, kinds.pop(), distance)
+        elif all(slice_ is not None and _equal(slice_, tile) for slice_, tile in zip(regions, tiles, strict=True)):
             return targets
         else:
-            moves = [Exchange(rank, made, held, dtype, self.device, distance=distance, owns=True)]
-        first = source = self._slot(self._bytes(made, value))
+            moves = [Exchange(rank, regions, tiles, dtype, self.device, distance=distance, owns=True)]
+        first = source = self._slot(self._bytes(regions, value))
         for move in moves:
             to = targets if move is moves[-1] else [self._slot(move.largest)]
             self.movements.append(Movement(move, source, to, fetch=False))
@@ -207,11 +207,11 @@ def _turned(arguments: dict[str, Any]) -> Any:
     return arguments["x"].permute(arguments["dims"])
 
 
-def _region(cuts: Sequence[SliceAxis], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
+def _region(cuts: Sequence[SliceAxis], side: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
     """Return the slice of an operand or output that a part has to do with; None if there is no part."""
     if _is_empty(cuts):
         return None
-    return slice_of_regions([(getattr(c.strategy, which)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
+    return slice_of_regions([(getattr(c.strategy, side)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
 
 
 def _is_empty(cuts: Sequence[SliceAxis]) -> bool:
@@ -226,10 +226,10 @@ def _readers(node: Node) -> dict[int, list[Node]]:
     """Return the values that are the outputs of an operator, by the outputs' numbers."""
     if isinstance(node.meta["val"], torch.Tensor):
         return {0: [node]}
-    found: dict[int, list[Node]] = {}
+    readers: dict[int, list[Node]] = {}
     for user in node.users:
-        found.setdefault(int(user.args[1]), []).append(user)  # type: ignore[arg-type]
-    return found
+        readers.setdefault(int(user.args[1]), []).append(user)  # type: ignore[arg-type]
+    return readers
 
 
 def _is_view(node: Node) -> bool:

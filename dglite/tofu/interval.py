@@ -81,7 +81,7 @@ def strategies(
     """
     shapes = _shapes(description, inputs, outputs)
     sizes = _extents(description, shapes, outputs, extents or {})
-    found = []
+    splits = []
     for index, extent in sizes.items():
         if extent < 2 or index in keep:
             continue
@@ -95,8 +95,8 @@ def strategies(
             _region([o.where], index, sizes, tuple(shape), False)
             for o, shape in zip(description.outputs, outputs, strict=True)
         )
-        found.append(Strategy(index, extent, tuple(c for c in combines if c), needs, makes))
-    return found
+        splits.append(Strategy(index, extent, tuple(c for c in combines if c), needs, makes))
+    return splits
 
 
 def _shapes(
@@ -130,19 +130,19 @@ def _extents(
     description: OperatorDescription,
     shapes: Mapping[str, tuple[int, ...]],
     outputs: Sequence[Sequence[int]],
-    given: Mapping[str, int],
+    extents: Mapping[str, int],
 ) -> dict[str, int]:
     """Return the number of values of each index: of the dimension where it stands alone, outputs before inputs."""
-    sizes = dict(given)
-    made = [(o.where, tuple(shape), True) for o, shape in zip(description.outputs, outputs, strict=True)]
+    sizes = dict(extents)
+    written = [(o.where, tuple(shape), True) for o, shape in zip(description.outputs, outputs, strict=True)]
     read = [(where, shapes[name], False) for name in description.tensors for where in _accesses(description, name)]
-    settled = set(given)
-    for where, shape, is_output in made + read:
-        for one, size in zip(where, shape, strict=True):
-            if not (isinstance(one, Affine) and one.constant == 0 and [c for _, c in one.terms] == [1]):
+    settled = set(extents)
+    for where, shape, is_output in written + read:
+        for position, size in zip(where, shape, strict=True):
+            if not (isinstance(position, Affine) and position.constant == 0 and [c for _, c in position.terms] == [1]):
                 continue
-            name = one.names[0]
-            if name in given:
+            name = position.names[0]
+            if name in extents:
                 continue
             if is_output and sizes.get(name, size) != size:
                 raise DGLError(f"the index {name} takes {sizes[name]} values in one output and {size} in another.")
@@ -197,7 +197,7 @@ def _distributes(expression: Expression, index: str) -> tuple[Combine, bool] | N
 
 
 def _of_sum(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine, bool] | None:
-    sides = [_distributes(side, index) for side, has in ((e.left, left), (e.right, right)) if has]
+    sides = [_distributes(side, index) for side, contains in ((e.left, left), (e.right, right)) if contains]
     if any(side is None or side[0] != "sum" for side in sides):
         # max(x) + c is the max of parts that each have added c, and so is min, but for c - max(x)
         alone = sides[0] if len(sides) == 1 else None
@@ -234,10 +234,10 @@ def _hull(
     column: Sequence[Affine | RowRange | None], index: str, extents: Mapping[str, int], size: int, exact: bool
 ) -> RowSpan | None:
     bounds = []
-    for one in column:
-        if one is None:
+    for access in column:
+        if access is None:
             return None
-        first, last = (one, one) if isinstance(one, Affine) else (one.start, one.stop - 1)
+        first, last = (access, access) if isinstance(access, Affine) else (access.start, access.stop - 1)
         bounds.append((_bound(first, False, index, extents), _bound(last, True, index, extents)))
     if len({(start[:2], stop[:2]) for start, stop in bounds}) > 1:
         return None

@@ -81,31 +81,31 @@ def share_fetches(coarse: Coarse, steps: Sequence[SearchStep], profile: np.ndarr
         equal.setdefault(key, []).append(fetch)
     gaps: list[tuple[float, _Fetch, _Fetch]] = []
     for uses in equal.values():
-        uses.sort(key=lambda one: (one.number, one.use[1]))
+        uses.sort(key=lambda fetch: (fetch.number, fetch.use[1]))
         for before, after in itertools.pairwise(uses):
             gaps.append((before.size * (after.number - before.number) / sum(after.received), before, after))
-    held, saved, by_operator = profile.copy(), [0.0] * len(steps), dict[int, float]()
+    usage, saved, by_operator = profile.copy(), [0.0] * len(steps), dict[int, float]()
     source: dict[Use, _Fetch] = {}
     for _, before, after in sorted(gaps, key=lambda gap: (gap[0], gap[2].number, gap[2].use[1])):
-        span = held[before.number + 1 : after.number]
+        span = usage[before.number + 1 : after.number]
         if len(span) and span.max() + before.size > memory:
             continue
         span += before.size
         source[after.use] = before
         saved = [a + b for a, b in zip(saved, after.received, strict=True)]
         by_operator[after.group] = by_operator.get(after.group, 0.0) + sum(after.received)
-    return KeptFetches(_firsts(itertools.chain(*equal.values()), source), saved, by_operator, int(held.max(initial=0)))
+    return KeptFetches(_firsts(itertools.chain(*equal.values()), source), saved, by_operator, int(usage.max(initial=0)))
 
 
 def _firsts(fetches: Iterable[_Fetch], source: dict[Use, _Fetch]) -> dict[Use, tuple[Use, Permutation]]:
-    found: dict[Use, tuple[Use, Permutation]] = {}
+    firsts: dict[Use, tuple[Use, Permutation]] = {}
     for fetch in fetches:
         first = fetch
         while first.use in source:
             first = source[first.use]
         if first is not fetch:
-            found[fetch.use] = first.use, tuple(first.order.index(d) for d in fetch.order)
-    return found
+            firsts[fetch.use] = first.use, tuple(first.order.index(d) for d in fetch.order)
+    return firsts
 
 
 def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any, _Fetch]]:
@@ -114,14 +114,14 @@ def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any,
     number = {node: i for i, node in enumerate(coarse.captured.graph.nodes)}
     values: dict[Node, tuple[Any, Permutation]] = {}
     for g, group in enumerate(coarse.operators):
-        chosen = [step.ways[g] for step in steps]
+        ways = [step.ways[g] for step in steps]
         placed = [step.placed(group) for step in steps]
         local = steps[-1].after(g, group) if steps else None
         for i in range(len(group.inputs)):
-            received = tuple(float(way.inputs[i][p[i]]) for way, p in zip(chosen, placed, strict=True))
+            received = tuple(float(way.inputs[i][p[i]]) for way, p in zip(ways, placed, strict=True))
             if local is None or sum(received) <= 0:
                 continue
-            cuts = plain(index_cuts([way.strategy for way in chosen], "inputs", i), ks)
+            cuts = plain(index_cuts([way.strategy for way in ways], "inputs", i), ks)
             names = {name: j for j, name in enumerate(dict.fromkeys(cut.name for cut in cuts if cut))}
             size = math.prod(local.inputs[i]) * group.call.input_sizes[i]
             for node in group.nodes:
@@ -131,20 +131,20 @@ def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any,
                 yield (root, *rows), _Fetch(number[node], (node, i), g, order, received, size)
 
 
-def _value(node: Node, known: dict[Node, tuple[Any, Permutation]]) -> tuple[Any, Permutation]:
+def _value(node: Node, values: dict[Node, tuple[Any, Permutation]]) -> tuple[Any, Permutation]:
     """Return what tells a tensor's values, but for the order of its dimensions, and which of those each of its is."""
-    if node not in known:
+    if node not in values:
         same = tuple(range(node.meta["val"].dim()))
-        known[node] = node, same
+        values[node] = node, same
         if node.target is aten.permute.default:
-            root, order = _value(node.args[0], known)  # type: ignore[arg-type]
-            known[node] = root, tuple(order[d] for d in node.args[1])  # type: ignore[union-attr, index, misc]
+            root, order = _value(node.args[0], values)  # type: ignore[arg-type]
+            values[node] = root, tuple(order[d] for d in node.args[1])  # type: ignore[union-attr, index, misc]
         elif node.target in VIEWS:
-            root, order = _value(node.args[0], known)  # type: ignore[arg-type]
+            root, order = _value(node.args[0], values)  # type: ignore[arg-type]
             if order == tuple(range(len(order))):
                 source = root[0] if isinstance(root, tuple) else root
                 shape = tuple(node.meta["val"].shape)
-                known[node] = source if shape == tuple(source.meta["val"].shape) else (source, shape), same
+                values[node] = source if shape == tuple(source.meta["val"].shape) else (source, shape), same
             else:
-                known[node] = node, same
-    return known[node]
+                values[node] = node, same
+    return values[node]

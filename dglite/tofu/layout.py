@@ -31,11 +31,11 @@ class Layout:
         self.digits = [self._digits(w) for w in range(self.workers)]
 
     def _digits(self, worker: int) -> tuple[int, ...]:
-        found = []
+        digits = []
         for k in reversed(self.steps):
-            found.append(worker % k)
+            digits.append(worker % k)
             worker //= k
-        return tuple(reversed(found))
+        return tuple(reversed(digits))
 
     def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> TensorSlice:
         """Return the slice of a tensor of ``shape`` that a worker holds."""
@@ -47,12 +47,12 @@ class Layout:
 
     def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[SliceAxis, ...]:
         """Return the part of an operator that a worker has: a range for each index that is split."""
-        found: dict[str, SliceAxis] = {}
+        axes: dict[str, SliceAxis] = {}
         for k, strategy, j in zip(self.steps, strategies, self.digits[worker], strict=True):
             if strategy is not None:
-                before = found.get(strategy.index, SliceAxis(strategy, 0, strategy.extent))
-                found[strategy.index] = SliceAxis(before.strategy, *_cut((before.lo, before.hi), k, j))
-        return tuple(found.values())
+                before = axes.get(strategy.index, SliceAxis(strategy, 0, strategy.extent))
+                axes[strategy.index] = SliceAxis(before.strategy, *_cut((before.lo, before.hi), k, j))
+        return tuple(axes.values())
 
     def distance(self, source: int, target: int) -> tuple[int, int]:
         """Return a key that is least for the source with the fastest link, spread over sources of one speed."""
@@ -75,17 +75,17 @@ def _cut(rows: tuple[int, int], k: int, j: int) -> tuple[int, int]:
     return lo + j * n // k, lo + (j + 1) * n // k
 
 
-def slice_of_regions(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> TensorSlice:
+def slice_of_regions(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], name: str) -> TensorSlice:
     """Return the slice of a tensor that several cuts leave; no two may cut one dimension."""
-    found: list[Any] = [None] * len(shape)
+    spans: list[Any] = [None] * len(shape)
     for region, lo, hi in cuts:
         for d, span in enumerate(region):
             if span is None:
                 continue
-            if found[d] is not None:
-                raise DGLError(f"{what} is split by two indices that share a dimension, which cannot be run")
-            found[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
-    return tuple((0, int(n)) if rows is None else rows for rows, n in zip(found, shape, strict=True))
+            if spans[d] is not None:
+                raise DGLError(f"{name} is split by two indices that share a dimension, which cannot be run")
+            spans[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
+    return tuple((0, int(n)) if rows is None else rows for rows, n in zip(spans, shape, strict=True))
 
 
 def nests(target: Any, strategies: Sequence[Strategy]) -> bool:

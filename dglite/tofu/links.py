@@ -35,29 +35,34 @@ class Links:
         self._tag = 0
 
     @contextmanager
-    def watched(self, what: str) -> Iterator[None]:
+    def watched(self, step: str) -> Iterator[None]:
         """Raise `Broken` for an error of torch.distributed."""
         try:
             yield
         except RuntimeError as error:
-            raise self.broken(what) from error
+            raise self.broken(step) from error
 
-    def broken(self, what: str) -> Broken:
+    def broken(self, step: str) -> Broken:
         """Return the error of an exchange that another process did not take part in."""
         return Broken(
-            f"worker {self.rank}: {what} did not end: another worker has failed (see its messages) or has not answered"
+            f"worker {self.rank}: {step} did not end: another worker has failed (see its messages) or has not answered"
             f" for {self.timeout:g} s. Start all workers again from the last checkpoint"
         )
 
-    def gather(self, mine: torch.Tensor, what: str) -> torch.Tensor:
+    def gather(self, mine: torch.Tensor, step: str) -> torch.Tensor:
         """Return what all have, of one size, as rows."""
-        found = mine.new_empty((self.world, *mine.shape))
-        with self.watched(what):
-            dist.all_gather(list(found.unbind()), mine, group=self.group)
-        return found
+        rows = mine.new_empty((self.world, *mine.shape))
+        with self.watched(step):
+            dist.all_gather(list(rows.unbind()), mine, group=self.group)
+        return rows
 
     def start(
-        self, send: torch.Tensor, receive: torch.Tensor, given: Sequence[int], taken: Sequence[int], few: bool
+        self,
+        send: torch.Tensor,
+        receive: torch.Tensor,
+        send_counts: Sequence[int],
+        receive_counts: Sequence[int],
+        few: bool,
     ) -> Callable[[], None]:
         """Begin to send and receive; return what waits for the end.
 
@@ -71,10 +76,12 @@ class Links:
             Whether to send messages only where there are bytes, instead of one all-to-all.
         """
         if not few:
-            work = dist.all_to_all_single(receive, send, list(taken), list(given), group=self.group, async_op=True)
+            work = dist.all_to_all_single(
+                receive, send, list(receive_counts), list(send_counts), group=self.group, async_op=True
+            )
             return work.wait
         self._tag += 1
-        both = (dist.isend, send.split(list(given))), (dist.irecv, receive.split(list(taken)))
+        both = (dist.isend, send.split(list(send_counts))), (dist.irecv, receive.split(list(receive_counts)))
         ops = [dist.P2POp(op, x, j, self.group, self._tag) for op, all_x in both for j, x in enumerate(all_x) if len(x)]
         works = dist.batch_isend_irecv(ops) if ops else []
 

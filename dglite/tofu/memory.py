@@ -31,24 +31,24 @@ def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
     operands that die.
     """
     shapes = local_shapes(coarse, steps)
-    held = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
+    sizes = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
     captured = coarse.captured
     in_place = {new for old, new in captured.updates.items() if old not in captured.gradients}
-    workspace = _workspace(coarse, steps, held)
+    workspace = _workspace(coarse, steps, sizes)
     last = coarse.last_reads
-    now = sum(held[n] for n in captured.graph.nodes if n.op == "placeholder")
-    found = np.empty(len(captured.graph.nodes), np.int64)
+    now = sum(sizes[n] for n in captured.graph.nodes if n.op == "placeholder")
+    profile = np.empty(len(captured.graph.nodes), np.int64)
     for number, node in enumerate(captured.graph.nodes):
-        found[number] = now
+        profile[number] = now
         if node.op != "call_function":
             continue
-        if node in held and node not in in_place and not is_view(node):
-            now += held[node]
-        dead = [x for x in last.get(node, ()) if x in held and _is_freed(x, in_place)]
+        if node in sizes and node not in in_place and not is_view(node):
+            now += sizes[node]
+        dead = [x for x in last.get(node, ()) if x in sizes and _is_freed(x, in_place)]
         again = node not in workspace and any(_is_written_into(x, node) for x in dead)
-        found[number] = now + workspace.get(node, 0) - (held[node] if again else 0)
-        now -= sum(held[x] for x in dead)
-    return found
+        profile[number] = now + workspace.get(node, 0) - (sizes[node] if again else 0)
+        now -= sum(sizes[x] for x in dead)
+    return profile
 
 
 def _is_freed(node: Node, in_place: set[Node]) -> bool:
@@ -62,9 +62,9 @@ def _is_written_into(operand: Node, node: Node) -> bool:
     return alike and operand in node.all_input_nodes and writing_into(node.target, new.dtype) is not None
 
 
-def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int]) -> dict[Node, int]:
+def _workspace(coarse: Coarse, steps: Sequence[SearchStep], sizes: dict[Node, int]) -> dict[Node, int]:
     """Return the bytes of what each operator fetches, and of outputs that are moved or reduced once they are made."""
-    found: dict[Node, int] = {}
+    workspace: dict[Node, int] = {}
     for number, group in enumerate(coarse.operators):
         moved_in, moved_out = [False] * len(group.inputs), [False] * len(group.outputs)
         local: LocalOperator | None = None
@@ -78,5 +78,5 @@ def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int
         call = group.call
         extra = sum(math.prod(s) * e for s, e, m in zip(local.inputs, call.input_sizes, moved_in, strict=True) if m)
         extra += sum(math.prod(s) * e for s, e, m in zip(local.outputs, call.output_sizes, moved_out, strict=True) if m)
-        found.update(dict.fromkeys(group.nodes, extra))
-    return found
+        workspace.update(dict.fromkeys(group.nodes, extra))
+    return workspace

@@ -33,16 +33,16 @@ def bind(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[st
 def flat_tensors(arguments: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors among bound arguments, lists flattened, with the arguments' names."""
     for name, value in arguments.items():
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(one, torch.Tensor):
-                yield name, one
+        for x in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(x, torch.Tensor):
+                yield name, x
 
 
 def flat_outputs(result: Any) -> list[Any]:
     """Return an operator's outputs, lists flattened and None kept."""
     if not isinstance(result, list | tuple):
         return [result]
-    return [one for part in result for one in flat_outputs(part)]
+    return [output for part in result for output in flat_outputs(part)]
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class OperatorCall:
         """Return the shape of the tensor argument ``name``."""
         return self.inputs[self.names.index(name)]
 
-    def dims(self, name: str = "dim", of: str = "self") -> tuple[int, ...]:
+    def dims(self, name: str = "dim", tensor: str = "self") -> tuple[int, ...]:
         """Return the dimensions that an argument names, counted from 0; all where it is None or empty."""
-        given, rank = self.arguments.get(name), len(self.shape(of))
-        given = [given] if isinstance(given, int) else given
-        return tuple(d % rank for d in given) if given and rank else tuple(range(rank))
+        dims, rank = self.arguments.get(name), len(self.shape(tensor))
+        dims = [dims] if isinstance(dims, int) else dims
+        return tuple(d % rank for d in dims) if dims and rank else tuple(range(rank))
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class DescribedOperator:
     def strategies(self) -> tuple[Strategy, ...]:
         """Every way to split the call."""
         rule, call = self.rule, self.call
-        found = interval.strategies(
+        strategies = interval.strategies(
             rule.description,
             call.inputs,
             call.outputs,
@@ -183,7 +183,7 @@ class DescribedOperator:
             exact=rule.exact,
             additive=rule.additive,
         )
-        return tuple(map(rule.adjust, found)) if rule.adjust else tuple(found)
+        return tuple(map(rule.adjust, strategies)) if rule.adjust else tuple(strategies)
 
 
 MakeRule = Callable[[OperatorCall], SplitRule | None]

@@ -54,7 +54,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
         if strange:
             shapes = ", ".join(str(tuple(p.shape)) for p in strange[:3])
             raise DGLError(
-                f"the optimizer has {len(strange)} parameters, of shapes {shapes}, that are none of the module's: build"
+                f"the optimizer has {len(strange)} parameters, of shapes {shapes}, that the module does not have: build"
                 " it from module.parameters() of this module"
             )
         state_entries(optimizer, group)
@@ -144,10 +144,10 @@ def named_state(
 
     ``frozen`` says whether to include parameters that require no gradient.
     """
-    found: dict[str, tuple[torch.nn.Parameter, str, StateEntry]] = {}
+    entries_of: dict[str, tuple[torch.nn.Parameter, str, StateEntry]] = {}
     for group in optimizer.param_groups:
         entries = state_entries(optimizer, group)
         for p in group["params"]:
             if frozen or p.requires_grad:
-                found |= {f"{names[id(p)]}.{key}": (p, key, entry) for key, entry in entries.items()}
-    return found
+                entries_of |= {f"{names[id(p)]}.{key}": (p, key, entry) for key, entry in entries.items()}
+    return entries_of

@@ -185,7 +185,7 @@ class ParallelStep:
             the last no further step can be run.
         """
         value = self._backward("step", inputs, named)
-        self._held.update()
+        self._ready_state.update()
         return value
 
     def backward(self, *inputs: Any, **named: Any) -> torch.Tensor:
@@ -199,7 +199,7 @@ class ParallelStep:
             for name, node in step.captured.parameters.items()
             if node in step.captured.updates
         }
-        self._held.add_gradients(gradients, step.plan)
+        self._ready_state.add_gradients(gradients, step.plan)
         return values[step.program.slots[step.captured.loss]]  # type: ignore[no-any-return]
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
@@ -209,13 +209,13 @@ class ParallelStep:
         """
         self._check()
         self._compare({"max_norm or norm_type": text_digest(f"{float(max_norm)} {float(norm_type)}")})
-        return self._held.clip_gradients(float(max_norm), float(norm_type))
+        return self._ready_state.clip_gradients(float(max_norm), float(norm_type))
 
     def update(self) -> None:
         """Let the optimizer update the parameters, and clear the gradients."""
         self._check()
         self._compare({"settings of the optimizer": text_digest(options_text(self.optimizer))})
-        self._held.update()
+        self._ready_state.update()
 
     @torch.no_grad()
     def forward(self, *inputs: Any, **named: Any) -> Any:
@@ -226,7 +226,7 @@ class ParallelStep:
         if self._state is None:
             return self.module(*inputs, **named)
         step, values = self._run("forward", inputs, named)
-        captured, sharding = step.captured, self._held.sharding
+        captured, sharding = step.captured, self._ready_state.sharding
         outputs = [
             sharding.whole(values[step.program.slots[node]], node.meta["val"].shape, step.plan.placement(node))
             for node in captured.outputs
@@ -235,7 +235,7 @@ class ParallelStep:
         return tree_unflatten(outputs, captured.spec)
 
     @property
-    def _held(self) -> PartitionedState:
+    def _ready_state(self) -> PartitionedState:
         if self._state is None:
             raise DGLError("there is no plan before the first step: run one")
         return self._state
@@ -256,7 +256,7 @@ class ParallelStep:
         """Run a step's program; return it and the values of its slots."""
         self._check()
         step = self._prepared(call, inputs, named)
-        program, captured, state = step.program, step.captured, self._held
+        program, captured, state = step.program, step.captured, self._ready_state
         values: list[Any] = [None] * program.size
         tensors = [x for x in tree_flatten((tuple(inputs), named))[0] if isinstance(x, torch.Tensor)]
         self._links.bytes = 0
@@ -346,11 +346,11 @@ class ParallelStep:
         """Return what all processes have planned alike; what fails in one is an error in all."""
         error: Exception | None = None
         try:
-            made = self._plan(kind, inputs, named)
-            step = _CompiledStep(made, compile_plan(made, self._links, self._device, self._seed))
+            plan = self._plan(kind, inputs, named)
+            step = _CompiledStep(plan, compile_plan(plan, self._links, self._device, self._seed))
             numbers = {
-                "operations in their modules, or graphs": graph_digest(made.captured),
-                "plans": text_digest(plan_text(made)),
+                "operations in their modules, or graphs": graph_digest(plan.captured),
+                "plans": text_digest(plan_text(plan)),
             }
         except Exception as caught:
             error = caught
@@ -383,14 +383,14 @@ class ParallelStep:
     # -- state ---------------------------------------------------------------------------------------------------------
     def parts(self) -> dict[str, torch.Tensor]:
         """Return this worker's parts of parameters, buffers and the optimizer's state by name."""
-        return self._held.parts()
+        return self._ready_state.parts()
 
     def gather(self) -> dict[str, torch.Tensor]:
         """Return whole parameters and buffers by name, in every process.
 
         All processes have to call it. ``module.load_state_dict(step.gather(), assign=True)`` makes the module whole.
         """
-        state = self._held
+        state = self._ready_state
         return {name: state.outside(name, full=True) for name in state.tensors}
 
     def state_dict(self, *, full: bool = False) -> dict[str, torch.Tensor]:
@@ -407,7 +407,7 @@ class ParallelStep:
         ``torch.distributed.checkpoint.save({"step": step}, checkpoint_id=folder)`` saves a step, and ``load`` the same
         way into one that has been prepared, in any number of processes.
         """
-        return self._held.state_dict(full)
+        return self._ready_state.state_dict(full)
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Take what `state_dict` returned, of a job with any number of processes. All have to call it.
@@ -422,5 +422,5 @@ class ParallelStep:
         DGLError
             If there are names too many or missing, or another shape. Nothing is changed then.
         """
-        self._held.load_state_dict(state)
+        self._ready_state.load_state_dict(state)
         self._error = ""

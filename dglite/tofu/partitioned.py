@@ -24,7 +24,7 @@ __all__ = ["PartAccess", "is_partitioned", "local_part", "partition"]
 def _attributes(*names: str) -> set[Any]:
     """Return what reads and sets attributes of tensors, as ``__torch_function__`` gets them."""
     attributes = [getattr(torch.Tensor, name) for name in names]
-    return {getattr(attribute, how) for attribute in attributes for how in ("__get__", "__set__")}
+    return {getattr(attribute, accessor) for attribute in attributes for accessor in ("__get__", "__set__")}
 
 
 _WHOLE = _attributes("shape", "dtype", "ndim", "layout", "itemsize", "nbytes")

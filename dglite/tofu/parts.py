@@ -23,8 +23,8 @@ class _NestedPart(OperatorPart):
     local: Any = None
 
     def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
-        given = {**arguments, **changed}
-        return self.local(self.rest, given) if self.rest else self.call.target(**given)
+        values = {**arguments, **changed}
+        return self.local(self.rest, values) if self.rest else self.call.target(**values)
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
         cuts = [(cut.strategy.outputs[number], cut.lo, cut.hi) for cut in self.cuts]

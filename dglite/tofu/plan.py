@@ -88,29 +88,29 @@ class PartitionPlan:
     def __init__(
         self,
         coarse: Coarse,
-        found: Sequence[SearchStep],
+        steps: Sequence[SearchStep],
         bandwidths: Sequence[float | None] | None = None,
         seconds: float = 0.0,
         capture_seconds: float = 0.0,
         memory: float | None = None,
     ) -> None:
-        self._coarse, self._found = coarse, list(found)
-        self._bandwidths = list(bandwidths or [None] * len(found))
+        self._coarse, self._search_steps = coarse, list(steps)
+        self._bandwidths = list(bandwidths or [None] * len(steps))
         self.captured: Captured = coarse.captured
         self.workers = 1
-        for step in found:
+        for step in steps:
             self.workers *= step.k
         self.seconds, self.capture_seconds = seconds, capture_seconds
         self._allowed = memory
 
     @cached_property
-    def kept(self) -> KeptFetches:
+    def kept_fetches(self) -> KeptFetches:
         """What is fetched once for several operators.
 
         It takes no more memory than is needed at some time anyway, or up to what was allowed.
         """
-        profile = memory_profile(self._coarse, self._found)
-        return share_fetches(self._coarse, self._found, profile, max(profile.max(initial=0), self._allowed or 0))
+        profile = memory_profile(self._coarse, self._search_steps)
+        return share_fetches(self._coarse, self._search_steps, profile, max(profile.max(initial=0), self._allowed or 0))
 
     @cached_property
     def steps(self) -> tuple[PlanStep, ...]:
@@ -124,12 +124,12 @@ class PartitionPlan:
                 {node: step.placements[number] for node, number in self._coarse.group_of.items()},
                 {n: w.strategy for group, w in zip(groups, step.ways, strict=True) for n in group.nodes},
             )
-            for step, sent, bandwidth in zip(self._found, self._sent, self._bandwidths, strict=True)
+            for step, sent, bandwidth in zip(self._search_steps, self._sent, self._bandwidths, strict=True)
         )
 
     @property
     def _sent(self) -> list[float]:
-        return [step.bytes - kept for step, kept in zip(self._found, self.kept.bytes, strict=True)]
+        return [step.bytes - saved for step, saved in zip(self._search_steps, self.kept_fetches.bytes, strict=True)]
 
     @cached_property
     def bytes(self) -> float:
@@ -147,7 +147,7 @@ class PartitionPlan:
     @cached_property
     def memory(self) -> int:
         """Bytes that a worker needs, predicted: the most that it holds at a time."""
-        return self.kept.peak
+        return self.kept_fetches.peak
 
     def placement(self, tensor: str | Node) -> tuple[int | None, ...]:
         """Return the dimension along which a tensor is split in each step; None is replicated.
@@ -158,7 +158,7 @@ class PartitionPlan:
             The name of a parameter, a buffer or an optimizer's state, or a node of the graph.
         """
         number = self._coarse.group_of[self._node(tensor)]
-        return tuple(step.placements[number] for step in self._found)
+        return tuple(step.placements[number] for step in self._search_steps)
 
     def local_shape(self, tensor: str | Node) -> TensorShape:
         """Return the shape of the largest part of a tensor that a worker holds."""
@@ -166,7 +166,7 @@ class PartitionPlan:
 
     @cached_property
     def _local_shapes(self) -> list[TensorShape]:
-        return local_shapes(self._coarse, self._found)
+        return local_shapes(self._coarse, self._search_steps)
 
     def _node(self, tensor: str | Node) -> Node:
         if isinstance(tensor, Node):
@@ -197,7 +197,7 @@ class PartitionPlan:
 
     @property
     def _facts(self) -> list[str]:
-        head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._found)}"
+        head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._search_steps)}"
         return [
             f"{head}: {bytes_text(self.bytes)} received per training step, {bytes_text(self.memory)} held per worker",
             f"searched in {self.seconds:.2f} s; received by step: {', '.join(map(bytes_text, self._sent))}",
@@ -208,11 +208,11 @@ class PartitionPlan:
         total: Counter[Any] = Counter()
         count: Counter[Any] = Counter()
         for number, group in enumerate(self._coarse.operators):
-            ways = [step.ways[number].strategy for step in self._found]
-            split = " ".join("whole" if s is None else _said(s) for s in ways)
+            ways = [step.ways[number].strategy for step in self._search_steps]
+            split = " ".join("whole" if s is None else _described(s) for s in ways)
             key = (str(group.call.target).removeprefix("aten.")[:36], str(list(group.call.outputs[0])), split)
-            sent = sum(step.bytes_by_operator[number] for step in self._found)
-            total[key] += round(sent - self.kept.by_operator.get(number, 0))
+            sent = sum(step.bytes_by_operator[number] for step in self._search_steps)
+            total[key] += round(sent - self.kept_fetches.by_operator.get(number, 0))
             count[key] += len(group.nodes)
         most = [(key, n) for key, n in total.most_common(rows) if n]
         table = [(name, shape, count[name, shape, split], n, split) for (name, shape, split), n in most]
@@ -235,7 +235,7 @@ class PartitionPlan:
         return draw_tiles(tiles)
 
     def _cuts(self, name: str) -> list[tuple[int | None, int]]:
-        return [(dim, step.k) for dim, step in zip(self.placement(name), self._found, strict=True)]
+        return [(dim, step.k) for dim, step in zip(self.placement(name), self._search_steps, strict=True)]
 
     def compare(self, draw: bool = False) -> dict[str, PartitionPlan]:
         """Return this plan as ``"Tofu"`` and what each of `baselines.BASELINES` makes of the same training step.
@@ -252,14 +252,14 @@ class PartitionPlan:
 
     def researched(self, policy: Policy, memory: float | None = None) -> PartitionPlan:
         """Return a plan of the same step, with the same recursion, from what a policy allows."""
-        ks = [step.k for step in self._found]
+        ks = [step.k for step in self._search_steps]
         return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths, memory=memory)
 
     def baseline(self, make: Callable[[Coarse, int], list[SearchStep]]) -> PartitionPlan:
         """Return the plan that one of `baselines` makes of the same training step, `baselines.megatron` for example."""
         start = time.perf_counter()
-        found = make(self._coarse, self.workers)
-        return PartitionPlan(self._coarse, found, None, time.perf_counter() - start, self.capture_seconds)
+        steps = make(self._coarse, self.workers)
+        return PartitionPlan(self._coarse, steps, None, time.perf_counter() - start, self.capture_seconds)
 
 
 def plan(
@@ -282,7 +282,7 @@ def plan(
     workers : int
         How many workers, at least 1.
     links : sequence of (int, float), optional
-        Levels of a hierarchy of links: so many groups that are joined by links of so many bytes per second and worker.
+        Levels of a hierarchy of links: number of groups, and bytes per second and worker of the links that join them.
         ``[(8, 100e9), (4, 10e9)]`` are 4 machines of 8 workers; the product has to be ``workers``. The work is split
         over the slowest links first, whose steps communicate least.
     memory : float, optional
@@ -333,8 +333,8 @@ def plan_like(captured: Captured, before: PartitionPlan, memory: float | None = 
     earlier = before.captured.parameters | before.captured.buffers | before.captured.state
     dims = {coarse.group_of[node]: before.placement(name) for name, node in named.items() if name in earlier}
     policies = [Policy(fixed={v: each[number] for v, each in dims.items()}) for number in range(len(before.steps))]
-    found = search(coarse, [step.k for step in before.steps], policies)
-    return PartitionPlan(coarse, found, seconds=time.perf_counter() - start, memory=memory)
+    steps = search(coarse, [step.k for step in before.steps], policies)
+    return PartitionPlan(coarse, steps, seconds=time.perf_counter() - start, memory=memory)
 
 
 def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int], list[float | None]]]:
@@ -346,11 +346,11 @@ def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int],
     if count != workers or any(size < 1 or speed <= 0 for size, speed in links):
         raise DGLError(f"links={list(links)} join {count} workers, but workers={workers}: let their product be equal")
     slowest = sorted((link for link in links if link[0] > 1), key=lambda link: link[1])
-    found: list[tuple[list[int], list[float | None]]] = []
+    levels: list[tuple[list[int], list[float | None]]] = []
     for ways in itertools.product(*(recursions(size) for size, _ in slowest)):
         pairs = [(k, speed) for ks, (_, speed) in zip(ways, slowest, strict=True) for k in ks]
-        found.append(([k for k, _ in pairs], [speed for _, speed in pairs]))
-    return found
+        levels.append(([k for k, _ in pairs], [speed for _, speed in pairs]))
+    return levels
 
 
 WEIGHTS = [4.0**power for power in range(-10, 3)]
@@ -370,18 +370,18 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
     best, low, high = strict, 0, len(WEIGHTS)
     middle = 0
     while low < high:
-        found = strict.researched(Policy(replicate=True, weight=WEIGHTS[middle]), memory)
-        if found.memory <= memory:
-            best, high = min(best, found, key=lambda p: p.bytes), middle
+        candidate = strict.researched(Policy(replicate=True, weight=WEIGHTS[middle]), memory)
+        if candidate.memory <= memory:
+            best, high = min(best, candidate, key=lambda p: p.bytes), middle
         else:
             low = middle + 1
         middle = (low + high) // 2
     if strict.transfer_seconds is not None:
         return best
-    known = [strict.baseline(make) for make in (baselines.data_parallel, baselines.fsdp)]
-    return min([best, *(p for p in known if p.memory <= memory)], key=lambda p: p.bytes)
+    rivals = [strict.baseline(make) for make in (baselines.data_parallel, baselines.fsdp)]
+    return min([best, *(p for p in rivals if p.memory <= memory)], key=lambda p: p.bytes)
 
 
-def _said(strategy: Strategy) -> str:
+def _described(strategy: Strategy) -> str:
     reduced = {*strategy.combine} - {"concat"}
     return f"{strategy.index}:{'/'.join(sorted(reduced))}" if reduced else strategy.index

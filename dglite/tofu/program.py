@@ -123,17 +123,17 @@ class ProgramStep:
     ``free`` are the slots of values that nothing reads after it.
     """
 
-    what: WorkerInstruction | Movement | Round
+    action: WorkerInstruction | Movement | Round
     starts: bool = False
     free: list[int] = field(default_factory=list)
 
     @property
     def touches(self) -> list[int]:
         """The slots that are read or written."""
-        what = self.what
-        if isinstance(what, WorkerInstruction):
-            return [*what.reads, *(slot for _, slots in what.writes for slot in slots)]
-        movements = what.movements if isinstance(what, Round) else [what]
+        action = self.action
+        if isinstance(action, WorkerInstruction):
+            return [*action.reads, *(slot for _, slots in action.writes for slot in slots)]
+        movements = action.movements if isinstance(action, Round) else [action]
         return [slot for m in movements for slot in (m.source, *(() if self.starts else m.targets))]
 
 
@@ -160,24 +160,24 @@ class Program:
     def run(self, values: Values, count: int = 0) -> None:
         """Run all; ``values`` has those of the placeholders. ``count`` is mixed into the random seeds."""
         for step in self.steps:
-            what = step.what
-            if isinstance(what, WorkerInstruction):
-                what(values, count)
-            elif isinstance(what, Movement):
-                what.run(values)
+            action = step.action
+            if isinstance(action, WorkerInstruction):
+                action(values, count)
+            elif isinstance(action, Movement):
+                action.run(values)
             elif step.starts:
-                what.start(values)
+                action.start(values)
             else:
-                what.finish(values)
+                action.finish(values)
             for slot in step.free:
                 values[slot] = None
 
 
-def freeing(steps: Sequence[ProgramStep], kept: Collection[int]) -> None:
+def freeing(steps: Sequence[ProgramStep], retained: Collection[int]) -> None:
     """Let each step free what is used last in it, but what is kept."""
     last = {slot: step for step in steps for slot in step.touches}
     for slot, step in last.items():
-        if slot not in kept:
+        if slot not in retained:
             step.free.append(slot)
 
 
@@ -185,5 +185,5 @@ def _filled(value: Any, values: Values) -> Any:
     if isinstance(value, OperandSlot):
         return values[value.number]
     if isinstance(value, list | tuple):
-        return [_filled(one, values) for one in value]
+        return [_filled(item, values) for item in value]
     return value

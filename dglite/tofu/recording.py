@@ -332,14 +332,14 @@ class StepRecorder(TorchDispatchMode):
 
         Those that have changed since, themselves or with their base, are no longer the values that they were.
         """
-        found = []
+        nodes = []
         for x, version in self._outputs:
             if x._version == version and x.requires_grad and x.grad_fn is not None:
                 node = self.node_of(x)
                 self._forward_of.setdefault(x.grad_fn, node)
-                found.append((x, node))
+                nodes.append((x, node))
         self._outputs = []
-        return found
+        return nodes
 
     @contextmanager
     def pairing(self, forward: Sequence[tuple[torch.Tensor, Node]]) -> Iterator[None]:

@@ -47,10 +47,10 @@ def writing_into(target: Any, dtype: torch.dtype) -> WritingOperator | None:
 
 
 def _arguments(target: Any, written: bool) -> list[tuple[str, str]]:
-    return [(one.name, str(one.type)) for one in target._schema.arguments if one.is_out is written]
+    return [(argument.name, str(argument.type)) for argument in target._schema.arguments if argument.is_out is written]
 
 
-def reuse_memory(steps: Sequence[ProgramStep], lent: Collection[int]) -> None:
+def reuse_memory(steps: Sequence[ProgramStep], retained: Collection[int]) -> None:
     """Let the element-wise operators of a program write into operands that die in them.
 
     Parameters
@@ -72,18 +72,18 @@ def reuse_memory(steps: Sequence[ProgramStep], lent: Collection[int]) -> None:
             parent[find(slot)] = find(slots[0])
 
     for step in steps:
-        what = step.what
-        if isinstance(what, WorkerInstruction):
-            for _, slots in what.writes:
-                join(slots if what.new else [*slots, *what.reads])
+        action = step.action
+        if isinstance(action, WorkerInstruction):
+            for _, slots in action.writes:
+                join(slots if action.new else [*slots, *action.reads])
         else:
-            for m in what.movements if isinstance(what, Round) else [what]:
+            for m in action.movements if isinstance(action, Round) else [action]:
                 join([m.source, *m.targets])
     last: dict[int, ProgramStep] = {find(slot): step for step in steps for slot in step.touches}
-    taken = {find(slot) for slot in lent}
+    in_use = {find(slot) for slot in retained}
     for step in steps:
-        what = step.what
-        if isinstance(what, WorkerInstruction) and what.into:
-            roots = [find(slot) for slot in what.reads]
-            alone = {slot for slot, root in zip(what.reads, roots, strict=True) if roots.count(root) == 1}
-            what.dying = [s for s in what.reads if s in alone and last[find(s)] is step and find(s) not in taken]
+        action = step.action
+        if isinstance(action, WorkerInstruction) and action.into:
+            roots = [find(slot) for slot in action.reads]
+            alone = {slot for slot, root in zip(action.reads, roots, strict=True) if roots.count(root) == 1}
+            action.dying = [s for s in action.reads if s in alone and last[find(s)] is step and find(s) not in in_use]

@@ -65,15 +65,15 @@ class MessageBuffers:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.size = device, 0
-        self._kept: list[torch.Tensor] = []
+        self._small_pair: list[torch.Tensor] = []
 
-    def of(self, size: int) -> list[torch.Tensor]:
+    def pair(self, size: int) -> list[torch.Tensor]:
         """Return the buffers, of ``size`` bytes at least, to send from and to receive in."""
         if size > KEPT:
             return self._make(size)
-        if not self._kept or len(self._kept[0]) < size:
-            self._kept = self._make(self.size)
-        return self._kept
+        if not self._small_pair or len(self._small_pair[0]) < size:
+            self._small_pair = self._make(self.size)
+        return self._small_pair
 
     def _make(self, size: int) -> list[torch.Tensor]:
         return [torch.empty(size, dtype=torch.uint8, device=self.device) for _ in range(2)]
@@ -101,38 +101,38 @@ class Round:
         self._received, self._wait = 0, _nothing
         self._packs: list[tuple[int, Pick, torch.Tensor]] | None = None
         self._came: list[list[tuple[ReceivedRows, torch.Tensor]]] = []
-        self._given = [self._size(j, _sent) for j in range(k)]
-        self._taken = [self._size(j, _taken) for j in range(k)]
-        self._most = max(sum(self._given), sum(self._taken))
+        self._send_counts = [self._size(j, _sent_sizes) for j in range(k)]
+        self._receive_counts = [self._size(j, _received_sizes) for j in range(k)]
+        self._most = max(sum(self._send_counts), sum(self._receive_counts))
         self._pair: list[torch.Tensor] = []
         if self._most <= KEPT:
             buffers.size = max(buffers.size, self._most)
 
     def _size(self, worker: int, shapes: Callable[[Movement, int], list[int]]) -> int:
         size = sum(n * m.exchange.dtype.itemsize for m in self.movements for n in shapes(m, worker))
-        self._received += size if shapes is _taken else 0
+        self._received += size if shapes is _received_sizes else 0
         return -(-size // self._align) * self._align
 
     def _lay_out(self) -> None:
         """Find where everything stands in the buffers."""
-        send, receive = self._pair = self._buffers.of(self._most)
+        send, receive = self._pair = self._buffers.pair(self._most)
         self._packs, self._came = [], [[] for _ in self.movements]
         first = 0
-        for j, given in enumerate(self._given):
+        for j, counts in enumerate(self._send_counts):
             at = first
             for m in self.movements:
                 for pick, n in m.exchange.sends.get(j, ()):
                     at, piece = _view(send, at, n, m.exchange.dtype)
                     self._packs.append((m.source, pick, piece))
-            first += given
+            first += counts
         first = 0
-        for j, taken in enumerate(self._taken):
+        for j, counts in enumerate(self._receive_counts):
             at = first
             for number, m in enumerate(self.movements):
                 for took in m.exchange.takes.get(j, ()):
                     at, piece = _view(receive, at, math.prod(took.shape), m.exchange.dtype)
                     self._came[number].append((took, piece.view(took.shape)))
-            first += taken
+            first += counts
 
     def start(self, values: list[Any]) -> None:
         """Begin to send what the sources have."""
@@ -142,9 +142,9 @@ class Round:
         for source, pick, piece in self._packs:
             rows = read(values[source], pick)
             piece.view(rows.shape).copy_(rows)
-        send, receive = self._pair[0][: sum(self._given)], self._pair[1][: sum(self._taken)]
+        send, receive = self._pair[0][: sum(self._send_counts)], self._pair[1][: sum(self._receive_counts)]
         with self.links.watched(f"the exchange for {self.name}"):
-            self._wait = self.links.start(send, receive, self._given, self._taken, self._few)
+            self._wait = self.links.start(send, receive, self._send_counts, self._receive_counts, self._few)
 
     def finish(self, values: list[Any]) -> None:
         """Wait for what the others have sent, and set the targets."""
@@ -165,22 +165,22 @@ class Round:
 def moved(links: Links, exchange: Exchange, tensor: torch.Tensor, name: str) -> torch.Tensor:
     """Return what one exchange makes of a tensor, now."""
     values: list[Any] = [tensor, None]
-    one = Round(links, [Movement(exchange, 0, [1], fetch=False)], MessageBuffers(exchange.device), name)
-    one.start(values)
-    one.finish(values)
-    found: torch.Tensor = values[1]
-    return found
+    round_ = Round(links, [Movement(exchange, 0, [1], fetch=False)], MessageBuffers(exchange.device), name)
+    round_.start(values)
+    round_.finish(values)
+    result: torch.Tensor = values[1]
+    return result
 
 
 def _nothing() -> None:
     return None
 
 
-def _sent(m: Movement, worker: int) -> list[int]:
+def _sent_sizes(m: Movement, worker: int) -> list[int]:
     return [n for _, n in m.exchange.sends.get(worker, ())]
 
 
-def _taken(m: Movement, worker: int) -> list[int]:
+def _received_sizes(m: Movement, worker: int) -> list[int]:
     return [math.prod(piece.shape) for piece in m.exchange.takes.get(worker, ())]
 
 

@@ -29,7 +29,7 @@ def schedule(
     instructions: Sequence[WorkerInstruction],
     movements: Sequence[Movement],
     sizes: Mapping[int, int],
-    given: Sequence[int],
+    inputs: Sequence[int],
     links: Links,
     buffers: MessageBuffers,
 ) -> list[ProgramStep]:
@@ -47,7 +47,7 @@ def schedule(
         Slots whose values are there at the start.
     """
     _set_due(instructions, movements)
-    return _Schedule(instructions, movements, sizes, given, lambda m, n: Round(links, m, buffers, n)).steps()
+    return _Schedule(instructions, movements, sizes, inputs, lambda m, n: Round(links, m, buffers, n)).steps()
 
 
 def _set_due(instructions: Sequence[WorkerInstruction], movements: Sequence[Movement]) -> None:
@@ -65,31 +65,31 @@ class _Schedule:
         instructions: Sequence[WorkerInstruction],
         movements: Sequence[Movement],
         sizes: Mapping[int, int],
-        given: Sequence[int],
+        inputs: Sequence[int],
         make: Callable[[list[Movement], str], Round],
     ) -> None:
         self.instructions, self.sizes, self.make = instructions, sizes, make
         self.pending = list(movements)
-        self.found: list[ProgramStep] = []
-        self.made = dict.fromkeys(given, 0)
+        self.program: list[ProgramStep] = []
+        self.ready_from = dict.fromkeys(inputs, 0)
         self.free_from = 0
-        self.held = _held(instructions, movements, sizes, given)
-        self.limit = SLACK * float(self.held.max())
-        self.message = max(MESSAGE, int(self.held.max()) // 64)
+        self.profile = _memory_profile(instructions, movements, sizes, inputs)
+        self.limit = SLACK * float(self.profile.max())
+        self.message = max(MESSAGE, int(self.profile.max()) // 64)
 
     def steps(self) -> list[ProgramStep]:
         for number, instruction in enumerate(self.instructions):
             self._make_due(number, instruction.name)
             self._add(ProgramStep(instruction), [slot for _, slots in instruction.writes for slot in slots])
             self._make_local(number)
-            if self._deferred() + self.held[number] > self.limit:
+            if self._deferred() + self.profile[number] > self.limit:
                 self._round(number, instruction.name)
         self._make_due(len(self.instructions), "the end of the step")
-        return self.found
+        return self.program
 
     def _add(self, step: ProgramStep, slots: Sequence[int]) -> None:
-        self.found.append(step)
-        self.made.update(dict.fromkeys(slots, len(self.found)))
+        self.program.append(step)
+        self.ready_from.update(dict.fromkeys(slots, len(self.program)))
 
     def _make_due(self, number: int, name: str) -> None:
         while any(m.due <= number and m.exchange.pairs for m in self.pending):
@@ -100,51 +100,51 @@ class _Schedule:
     def _make_local(self, number: int, due: bool = False) -> None:
         """Make what takes no messages: what an operator has made at once, what it fetches when it needs it."""
         for m in list(self.pending):
-            if not m.exchange.pairs and m.source in self.made and (not m.fetch or (due and m.due <= number)):
+            if not m.exchange.pairs and m.source in self.ready_from and (not m.fetch or (due and m.due <= number)):
                 self.pending.remove(m)
                 self._add(ProgramStep(m), m.targets)
 
     def _round(self, number: int, name: str) -> None:
-        ready = [m for m in self.pending if m.exchange.pairs and m.source in self.made]
+        ready = [m for m in self.pending if m.exchange.pairs and m.source in self.ready_from]
         if not ready:
             return
-        taken = [m for m in ready if m.due <= number]
-        size = sum(m.size for m in taken)
+        batch = [m for m in ready if m.due <= number]
+        size = sum(m.size for m in batch)
         for m in sorted(ready, key=lambda m: (m.fetch, m.due)):
             if m.due > number and size + m.size <= self.message and self._fits(m, number):
-                taken.append(m)
+                batch.append(m)
                 size += m.size
-        taken = taken or ready[:1]
-        one = self.make([m for m in ready if m in taken], name)
-        first = max(self.free_from, *(self.made[m.source] for m in taken))
-        self.found.insert(first, ProgramStep(one, starts=True))
-        self.pending = [m for m in self.pending if m not in taken]
-        self._add(ProgramStep(one), [slot for m in taken for slot in m.targets])
-        self.free_from = len(self.found)
+        batch = batch or ready[:1]
+        round_ = self.make([m for m in ready if m in batch], name)
+        first = max(self.free_from, *(self.ready_from[m.source] for m in batch))
+        self.program.insert(first, ProgramStep(round_, starts=True))
+        self.pending = [m for m in self.pending if m not in batch]
+        self._add(ProgramStep(round_), [slot for m in batch for slot in m.targets])
+        self.free_from = len(self.program)
 
     def _fits(self, m: Movement, number: int) -> bool:
         """Return whether a result may be held until it is due, and if so count it."""
         if m.fetch:
             span = slice(number, m.due)
-            if float(self.held[span].max()) + m.exchange.largest > self.limit:
+            if float(self.profile[span].max()) + m.exchange.largest > self.limit:
                 return False
-            self.held[span] += m.exchange.largest
+            self.profile[span] += m.exchange.largest
         return True
 
     def _deferred(self) -> int:
         """Return the bytes more that are held because outputs wait for a round."""
-        waiting = [m for m in self.pending if not m.fetch and m.source in self.made]
+        waiting = [m for m in self.pending if not m.fetch and m.source in self.ready_from]
         return sum(max(0, self.sizes.get(m.source, 0) - m.exchange.largest) for m in waiting)
 
 
-def _held(
+def _memory_profile(
     instructions: Sequence[WorkerInstruction],
     movements: Sequence[Movement],
     sizes: Mapping[int, int],
-    given: Sequence[int],
+    inputs: Sequence[int],
 ) -> np.ndarray:
     """Return the bytes held while each instruction runs, if every exchange is made just before or after one."""
-    first, last = dict.fromkeys(given, 0), dict.fromkeys(given, 0)
+    first, last = dict.fromkeys(inputs, 0), dict.fromkeys(inputs, 0)
     for number, instruction in enumerate(instructions):
         for _, slots in instruction.writes:
             for slot in slots:

@@ -57,11 +57,11 @@ class SearchStep:
 
     def placed(self, group: OperatorGroup) -> list[int]:
         """Return the placements of an operator's inputs and outputs; the rank is replicated, -1 is not read."""
-        found = []
+        places = []
         for v in (*group.inputs, *group.outputs):
             dim = -1 if v < 0 else self.placements[v]
-            found.append(len(self.shapes[v]) if dim is None else dim)
-        return found
+            places.append(len(self.shapes[v]) if dim is None else dim)
+        return places
 
     def next_locals(self, coarse: Coarse) -> list[LocalOperator]:
         """Return the operators after the step."""
@@ -110,13 +110,13 @@ class Policy:
 
 def factors(workers: int) -> list[int]:
     """Return the prime factors of the number of workers, the largest first."""
-    found, p = [], 2
+    primes, p = [], 2
     while workers > 1:
         while workers % p == 0:
-            found.append(p)
+            primes.append(p)
             workers //= p
         p += 1
-    return found[::-1]
+    return primes[::-1]
 
 
 def recursions(workers: int) -> list[list[int]]:
@@ -127,11 +127,11 @@ def recursions(workers: int) -> list[list[int]]:
     more at once. Steps do not grow: the first tensors to be cut are the largest.
     """
     primes = factors(workers)
-    found = [[math.prod(primes[:first]), *primes[first:]] for first in range(1, len(primes) + 1)]
+    splits = [[math.prod(primes[:first]), *primes[first:]] for first in range(1, len(primes) + 1)]
     for size in range(2, len(primes) // 2 + 1):
         if len(primes) % size == 0:
-            found.append([math.prod(primes[i : i + size]) for i in range(0, len(primes), size)])
-    return found or [[]]
+            splits.append([math.prod(primes[i : i + size]) for i in range(0, len(primes), size)])
+    return splits or [[]]
 
 
 def search(coarse: Coarse, steps: Sequence[int], policy: Policy | Sequence[Policy] | None = None) -> list[SearchStep]:
@@ -141,16 +141,16 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | Sequence[Polic
     """
     policies = [policy or Policy()] * len(steps) if policy is None or isinstance(policy, Policy) else policy
     shapes = [group.shape for group in coarse.tensors]
-    known: dict[Any, LocalOperator] = {}
-    locals_ = [known.setdefault(group.call, LocalOperator(group.call)) for group in coarse.operators]
-    found: list[SearchStep] = []
+    locals_of: dict[Any, LocalOperator] = {}
+    locals_ = [locals_of.setdefault(group.call, LocalOperator(group.call)) for group in coarse.operators]
+    solved: list[SearchStep] = []
     groups = 1
     for k, each in zip(steps, policies, strict=True):
         step = StepSearch(coarse, shapes, locals_, k, groups, each)
-        found.append(step.solve())
-        shapes, locals_ = found[-1].next_shapes(), found[-1].next_locals(coarse)
+        solved.append(step.solve())
+        shapes, locals_ = solved[-1].next_shapes(), solved[-1].next_locals(coarse)
         groups *= k
-    return found
+    return solved
 
 
 _LARGEST = 1 << 10
@@ -174,7 +174,7 @@ class StepSearch:
         self.domains = [self._domain(i, shape) for i, shape in enumerate(shapes)]
         self._tables: dict[Any, np.ndarray] = {}
         self.extra: list[int] = []
-        self._chosen: dict[Any, tuple[OperatorStrategy, float]] = {}
+        self._cheapest: dict[Any, tuple[OperatorStrategy, float]] = {}
 
     def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
@@ -191,8 +191,8 @@ class StepSearch:
     def ways(self, number: int) -> list[OperatorStrategy]:
         """Return how an operator group may be run."""
         policy = self.policy
-        found = self.locals[number].ways(self.k, policy.replicate or policy.whole)
-        return policy.choose(self.coarse.operators[number], found) if policy.choose else found
+        ways = self.locals[number].ways(self.k, policy.replicate or policy.whole)
+        return policy.choose(self.coarse.operators[number], ways) if policy.choose else ways
 
     def table(self, number: int) -> tuple[tuple[int, ...], np.ndarray]:
         """Return the tensor groups of an operator group, in order, and its least cost by their placements."""
@@ -226,19 +226,19 @@ class StepSearch:
         group, ways = self.coarse.operators[number], self.ways(number)
         variable = len(self.domains) + len(self.extra)
         self.extra.append(len(ways))
-        found: dict[tuple[int, ...], np.ndarray] = {}
+        tables: dict[tuple[int, ...], np.ndarray] = {}
         for v, *costs in zip((*group.inputs, *group.outputs), *((*w.inputs, *w.outputs) for w in ways), strict=True):
             if v >= 0:
                 table = np.stack([cost[list(self.domains[v])] for cost in costs], axis=1)
-                found[v, variable] = found.get((v, variable), 0.0) + table
-        return found
+                tables[v, variable] = tables.get((v, variable), 0.0) + table
+        return tables
 
     def tables(self) -> dict[tuple[int, ...], np.ndarray]:
         """Return the tables of all operator groups, and of the memory that tensor groups take.
 
         Variables are the tensor groups' placements, then, in `extra`, strategies of operators with many operands.
         """
-        found: dict[tuple[int, ...], np.ndarray] = {}
+        tables: dict[tuple[int, ...], np.ndarray] = {}
         self.extra = []
         steps = progress(
             enumerate(self.coarse.operators), "costs of strategies", "operator", len(self.coarse.operators)
@@ -248,17 +248,17 @@ class StepSearch:
                 continue
             scope = {*group.inputs, *group.outputs} - {-1}
             small = math.prod(len(self.domains[v]) for v in scope) <= _LARGEST
-            made = dict([self.table(number)]) if small else self._by_strategy(number)
-            for key, table in made.items():
+            parts = dict([self.table(number)]) if small else self._by_strategy(number)
+            for key, table in parts.items():
                 table = table * len(group.nodes)
-                found[key] = found[key] + table if key in found else table
+                tables[key] = tables[key] + table if key in tables else table
         if self.policy.weight:
             for v, tensor in enumerate(self.coarse.tensors):
-                share = math.prod(self.shapes[v]) / max(math.prod(tensor.shape), 1) * tensor.kept * self.groups
+                share = math.prod(self.shapes[v]) / max(math.prod(tensor.shape), 1) * tensor.kept_bytes * self.groups
                 price = np.array([self.k if d == len(tensor.shape) else 1.0 for d in self.domains[v]])
                 table = price * share * self.policy.weight
-                found[v,] = found[v,] + table if (v,) in found else table
-        return found
+                tables[v,] = tables[v,] + table if (v,) in tables else table
+        return tables
 
     def solve(self) -> SearchStep:
         """Return the decisions."""
@@ -266,22 +266,22 @@ class StepSearch:
         assign = self.policy.assign
         sizes = [*map(len, self.domains), *self.extra]
         values = assign(self) if assign else minimize(tables, sizes)
-        chosen = [domain[i] for domain, i in zip(self.domains, values, strict=False)]
+        dims = [domain[i] for domain, i in zip(self.domains, values, strict=False)]
         ways, costs = [], []
         for number, group in enumerate(self.coarse.operators):
-            way, cost = self._choose(number, [chosen[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
+            way, cost = self._choose(number, [dims[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
             ways.append(way)
             costs.append(cost * len(group.nodes))
-        placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
+        placements = [None if d == len(shape) else d for d, shape in zip(dims, self.shapes, strict=True)]
         return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
 
     def _choose(self, number: int, placements: Sequence[int]) -> tuple[OperatorStrategy, float]:
         key = (self.locals[number], *placements)
-        if key not in self._chosen or self.policy.choose:
+        if key not in self._cheapest or self.policy.choose:
             ways = self.ways(number)
             if not ways:
                 raise DGLError(f"{self.coarse.operators[number].call.target} has no strategy that this search allows")
             costs = [way.price(placements) for way in ways]
             best = int(np.argmin(costs))
-            self._chosen[key] = ways[best], costs[best]
-        return self._chosen[key]
+            self._cheapest[key] = ways[best], costs[best]
+        return self._cheapest[key]

@@ -142,12 +142,12 @@ def _owners(module: nn.Module, loss: Any) -> Iterator[Any]:
     """Yield everything whose attributes are read in a step, once each."""
     yield torch_module
     modules = [*module.modules(), *(loss.modules() if isinstance(loss, nn.Module) else [loss])]
-    seen: set[int] = set()
+    records: set[int] = set()
     for owner in modules:
         yield owner
         for value in _namespace(owner).values():
-            if _is_record(value) and id(value) not in seen:
-                seen.add(id(value))
+            if _is_record(value) and id(value) not in records:
+                records.add(id(value))
                 yield value
 
 

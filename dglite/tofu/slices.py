@@ -39,18 +39,18 @@ def split_slice(slice_: TensorSlice, count: int) -> list[TensorSlice]:
 
 def _common(slice_: TensorSlice, tile: TensorSlice) -> TensorSlice | None:
     """Return what of a slice lies in a tile of ranges."""
-    found: list[SliceRows] = []
+    common: list[SliceRows] = []
     for rows, (first, last) in zip(slice_, tile, strict=True):
         if isinstance(rows, np.ndarray):
-            one: SliceRows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
-            empty = not len(one)
+            part: SliceRows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
+            empty = not len(part)
         else:
-            one = max(rows[0], first), min(rows[1], last)
-            empty = one[0] >= one[1]
+            part = max(rows[0], first), min(rows[1], last)
+            empty = part[0] >= part[1]
         if empty:
             return None
-        found.append(one)
-    return tuple(found)
+        common.append(part)
+    return tuple(common)
 
 
 class SliceTransfer(NamedTuple):
@@ -61,17 +61,17 @@ class SliceTransfer(NamedTuple):
 
 
 def transfers(
-    held: Sequence[TensorSlice | None],
+    tiles_of: Sequence[TensorSlice | None],
     needed: Sequence[TensorSlice | None],
     parts: Sequence[int],
     distance: LinkDistance,
 ) -> list[SliceTransfer]:
     """Return what each worker takes from whom: from itself if it can, else from the nearest."""
     tiles: dict[tuple[int, TensorSlice], list[int]] = {}
-    for worker, slice_ in enumerate(held):
+    for worker, slice_ in enumerate(tiles_of):
         if slice_ is not None:
             tiles.setdefault((parts[worker], slice_), []).append(worker)
-    found = []
+    moves = []
     for target, slice_ in enumerate(needed):
         if slice_ is None:
             continue
@@ -79,8 +79,8 @@ def transfers(
             common = _common(slice_, tile)
             if common is not None:
                 source = target if target in holders else min(holders, key=lambda w: distance(w, target))
-                found.append(SliceTransfer(source, target, part, common))
-    return found
+                moves.append(SliceTransfer(source, target, part, common))
+    return moves
 
 
 def check_complete(moves: list[SliceTransfer], needed: Sequence[TensorSlice | None]) -> None:
@@ -96,10 +96,10 @@ def check_complete(moves: list[SliceTransfer], needed: Sequence[TensorSlice | No
             raise DGLError(f"worker {target} needs {slice_shape(slice_)} of a tensor, but is sent {size} elements")
 
 
-def pieces_of(held: Sequence[TensorSlice | None], parts: Sequence[int]) -> list[TensorSlice | None]:
+def pieces_of(tiles: Sequence[TensorSlice | None], parts: Sequence[int]) -> list[TensorSlice | None]:
     """Return which piece of its slice each worker reduces where slices are held more than once; none where none is."""
     owners: dict[TensorSlice, list[int]] = {}
-    for worker, slice_ in enumerate(held):
+    for worker, slice_ in enumerate(tiles):
         if slice_ is not None:
             owners.setdefault(slice_, []).append(worker)
     if not any(
@@ -107,8 +107,8 @@ def pieces_of(held: Sequence[TensorSlice | None], parts: Sequence[int]) -> list[
         for slice_, workers in owners.items()
     ):
         return []
-    found: list[TensorSlice | None] = [None] * len(held)
+    pieces: list[TensorSlice | None] = [None] * len(tiles)
     for slice_, workers in owners.items():
         for worker, piece in zip(workers, split_slice(slice_, len(workers)), strict=True):
-            found[worker] = piece if math.prod(slice_shape(piece)) else None
-    return found
+            pieces[worker] = piece if math.prod(slice_shape(piece)) else None
+    return pieces

@@ -34,7 +34,7 @@ class SourceTensors:
             self.versions.append((tensor, tensor._version))
 
     def compute(self, func: Any, args: Any, kwargs: Any, where: str) -> Any:
-        """Run an operator all of whose operands have values; its results are constants of the step."""
+        """Run an operator whose operands all have values; its results are constants of the step."""
         if func._schema.is_mutable and isinstance(args[0], torch.Tensor) and id(args[0]) not in self._results:
             raise DGLError(
                 f"the forward pass writes into a tensor{where} that is neither a parameter nor a buffer, by {func}: a"

@@ -12,7 +12,7 @@ import math
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import VIEWS, Gone, node_like, operands_of, pass_on
+from .nodes import VIEWS, Replaced, node_like, operands_of, pass_on
 
 __all__ = ["keep_stacks"]
 
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 _VIEWS = (*VIEWS, aten.reshape.default)
 
 
-def keep_stacks(graph: Graph) -> Gone:
+def keep_stacks(graph: Graph) -> Replaced:
     """Rewrite a graph in place so that products of stacked matrices keep their leading dimensions apart.
 
     Parameters
@@ -35,7 +35,7 @@ def keep_stacks(graph: Graph) -> Gone:
         them, so that they are not computed any more.
     """
     apart: dict[Node, Node] = {}
-    gone: Gone = {}
+    replaced: Replaced = {}
     for node in list(graph.nodes):
         shape = _shape(node)
         if node.op != "call_function" or shape is None:
@@ -44,15 +44,15 @@ def keep_stacks(graph: Graph) -> Gone:
             source = apart[node.args[0]]
             if _shape(source) == shape:
                 node.replace_all_uses_with(source)
-                gone[node] = source
+                replaced[node] = source
                 continue
         if len(shape) == 3:
             with graph.inserting_before(node):
-                made = _separated(graph, node, shape, apart)
-            if made is not None:
-                apart[node] = made
-    _remove(graph, apart, gone)
-    return pass_on(graph, gone)
+                separate = _separated(graph, node, shape, apart)
+            if separate is not None:
+                apart[node] = separate
+    _remove(graph, apart, replaced)
+    return pass_on(graph, replaced)
 
 
 def _shape(node: Node) -> tuple[int, ...] | None:
@@ -95,23 +95,23 @@ def _transposes(node: Node) -> bool:
     return node.target is aten.permute.default and node.args[1] in ([0, 2, 1], [0, -1, -2])
 
 
-def _remove(graph: Graph, apart: dict[Node, Node], gone: Gone) -> None:
+def _remove(graph: Graph, apart: dict[Node, Node], replaced: Replaced) -> None:
     """Remove what is not used any more; what is used merged becomes a view of what is computed apart."""
-    for node in reversed(list(gone)):
+    for node in reversed(list(replaced)):
         graph.erase_node(node)
-    for node, made in reversed(list(apart.items())):
+    for node, separate in reversed(list(apart.items())):
         if node.users and node.target is aten.bmm.default:
-            with graph.inserting_after(made):
-                view = graph.call_function(aten.view.default, (made, list(node.meta["val"].shape)))
+            with graph.inserting_after(separate):
+                view = graph.call_function(aten.view.default, (separate, list(node.meta["val"].shape)))
             view.meta = dict(node.meta)
             node.replace_all_uses_with(view)
         if not node.users:
             graph.erase_node(node)
-            gone[node] = made
+            replaced[node] = separate
     unread: dict[Node, None] = {}
-    for made in reversed(list(dict.fromkeys(apart.values()))):
-        if not made.users and made.op == "call_function":
-            graph.erase_node(made)
-            unread[made] = None
-    gone |= unread
-    gone |= {node: None for node, made in gone.items() if made in unread}
+    for separate in reversed(list(dict.fromkeys(apart.values()))):
+        if not separate.users and separate.op == "call_function":
+            graph.erase_node(separate)
+            unread[separate] = None
+    replaced |= unread
+    replaced |= {node: None for node, new in replaced.items() if new in unread}

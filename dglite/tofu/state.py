@@ -240,10 +240,10 @@ class PartitionedState:
             flags = rows.any(0).tolist()
         return {key for key, flag in zip(entries, flags, strict=True) if flag}
 
-    def _add_entries(self, wanted: Callable[[torch.Tensor, str], bool]) -> None:
+    def _add_entries(self, accept: Callable[[torch.Tensor, str], bool]) -> None:
         """Add state of parameters that the first plan did not train: frozen ones, or not yet the optimizer's."""
         for name, (p, key, entry) in named_state(self.optimizer, self._names, frozen=True).items():
-            if name not in self._entries and wanted(p, name):
+            if name not in self._entries and accept(p, name):
                 owner = self._names[id(p)]
                 shape = self._whole[owner].shape if entry.elementwise else entry.shape
                 dtype = entry.dtype or self._whole[owner].dtype

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import VIEWS, Gone, node_like, pass_on
+from .nodes import VIEWS, Replaced, node_like, pass_on
 
 __all__ = ["merge_products"]
 
@@ -38,18 +38,18 @@ def _(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> torch.Tensor:
     return a[0].new_empty(a[0].shape[0], b[0].shape[1])
 
 
-def merge_products(graph: Graph) -> Gone:
+def merge_products(graph: Graph) -> Replaced:
     """Rewrite a graph in place so that a sum of two or three products of matrices is one operator.
 
     Returns for each node that is gone the one with the same values, or None.
     """
-    gone: Gone = {}
+    replaced: Replaced = {}
     for node in list(graph.nodes):
         if _is_sum(node) and not any(_is_sum(user) and len(node.users) == 1 for user in node.users):
-            found = _merged(graph, node)
-            if found is not None:
-                gone |= found
-    return pass_on(graph, gone)
+            merged = _merged(graph, node)
+            if merged is not None:
+                replaced |= merged
+    return pass_on(graph, replaced)
 
 
 def _is_sum(node: Node) -> bool:
@@ -66,7 +66,7 @@ def _kind(node: Node) -> tuple[Any, Any]:
     return node.meta["val"].shape, node.meta["val"].dtype
 
 
-def _merged(graph: Graph, root: Node) -> Gone | None:
+def _merged(graph: Graph, root: Node) -> Replaced | None:
     terms, inner = _terms(root)
     products = [(term, product) for term in terms if (product := _product(term)) is not None]
     shapes = {_kind(product) for _, product in products}
@@ -84,11 +84,11 @@ def _merged(graph: Graph, root: Node) -> Gone | None:
             if other not in merged:
                 total = node_like(graph, root, aten.add.Tensor, (other, total), whole)
     root.replace_all_uses_with(total)
-    gone: Gone = {root: total}
+    replaced: Replaced = {root: total}
     for node in [root, *inner, *(n for pair in products for n in dict.fromkeys(pair))]:
         graph.erase_node(node)
-        gone.setdefault(node, None)
-    return gone
+        replaced.setdefault(node, None)
+    return replaced
 
 
 def _terms(root: Node) -> tuple[list[Node], list[Node]]:

@@ -34,9 +34,9 @@ class SymbolicTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, shapes: torch.Tensor, device: torch.device) -> SymbolicTensor:
-        made = torch.Tensor._make_subclass(cls, shapes, False, dispatch_device=True, device_for_backend_keys=device)
-        made.shapes, made.claimed = shapes, device
-        return made
+        tensor = torch.Tensor._make_subclass(cls, shapes, False, dispatch_device=True, device_for_backend_keys=device)
+        tensor.shapes, tensor.claimed = shapes, device
+        return tensor
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]

@@ -246,9 +246,9 @@ def _position(key: Any, name: str) -> Affine | RowRange | None:
             return None
         if key.start is None or key.stop is None:
             raise DGLError(f"a slice of {name} has one end. Give both, {name}[2 * i : 2 * i + 2], or none, {name}[:].")
-        return RowRange(Affine.of(key.start), Affine.of(key.stop))
+        return RowRange(Affine.as_affine(key.start), Affine.as_affine(key.stop))
     if isinstance(key, int | Fraction | Affine):
-        return Affine.of(key)
+        return Affine.as_affine(key)
     raise DGLError(
         f"{name} is indexed by {key!r}; expected an index, an affine expression of indices (i, i + dx, 2 * i + 1) or a "
         "slice. An index that is read from a tensor makes the dimension opaque: Opaque('name')(x[:], index[i])."
@@ -303,8 +303,8 @@ def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None)
     names = tuple(tensors) if tensors is not None else _parameters(function)
     ranks: dict[str, int] = {}
     try:
-        made = function(*(TensorSymbol(name, ranks) for name in names))
-        outputs = tuple(map(_output, made if isinstance(made, tuple) else (made,)))
+        result = function(*(TensorSymbol(name, ranks) for name in names))
+        outputs = tuple(map(_output, result if isinstance(result, tuple) else (result,)))
     except NameError as error:
         raise DGLError(
             f"{error}. An index is a parameter of the output's function or of a reduction: Sum(lambda k: x[i, k])."
@@ -317,24 +317,24 @@ def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None)
 
 
 def _output(function: Callable[..., Any] | IndexedFunction) -> Output:
-    names, made = _traced(function)
-    placed = made if isinstance(made, Placed) else Placed(_expression(made), tuple(map(Affine.variable, names)))
+    names, value = _traced(function)
+    placed = value if isinstance(value, Placed) else Placed(_expression(value), tuple(map(Affine.variable, names)))
     _check_scopes(placed.expression, frozenset(names))
     return Output(names, placed.expression, placed.where)
 
 
-def _check_scopes(expression: Expression, known: frozenset[str]) -> None:
+def _check_scopes(expression: Expression, bound: frozenset[str]) -> None:
     """Refuse indices that are bound twice, and those that come from elsewhere."""
     if isinstance(expression, Reduction):
-        twice = known & set(expression.names)
+        twice = bound & set(expression.names)
         if twice or len(set(expression.names)) < len(expression.names):
             raise DGLError(f"the index {min(twice or expression.names)} is bound twice; give each index its own name.")
-        known = known | set(expression.names)
-    strange = own_indices(expression) - known
+        bound = bound | set(expression.names)
+    strange = own_indices(expression) - bound
     if strange:
         raise DGLError(f"{min(strange)} is not an index of this output nor of a reduction around it.")
     for part in expression.parts():
-        _check_scopes(part, known)
+        _check_scopes(part, bound)
 
 
 def own_indices(expression: Expression) -> set[str]:
@@ -346,5 +346,5 @@ def own_indices(expression: Expression) -> set[str]:
 
 def indices_of(where: Where) -> set[str]:
     """Return the names of the indices in a position."""
-    ends = [end for one in where for end in ((one.start, one.stop) if isinstance(one, RowRange) else (one,))]
+    ends = [end for x in where for end in ((x.start, x.stop) if isinstance(x, RowRange) else (x,))]
     return {name for end in ends if end is not None for name in end.names}

@@ -21,7 +21,7 @@ from .strategy import Combine, Region, RowSpan, TensorShape
 
 __all__ = ["IndexCut", "fetched", "plain", "put"]
 
-Held = np.ndarray
+WorkerRows = np.ndarray
 """The rows that workers hold, by the dimension that the last step splits: (dimensions + 1, workers, dimensions, 2)."""
 
 
@@ -64,7 +64,7 @@ def fetched(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[i
 def put(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
     """Return the elements that all workers receive of an output, which they hold as in `fetched`."""
     cuts = plain(cuts, ks)
-    return (_reduced if any(c and c.combine != "concat" for c in cuts) else _made)(cuts, shape, ks, places)
+    return (_reduced if any(c and c.combine != "concat" for c in cuts) else _written)(cuts, shape, ks, places)
 
 
 def plain(cuts: Cuts, ks: tuple[int, ...]) -> Cuts:
@@ -75,52 +75,52 @@ def plain(cuts: Cuts, ks: tuple[int, ...]) -> Cuts:
 
 @lru_cache(maxsize=200_000)
 def _fetched(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
-    volume, common = _needed(cuts, shape, ks, _held(shape, ks, places))
+    volume, common = _needed(cuts, shape, ks, _worker_rows(shape, ks, places))
     return (volume - common).sum(axis=1).astype(float)
 
 
 @lru_cache(maxsize=200_000)
-def _made(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
-    held = _held(shape, ks, places)
-    _, common = _needed(cuts, shape, ks, held)
-    return (_volume(held) - common).sum(axis=1).astype(float)
+def _written(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
+    rows = _worker_rows(shape, ks, places)
+    _, common = _needed(cuts, shape, ks, rows)
+    return (_volume(rows) - common).sum(axis=1).astype(float)
 
 
 @lru_cache(maxsize=200_000)
 def _reduced(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
     """Count a reduction: to where the result is held, or to pieces of that, which are then gathered."""
-    held = _held(shape, ks, places)
+    rows = _worker_rows(shape, ks, places)
     part, count = _partials(cuts, ks)
-    found = np.zeros(len(held))
-    for d, one in enumerate(held):
+    received = np.zeros(len(rows))
+    for d, tile in enumerate(rows):
         spread = [s for s, place in enumerate((*places, d)) if place in (-1, len(shape))]
-        pieces = _pieces(one, spread, part, ks)
-        first = one if pieces is None else pieces
+        pieces = _pieces(tile, spread, part, ks)
+        first = tile if pieces is None else pieces
         volume, common = _volume(first), _needed(cuts, shape, ks, first[None])[1][0]
-        found[d] = (count * volume - common).sum()
+        received[d] = (count * volume - common).sum()
         if pieces is not None:
-            found[d] += (_volume(one) - volume).sum()
-    return found
+            received[d] += (_volume(tile) - volume).sum()
+    return received
 
 
 def _volume(slices: np.ndarray) -> np.ndarray:
     return (slices[..., 1] - slices[..., 0]).prod(axis=-1)
 
 
-def _needed(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], held: Held) -> tuple[np.ndarray, np.ndarray]:
+def _needed(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], tiles: WorkerRows) -> tuple[np.ndarray, np.ndarray]:
     """Return how many elements each worker has to do with, and how many of those it holds."""
     rows, there = _slices(cuts, shape, ks)
-    sizes, common = np.empty(held.shape[1:3], np.int64), np.empty(held.shape[:3], np.int64)
-    for d, (size, one) in enumerate(zip(shape, rows, strict=True)):
-        if isinstance(one, list):
-            sizes[:, d] = [len(ids) for ids in one]
-            for w, ids in enumerate(one):
-                first, last = np.searchsorted(ids, held[:, w, d].T)
+    sizes, common = np.empty(tiles.shape[1:3], np.int64), np.empty(tiles.shape[:3], np.int64)
+    for d, (size, span) in enumerate(zip(shape, rows, strict=True)):
+        if isinstance(span, list):
+            sizes[:, d] = [len(ids) for ids in span]
+            for w, ids in enumerate(span):
+                first, last = np.searchsorted(ids, tiles[:, w, d].T)
                 common[:, w, d] = last - first
         else:
-            first, last = one or (0, size)
+            first, last = span or (0, size)
             sizes[:, d] = last - first
-            common[..., d] = np.minimum(last, held[..., d, 1]) - np.maximum(first, held[..., d, 0])
+            common[..., d] = np.minimum(last, tiles[..., d, 1]) - np.maximum(first, tiles[..., d, 0])
     return sizes.prod(axis=1) * there, np.maximum(common, 0).prod(axis=2) * there
 
 
@@ -170,14 +170,14 @@ def _nested(extent: int, steps: tuple[int, ...], ks: tuple[int, ...]) -> Bounds:
 
 
 @lru_cache(maxsize=10_000)
-def _held(shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> Held:
+def _worker_rows(shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> WorkerRows:
     """Return the rows that each worker holds, for each dimension that the last step may split, and for none."""
-    found = np.empty((len(shape) + 1, math.prod(ks), len(shape), 2), np.int64)
+    rows = np.empty((len(shape) + 1, math.prod(ks), len(shape), 2), np.int64)
     for d, size in enumerate(shape):
         steps = tuple(s for s, place in enumerate(places) if place == d)
-        found[:, :, d] = np.stack(_nested(size, steps, ks), axis=1)
-        found[d, :, d] = np.stack(_nested(size, (*steps, len(places)), ks), axis=1)
-    return found
+        rows[:, :, d] = np.stack(_nested(size, steps, ks), axis=1)
+        rows[d, :, d] = np.stack(_nested(size, (*steps, len(places)), ks), axis=1)
+    return rows
 
 
 def _partials(cuts: Cuts, ks: tuple[int, ...]) -> tuple[np.ndarray, int]:
@@ -191,22 +191,22 @@ def _partials(cuts: Cuts, ks: tuple[int, ...]) -> tuple[np.ndarray, int]:
     return part, len(distinct(part[there]))
 
 
-def _pieces(held: np.ndarray, spread: Sequence[int], part: np.ndarray, ks: tuple[int, ...]) -> np.ndarray | None:
+def _pieces(tiles: np.ndarray, spread: Sequence[int], part: np.ndarray, ks: tuple[int, ...]) -> np.ndarray | None:
     """Return which piece each worker reduces where ``spread`` are the steps that replicate; see `slices.pieces_of`."""
     copies = math.prod(ks[s] for s in spread)
-    if copies == 1 or not held.shape[1]:
+    if copies == 1 or not tiles.shape[1]:
         return None
     by_copy = np.moveaxis(part.reshape(ks), spread, range(len(spread))).reshape(copies, -1)
-    large = np.moveaxis(_volume(held).reshape(ks), spread, range(len(spread))).reshape(copies, -1)[0] >= SMALL
+    large = np.moveaxis(_volume(tiles).reshape(ks), spread, range(len(spread))).reshape(copies, -1)[0] >= SMALL
     if not ((by_copy.max(axis=0) != by_copy.min(axis=0)) & large).any():
         return None
     number = np.zeros(len(part), np.int64)
     for s in spread:
         number = number * ks[s] + _digits(ks)[s]
-    sizes = held[..., 1] - held[..., 0]
+    sizes = tiles[..., 1] - tiles[..., 0]
     workers, longest = np.arange(len(part)), sizes.argmax(axis=1)
-    found = held.copy()
-    lo, n = held[workers, longest, 0], sizes[workers, longest]
-    found[workers, longest, 0] = lo + number * n // copies
-    found[workers, longest, 1] = lo + (number + 1) * n // copies
-    return found
+    pieces = tiles.copy()
+    lo, n = tiles[workers, longest, 0], sizes[workers, longest]
+    pieces[workers, longest, 0] = lo + number * n // copies
+    pieces[workers, longest, 1] = lo + (number + 1) * n // copies
+    return pieces

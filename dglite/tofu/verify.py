@@ -36,12 +36,12 @@ def cut_arguments(arguments: Mapping[str, Any], strategy: Strategy, lo: int, hi:
     """Return the arguments of a call with each tensor cut for the part ``[lo, hi)``."""
     regions = iter(strategy.inputs)
 
-    def one(value: Any) -> Any:
+    def part_of(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return cut(value, next(regions), lo, hi).clone(memory_format=torch.contiguous_format)
-        return [one(part) for part in value] if isinstance(value, list | tuple) else value
+        return [part_of(part) for part in value] if isinstance(value, list | tuple) else value
 
-    return {name: one(value) for name, value in arguments.items()}
+    return {name: part_of(value) for name, value in arguments.items()}
 
 
 def combine_parts(
@@ -68,14 +68,14 @@ def combine_parts(
         if any(not torch.equal(part, parts[0]) for part in parts[1:]):
             raise DGLError("parts that make the whole output each have made different ones.")
         return parts[0]
-    result, made = parts[0].new_empty(tuple(shape)), torch.zeros(tuple(shape), dtype=torch.int32)
+    result, covered = parts[0].new_empty(tuple(shape)), torch.zeros(tuple(shape), dtype=torch.int32)
     for part, (lo, hi) in zip(parts, bounds, strict=True):
         place = cut(result, region, lo, hi)
         if place.shape != part.shape:
             raise DGLError(f"the part [{lo}, {hi}) has the shape {tuple(part.shape)}, its region {tuple(place.shape)}.")
         place.copy_(part)
-        cut(made, region, lo, hi).add_(1)
-    if not bool((made == 1).all()):
+        cut(covered, region, lo, hi).add_(1)
+    if not bool((covered == 1).all()):
         raise DGLError("the parts leave out rows of the output, or make some twice.")
     return result
 
@@ -151,29 +151,29 @@ def _compare(
     for number, expected in enumerate(whole):
         if expected is None:
             continue
-        made = combine_parts(
+        output = combine_parts(
             [part[number] for part in parts],
             bounds,
             strategy.combine[number],
             strategy.outputs[number],
             expected.shape,
         )
-        _check_equal(made, expected, number, operator.rule.random, tolerance)
+        _check_equal(output, expected, number, operator.rule.random, tolerance)
 
 
-def _check_equal(made: torch.Tensor, expected: torch.Tensor, number: int, random: bool, tolerance: float) -> None:
-    if made.shape != expected.shape or made.dtype != expected.dtype:
+def _check_equal(output: torch.Tensor, expected: torch.Tensor, number: int, random: bool, tolerance: float) -> None:
+    if output.shape != expected.shape or output.dtype != expected.dtype:
         raise DGLError(
-            f"output {number} has the shape {tuple(made.shape)} and dtype {made.dtype}, expected "
+            f"output {number} has the shape {tuple(output.shape)} and dtype {output.dtype}, expected "
             f"{tuple(expected.shape)} and {expected.dtype}."
         )
     if random or not expected.numel():
         return
     if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
-        close = torch.equal(made, expected)
+        close = torch.equal(output, expected)
     else:
         finite = expected[torch.isfinite(expected)]
         scale = float(finite.abs().max()) if finite.numel() else 1.0
-        close = torch.allclose(made, expected, rtol=0, atol=tolerance * max(scale, 1.0), equal_nan=True)
+        close = torch.allclose(output, expected, rtol=0, atol=tolerance * max(scale, 1.0), equal_nan=True)
     if not close:
         raise DGLError(f"output {number} of the parts differs from that of the whole.")

@@ -115,7 +115,7 @@ def bytes_are_those_of_remote_rows(folder: Path) -> None:
     g = opened(folder)
     before = g.exchange.sent.copy()
     g.ndata["x"][list(range(60)) * 2]
-    first, last = g.get_partition_book().ranges_of("node").of(rank())
+    first, last = g.get_partition_book().ranges_of("node").range_of(rank())
     sent = g.exchange.sent - before
     others = world() - 1
     assert sent["ids"] == 8 * (60 - (last - first) + others) and sent["features"] == 16 * (last - first) * others

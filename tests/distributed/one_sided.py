@@ -125,12 +125,12 @@ def several_ranks_share_a_part(folder: Path) -> None:
             whole, book = reference(name), g.get_partition_book()
             assert book.num_partitions() == world() and book.partid == rank()
             for kind, frames in (("node", whole.nodes), ("edge", whole.edges)):
-                for type_, ranges in book.of(kind).items():
+                for type_, ranges in book.ranges_by_type(kind).items():
                     ids = torch.arange(ranges.count)
                     old = g.original_ids(kind, type_, ids)
                     for column, tensor in g.frame(kind, type_).items():
                         assert torch.equal(tensor[ids], frames[type_].data[column][old])
-                        first, last = ranges.of(rank())
+                        first, last = ranges.range_of(rank())
                         assert len(tensor.local) == last - first
             for etype in g.canonical_etypes:  # an edge belongs to the rank of its destination
                 ids = book.partid2eids(rank(), etype)
@@ -160,8 +160,8 @@ def persistent_tensors_share_rows(folder: Path) -> None:
 
 def policies_are_inferred(folder: Path) -> None:
     g = DistGraph("h", folder / "h" / "h.json", timeout=PATIENCE, reads="one-sided")
-    for count, what in ((13, "'user' node"), (9, "'item' node"), (50, "('user', 'buys', 'item') edge")):
-        assert DistTensor((count,), torch.int64).part_policy.ranges.what == what
+    for count, label in ((13, "'user' node"), (9, "'item' node"), (50, "('user', 'buys', 'item') edge")):
+        assert DistTensor((count,), torch.int64).part_policy.ranges.label == label
     with pytest.raises(DGLError, match="no types have 7 rows"):
         DistTensor((7,), torch.int64)
     del g

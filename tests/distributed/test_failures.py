@@ -98,7 +98,7 @@ class StoreOfDeadRank:
 
 def test_a_store_that_is_gone_is_not_a_rank_that_is_late() -> None:
     with pytest.raises(DGLError, match="rank 0 is gone"):
-        start._met(StoreOfDeadRank(), 1, 2, SimpleNamespace(address=("127.0.0.1", 2, "", "")), time.monotonic() + 60)
+        start._meet(StoreOfDeadRank(), 1, 2, SimpleNamespace(address=("127.0.0.1", 2, "", "")), time.monotonic() + 60)
 
 
 def test_killed_ranks_are_named_and_jobs_go_on() -> None:

@@ -37,7 +37,7 @@ def captured() -> tofu.Captured:
 
 def test_equal_rows_are_fetched_once(captured: tofu.Captured) -> None:
     gathering = plan_captured(captured, 4).baseline(fsdp)
-    found, coarse = gathering._found, gathering._coarse
+    found, coarse = gathering._search_steps, gathering._coarse
     many = share_fetches(coarse, found, memory_profile(coarse, found), 1e9)
     # weights are read transposed by the forward pass, and as they are by the gradients
     assert sum(order == (1, 0) for _, order in many.first.values()) >= 2
@@ -50,11 +50,11 @@ def test_equal_rows_are_fetched_once(captured: tofu.Captured) -> None:
 
 def test_what_is_kept_fits_into_the_memory(captured: tofu.Captured) -> None:
     strict = plan_captured(captured, 4).baseline(fsdp)
-    profile = memory_profile(strict._coarse, strict._found)
+    profile = memory_profile(strict._coarse, strict._search_steps)
     assert strict.memory == profile.max()
     saved = []
     for memory in range(int(profile.max()), 2 * int(profile.max()), 1000):
-        kept = share_fetches(strict._coarse, strict._found, profile, memory)
+        kept = share_fetches(strict._coarse, strict._search_steps, profile, memory)
         assert kept.peak <= max(memory, profile.max())
         saved.append((sum(kept.bytes), kept.peak))
     assert 0 < saved[0][0] < saved[-1][0]

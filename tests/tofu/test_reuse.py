@@ -31,8 +31,8 @@ def run(steps: list[ProgramStep], kept: set[int], values: list[Any]) -> list[Any
     freeing(steps, kept)
     reuse_memory(steps, kept)
     for step in steps:
-        assert isinstance(step.what, WorkerInstruction)
-        step.what(values, 0)
+        assert isinstance(step.action, WorkerInstruction)
+        step.action(values, 0)
         for slot in step.free:
             values[slot] = None
     return values
@@ -46,9 +46,9 @@ def test_a_dying_operand_is_written_into() -> None:
     freeing(steps, {0, 1, 3})
     reuse_memory(steps, {0, 1, 3})
     for step in steps:
-        assert isinstance(step.what, WorkerInstruction)
-        step.what(values, 0)
-        place.append(values[step.what.writes[0][1][0]].data_ptr())
+        assert isinstance(step.action, WorkerInstruction)
+        step.action(values, 0)
+        place.append(values[step.action.writes[0][1][0]].data_ptr())
     assert place[0] == place[1]
     torch.testing.assert_close(values[3], torch.arange(4.0).exp())
     assert torch.equal(x, torch.arange(4.0)), "what is given is not written into"

@@ -31,7 +31,7 @@ def programs(workers: int) -> list[Program]:
 
 
 def rounds(program: Program) -> list[Round]:
-    return [step.what for step in program.steps if isinstance(step.what, Round) and step.starts]
+    return [step.action for step in program.steps if isinstance(step.action, Round) and step.starts]
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -40,7 +40,7 @@ def test_nothing_is_read_before_it_is_made_or_after_it_is_freed(workers: int) ->
         alive = {slot for node, slot in program.slots.items() if node.op == "placeholder"}
         under_way: object = None
         for step in program.steps:
-            what = step.what
+            what = step.action
             if isinstance(what, WorkerInstruction):
                 assert alive.issuperset(what.reads)
             else:
@@ -60,7 +60,7 @@ def test_all_workers_make_the_same_rounds(workers: int) -> None:
     for together in zip(*of_workers, strict=True):
         for i, one in enumerate(together):
             assert [m.targets for m in one.movements] == [m.targets for m in together[0].movements]
-            assert one._given == [other._taken[i] for other in together]
+            assert one._send_counts == [other._receive_counts[i] for other in together]
     made = of_workers[0]
     assert len(made) < sum(len(one.movements) for one in made)
 
@@ -86,5 +86,5 @@ def test_what_is_fetched_early_fits_into_the_memory_that_is_needed_anyway(
     instructions, movements, held = whole(sizes)
     given = [m.source for m in movements]
     steps = schedule(instructions, movements, held, given, Links(0, 2), MessageBuffers(CPU))
-    found = [step.what for step in steps if step.starts]
+    found = [step.action for step in steps if step.starts]
     assert [len(one.movements) for one in found if isinstance(one, Round)] == together

@@ -249,8 +249,8 @@ def slice_axis(data: Tensor, axis: int, begin: int, end: int) -> Tensor:
 def take(data: Tensor, indices: Tensor, dim: int) -> Tensor:
     """Return elements of one axis by number; the axes of ``indices`` stand in place of it."""
     dim = dim % data.dim()
-    found = data.index_select(dim, indices.reshape(-1))
-    return found.reshape(*data.shape[:dim], *indices.shape, *data.shape[dim + 1 :])
+    rows = data.index_select(dim, indices.reshape(-1))
+    return rows.reshape(*data.shape[:dim], *indices.shape, *data.shape[dim + 1 :])
 
 
 def split(input: Tensor, sizes_or_sections: int | Sequence[int], dim: int) -> Sequence[Tensor]:

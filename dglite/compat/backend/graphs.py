@@ -45,8 +45,8 @@ _WEIGHT = "weight"
 # -- one relation ------------------------------------------------------------------------------------------------------
 def gspmm(gidx: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Tensor:
     """Return :func:`dglite.ops.gspmm`."""
-    found: Tensor = ops.gspmm(gidx, op, reduce_op, lhs_data, rhs_data)
-    return found
+    out: Tensor = ops.gspmm(gidx, op, reduce_op, lhs_data, rhs_data)
+    return out
 
 
 def gsddmm(
@@ -58,14 +58,14 @@ def gsddmm(
     rhs_target: str = "v",
 ) -> Tensor:
     """Return :func:`dglite.ops.gsddmm`."""
-    found: Tensor = ops.gsddmm(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target)
-    return found
+    out: Tensor = ops.gsddmm(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target)
+    return out
 
 
 def edge_softmax(gidx: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "dst") -> Tensor:
     """Return :func:`dglite.ops.edge_softmax`."""
-    found: Tensor = ops.edge_softmax(gidx, logits, eids, norm_by)
-    return found
+    weights: Tensor = ops.edge_softmax(gidx, logits, eids, norm_by)
+    return weights
 
 
 # -- weighted adjacency matrices ---------------------------------------------------------------------------------------
@@ -81,29 +81,29 @@ def csrmm(
     if num_vtypes == 1:
         if shape[0] != shape[1]:
             raise DGLError(f"the product is {shape}; a graph of one node type needs as many rows as columns")
-        made = convert.graph(edges, num_nodes=shape[0])
+        g = convert.graph(edges, num_nodes=shape[0])
     else:
-        made = convert.heterograph({("_U", "_E", "_V"): edges}, {"_U": shape[0], "_V": shape[1]})
-    return made, product.edata[_WEIGHT]
+        g = convert.heterograph({("_U", "_E", "_V"): edges}, {"_U": shape[0], "_V": shape[1]})
+    return g, product.edata[_WEIGHT]
 
 
 def csrsum(gidxs: Sequence[DGLGraph], weights: Sequence[Tensor]) -> tuple[DGLGraph, Tensor]:
     """Add weighted adjacency matrices; return a graph of the sum's entries and their values."""
-    made = transforms.adj_sum_graph([_weighted(g, w) for g, w in zip(gidxs, weights, strict=True)], _WEIGHT)
-    return made, made.edata.pop(_WEIGHT)
+    total = transforms.adj_sum_graph([_weighted(g, w) for g, w in zip(gidxs, weights, strict=True)], _WEIGHT)
+    return total, total.edata.pop(_WEIGHT)
 
 
 def csrmask(gidxA: DGLGraph, A_weights: Tensor, gidxB: DGLGraph) -> Tensor:
     """Return the entries of one weighted adjacency matrix at another graph's edges, 0 where it has none."""
     src, dst = gidxB.edges()
-    found = torch.as_tensor(gidxA.adjacency().edge_ids(src.numpy(force=True), dst.numpy(force=True)))
+    positions = torch.as_tensor(gidxA.adjacency().edge_ids(src.numpy(force=True), dst.numpy(force=True)))
     padded = torch.cat([A_weights, A_weights.new_zeros(1)])  # -1, which says that there is no edge, reads the last
-    return padded[found.to(A_weights.device)]
+    return padded[positions.to(A_weights.device)]
 
 
 def _weighted(g: DGLGraph, weights: Tensor) -> DGLGraph:
     """Return the graph with these weights and no other feature."""
-    made = g.local_var()
-    made.edata.clear()
-    made.edata[_WEIGHT] = weights
-    return made
+    weighted = g.local_var()
+    weighted.edata.clear()
+    weighted.edata[_WEIGHT] = weights
+    return weighted

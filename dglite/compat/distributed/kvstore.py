@@ -36,7 +36,7 @@ class KVClient:
     def _tensors(self) -> dict[str, DistTensor]:
         tensors: dict[str, DistTensor] = {}
         for kind in ("node", "edge"):
-            for type_ in self.partition_book.of(kind):
+            for type_ in self.partition_book.ranges_by_type(kind):
                 label = f"{kind}~{':'.join(type_) if isinstance(type_, tuple) else type_}"
                 tensors |= {f"{label}~{name}": tensor for name, tensor in self.graph.frame(kind, type_).items()}
         return tensors
@@ -50,7 +50,7 @@ class KVClient:
         return [*self._tensors(), *(name for _, name in self.graph.names.tensors)]
 
     def _tensor(self, name: str) -> DistTensor:
-        tensors = self._tensors() | {own: tensor for (_, own), tensor in self.graph.names.tensors.items()}
+        tensors = self._tensors() | {key: tensor for (_, key), tensor in self.graph.names.tensors.items()}
         if name not in tensors:
             raise DGLError(f"there is no tensor {name!r}; there are {sorted(tensors)}")
         return tensors[name]

@@ -114,7 +114,7 @@ def send_request(target: int, request: Request) -> None:
 
 
 def recv_response(timeout: int = 0) -> Any:
-    """Return the response of the oldest request. Raises ``DGLError`` where there is none to come."""
+    """Return the response of the oldest request. Raises ``DGLError`` if no request is open."""
     if not _responses:
         raise DGLError("no request was sent whose response was not received")
     return _responses.popleft()

@@ -69,15 +69,15 @@ class _RowCache:
 
     def find(self, keys: torch.Tensor, offset: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return rows by key, of arbitrary content for those that lack, and the positions of these."""
-        wanted = keys.cpu().numpy().astype(np.int64) + offset
+        ids = keys.cpu().numpy().astype(np.int64) + offset
         with self._lock:
-            inside = (wanted >= 0) & (wanted < len(self._slots))
-            slots = np.full(len(wanted), -1, np.int64)
-            slots[inside] = self._slots[wanted[inside]]
+            inside = (ids >= 0) & (ids < len(self._slots))
+            slots = np.full(len(ids), -1, np.int64)
+            slots[inside] = self._slots[ids[inside]]
             present = slots >= 0
             self._read[slots[present]] = True
-            self._queries, self._misses = self._queries + len(wanted), self._misses + int((~present).sum())
-            values = self._rows.new_empty((len(wanted), *self._rows.shape[1:]))
+            self._queries, self._misses = self._queries + len(ids), self._misses + int((~present).sum())
+            values = self._rows.new_empty((len(ids), *self._rows.shape[1:]))
             places, rows = (torch.from_numpy(x).to(values.device) for x in (present.nonzero()[0], slots[present]))
             values[places] = self._rows[rows]
         return values, torch.from_numpy((~present).nonzero()[0])
@@ -97,8 +97,8 @@ class _RowCache:
             slots = self._slots[distinct].astype(np.int64)
             free = self._free(np.flatnonzero(slots < 0)[: len(self._keys)], slots, distinct)
             stored = slots >= 0
-            rows, of = (torch.from_numpy(x).to(self._rows.device) for x in (slots[stored], last[stored]))
-            self._rows[rows] = values.to(self._rows)[of]
+            rows, positions = (torch.from_numpy(x).to(self._rows.device) for x in (slots[stored], last[stored]))
+            self._rows[rows] = values.to(self._rows)[positions]
             self._read[free] = False
 
     def _grow(self, count: int) -> None:
@@ -109,12 +109,12 @@ class _RowCache:
 
     def _free(self, lacking: np.ndarray, slots: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Give slots to keys that lack, never one of a key that is written now; return these slots."""
-        capacity, kept = len(self._keys), slots[slots >= 0]
-        self._read[kept] = True
-        lacking = lacking[: capacity - len(kept)]
+        capacity, in_use = len(self._keys), slots[slots >= 0]
+        self._read[in_use] = True
+        lacking = lacking[: capacity - len(in_use)]
         parts, need = [np.empty(0, np.int64)], len(lacking)
         protected = np.zeros(capacity, np.bool_)
-        protected[kept] = True
+        protected[in_use] = True
         while need:
             passed = (self._hand + np.arange(min(2 * need, capacity))) % capacity
             open_ = np.flatnonzero(~self._read[passed] & ~protected[passed])[:need]
@@ -125,8 +125,8 @@ class _RowCache:
             parts.append(passed[open_])
             need -= len(open_)
         free = np.concatenate(parts)
-        gone = self._keys[free]
-        self._slots[gone[gone >= 0]] = -1
+        evicted = self._keys[free]
+        self._slots[evicted[evicted >= 0]] = -1
         self._keys[free], self._slots[keys[lacking]], slots[lacking] = keys[lacking], free, free
         return free
 
@@ -179,7 +179,7 @@ class CPUFeatureCache(_RowCache):
 
 
 class GPUFeatureCache(_RowCache):
-    """A cache in the memory of the current GPU, or of the host where there is none."""
+    """A cache in the memory of the current GPU, or of the host without a GPU."""
 
     def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype) -> None:
         super().__init__(cache_shape, dtype, "cuda" if torch.cuda.is_available() else "cpu")
@@ -245,7 +245,7 @@ class _CachedFeature(Feature):
             self._cache.replace(ids, value, offset=self._offset)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what else is known of the feature."""
+        """Return the feature's metadata, by name."""
         return self._fallback.metadata()
 
     def is_pinned(self) -> bool:

@@ -81,7 +81,7 @@ def check_columns(columns: FusedColumns) -> FusedColumns:
     if not any(typed):
         return columns
     if not all(typed):
-        names = [name for name, has in zip(FusedColumns._fields[3:], typed, strict=True) if not has]
+        names = [name for name, is_there in zip(FusedColumns._fields[3:], typed, strict=True) if not is_there]
         raise DGLError(f"a graph of several types needs all of {list(FusedColumns._fields[3:])}; {names} are missing")
     offset, kinds, ntypes, etypes = columns[3:]
     assert offset is not None and kinds is not None and ntypes is not None and etypes is not None
@@ -139,18 +139,18 @@ def columns_of(g: DGLGraph) -> FusedColumns:
     indptr = torch.zeros(int(offset[-1]) + 1, dtype=torch.int64)
     parts = []
     for i, (source, _, destination) in enumerate(etypes):
-        own, indices, edge_ids = g.adj_tensors("csc", etypes[i])
+        bounds, indices, edge_ids = g.adj_tensors("csc", etypes[i])
         edge_ids = edge_ids if len(edge_ids) else torch.arange(len(indices))
-        degrees = own.long().diff()
+        degrees = bounds.long().diff()
         indptr[1 + first[destination] : 1 + first[destination] + len(degrees)] += degrees
-        parts.append((i, first[destination], own.long(), indices.long() + first[source], edge_ids.long()))
+        parts.append((i, first[destination], bounds.long(), indices.long() + first[source], edge_ids.long()))
     torch.cumsum(indptr, 0, out=indptr)
     indices, edge_ids = (torch.empty(int(indptr[-1]), dtype=torch.int64) for _ in range(2))
     kinds, filled = torch.empty(len(indices), dtype=torch.uint8 if len(etypes) < 256 else torch.int64), indptr.clone()
-    for i, start, own, sources, ids in parts:
-        span = slice(start, start + len(own) - 1)
-        places = (filled[span] - own[:-1]).repeat_interleave(own.diff()) + torch.arange(len(sources))
-        filled[span] += own.diff()
+    for i, start, bounds, sources, ids in parts:
+        span = slice(start, start + len(bounds) - 1)
+        places = (filled[span] - bounds[:-1]).repeat_interleave(bounds.diff()) + torch.arange(len(sources))
+        filled[span] += bounds.diff()
         indices[places], edge_ids[places], kinds[places] = sources, ids, i
     names = {etype_tuple_to_str(etype): i for i, etype in enumerate(etypes)}
     dtype = torch.int32 if g.idtype == torch.int32 else torch.int64

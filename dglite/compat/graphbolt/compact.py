@@ -105,8 +105,8 @@ def _ends(etype: str | None) -> tuple[Any, Any]:
 def _check_columns(csc: CSCFormatBase, destinations: torch.Tensor | None, etype: str | None) -> None:
     count = 0 if destinations is None else len(destinations)
     if len(csc.indptr) != count + 1:
-        of = "" if etype is None else f" of type {etype!r}"
-        raise DGLError(f"edges{of} have {len(csc.indptr) - 1} columns, but there are {count} destination nodes")
+        suffix = "" if etype is None else f" of type {etype!r}"
+        raise DGLError(f"edges{suffix} have {len(csc.indptr) - 1} columns, but there are {count} destination nodes")
 
 
 def compact_temporal_nodes(nodes: Any, nodes_timestamp: Any) -> tuple[Any, Any, Any]:

@@ -26,7 +26,7 @@ def _abstract(name: str, doc: str) -> Any:
 class Task:
     """Base of tasks."""
 
-    metadata = _abstract("metadata", "What is known of the task, by name.")
+    metadata = _abstract("metadata", "The task's properties, by name.")
     train_set = _abstract("train_set", "Items to train on.")
     validation_set = _abstract("validation_set", "Items to choose a model by.")
     test_set = _abstract("test_set", "Items to test on.")

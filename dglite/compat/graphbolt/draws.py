@@ -39,7 +39,7 @@ def listed_fanout(fanout: Any, num_etypes: int) -> list[int]:
     return [int(x) for x in numbers]
 
 
-def checked_seeds(seeds: Any, typed: bool, what: str = "seeds") -> Any:
+def checked_seeds(seeds: Any, typed: bool, name: str = "seeds") -> Any:
     """Return seeds that are a tensor, or a dictionary of tensors where the graph has several types.
 
     Raises
@@ -50,13 +50,13 @@ def checked_seeds(seeds: Any, typed: bool, what: str = "seeds") -> Any:
     if typed != isinstance(seeds, Mapping):
         expected = "a dictionary of tensors by node type" if typed else "a tensor of node ids"
         raise DGLError(
-            f"{what} must be {expected}, as the graph has {'several types' if typed else 'one type'}; "
+            f"{name} must be {expected}, as the graph has {'several types' if typed else 'one type'}; "
             f"got {type(seeds).__name__}"
         )
     for ids in seeds.values() if isinstance(seeds, Mapping) else [seeds]:
         if not torch.is_tensor(ids) or ids.ndim != 1:
             shape = tuple(ids.shape) if torch.is_tensor(ids) else type(ids).__name__
-            raise DGLError(f"{what} must be of one dimension, got {shape}")
+            raise DGLError(f"{name} must be of one dimension, got {shape}")
     return seeds
 
 
@@ -245,7 +245,7 @@ class GraphDraws(ABC):
         dtype, local = fused.indices.dtype, self._local_ids()
         row_ids, row_places = self._by_type(rows, dtype)
         column_ids, column_places = self._by_type(columns, dtype)
-        csc, own, original = {}, {}, {}
+        csc, edge_ids, original = {}, {}, {}
         attribute = (self.edge_attributes or {}).get("_ORIGINAL_EDGE_ID") if self.has_original_edge_ids else None
         for etype, number in fused.edge_type_to_id.items():
             destination, mask = etype.split(":")[2], kinds == number
@@ -253,10 +253,10 @@ class GraphDraws(ABC):
             bounds = torch.zeros(len(counts) + 1, dtype=torch.int64)
             torch.cumsum(counts, 0, out=bounds[1:])
             csc[etype] = CSCFormatBase(bounds, row_places[indices[mask].long()].to(dtype))
-            own[etype] = local[places[mask]].to(dtype)
-            original[etype] = own[etype] if attribute is None else attribute[places[mask]]
+            edge_ids[etype] = local[places[mask]].to(dtype)
+            original[etype] = edge_ids[etype] if attribute is None else attribute[places[mask]]
         ids = original if self.has_original_edge_ids else None
-        return SampledSubgraphImpl(csc, column_ids, row_ids, ids, own)
+        return SampledSubgraphImpl(csc, column_ids, row_ids, ids, edge_ids)
 
     def _by_type(self, nodes: torch.Tensor, dtype: Any) -> tuple[dict[str, Any], torch.Tensor]:
         """Return ids by type, and each node's place among its type's."""
@@ -375,20 +375,20 @@ class GraphDraws(ABC):
                 keep &= values >= (stamps - windows)[near]
         places, near = places[keep], near[keep]
         weights = None if probs is None else _attribute(self.edge_attributes, probs)[places]
-        chosen = self._drawn(draw, places, near, len(nodes), listed, probs, weights)
-        places, near = places[chosen], near[chosen]
+        candidates = self._pick(draw, places, near, len(nodes), listed, probs, weights)
+        places, near = places[candidates], near[candidates]
         indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64)
         torch.cumsum(torch.bincount(near, minlength=len(nodes)), 0, out=indptr[1:])
         sources = fused.indices[places]
         if self.typed:
             each = torch.arange(len(sources))
             return self._uncompacted(self.split_edges(sources, nodes, indptr, each, places), seeds)
-        own = places if fused.edge_ids is None else fused.edge_ids[places]
+        edge_ids = places if fused.edge_ids is None else fused.edge_ids[places]
         attribute = (self.edge_attributes or {}).get("_ORIGINAL_EDGE_ID") if self.has_original_edge_ids else None
         original = None if attribute is None else attribute[places]
-        return SampledSubgraphImpl(CSCFormatBase(indptr, sources), seeds, None, original, own)
+        return SampledSubgraphImpl(CSCFormatBase(indptr, sources), seeds, None, original, edge_ids)
 
-    def _drawn(
+    def _pick(
         self,
         draw: Any,
         places: torch.Tensor,
@@ -398,8 +398,8 @@ class GraphDraws(ABC):
         name: Any,
         weights: Any,
     ) -> torch.Tensor:
-        """Return which candidates are drawn, ascending: those of each type apart where fan-outs are by type."""
-        chosen = []
+        """Return positions of the candidates drawn, ascending, drawn for each edge type if fan-outs are by type."""
+        picked = []
         for number, fanout in enumerate(listed):
             ids = torch.arange(len(places))
             if len(listed) > 1:
@@ -409,8 +409,8 @@ class GraphDraws(ABC):
             candidates = heterograph({("source", "edge", "seed"): edges}, sizes)
             if weights is not None:
                 candidates.edata[name] = weights[ids]
-            chosen.append(ids[draw(candidates, {"seed": torch.arange(count)}, fanout).long()])
-        return torch.cat(chosen).sort().values
+            picked.append(ids[draw(candidates, {"seed": torch.arange(count)}, fanout).long()])
+        return torch.cat(picked).sort().values
 
     def _in_order(self, seeds: Any, values: Any) -> torch.Tensor | None:
         """Return a value of each seed in the order in which seeds are numbered."""
@@ -420,8 +420,8 @@ class GraphDraws(ABC):
             seeds, values = {None: seeds}, {None: values}
         for key, ids in seeds.items():
             if key not in values or len(values[key]) != len(ids):
-                of = "" if key is None else f" of type {key!r}"
-                raise DGLError(f"there are {len(ids)} seeds{of}; give a time for each")
+                suffix = "" if key is None else f" of type {key!r}"
+                raise DGLError(f"there are {len(ids)} seeds{suffix}; give a time for each")
         if not self.typed:
             return values[None]
         return torch.cat([values[ntype] for ntype in self.columns.first_nodes() if ntype in seeds])

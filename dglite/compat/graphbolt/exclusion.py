@@ -56,9 +56,10 @@ def exclude_seed_edges(
     DGLError
         Seeds are no pairs, or nothing was sampled before.
     """
-    if not are_pairs(minibatch.seeds) or minibatch.num_layers() == 0:
-        what = "seeds are no pairs" if minibatch.num_layers() else "nothing was sampled before this stage"
-        raise DGLError(f"exclude_seed_edges: the batch's {what}" if "seeds" in what else f"exclude_seed_edges: {what}")
+    if minibatch.num_layers() == 0:
+        raise DGLError("exclude_seed_edges: nothing was sampled before this stage")
+    if not are_pairs(minibatch.seeds):
+        raise DGLError("exclude_seed_edges: the batch's seeds are no pairs")
     positive = minibatch.node_pairs
     typed = isinstance(positive, Mapping)
     edges = {etype: torch.stack(ends, 1) for etype, ends in positive.items()} if typed else torch.stack(positive, 1)

@@ -64,7 +64,7 @@ class Feature:
         raise NotImplementedError(f"{type(self).__name__} must define update(value, ids=None)")
 
     def metadata(self) -> dict[str, Any]:
-        """Return what else is known of the feature; nothing by default."""
+        """Return the feature's metadata, by name; empty by default."""
         return {}
 
     def is_pinned(self) -> bool:
@@ -88,7 +88,7 @@ class TorchBasedFeature(Feature):
     torch_feature
         the tensor or array.
     metadata
-        what else is known of it.
+        further properties of it, by name.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class TorchBasedFeature(Feature):
             self._values[ids.to(self._values.device).long()] = value.to(self._values)
 
     def metadata(self) -> dict[str, Any]:
-        """Return what else is known of the feature."""
+        """Return the feature's metadata, by name."""
         return self._metadata or {}
 
     def is_pinned(self) -> bool:
@@ -170,7 +170,7 @@ class DiskBasedFeature(Feature):
     path
         a ``.npy`` file of shape (num_rows, *feat).
     metadata
-        what else is known of it.
+        further properties of it, by name.
     num_threads
         accepted; threads that wait for the disk are started as they are needed.
 
@@ -205,7 +205,7 @@ class DiskBasedFeature(Feature):
         raise DGLError(f"{self._path} is only read; read_into_memory() gives a feature that can be updated")
 
     def metadata(self) -> dict[str, Any]:
-        """Return what else is known of the feature."""
+        """Return the feature's metadata, by name."""
         return self._metadata or {}
 
     def read_into_memory(self) -> TorchBasedFeature:
@@ -239,7 +239,7 @@ class FeatureStore:
         return self[domain, type_name, feature_name].count()  # type: ignore[no-any-return]
 
     def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
-        """Return what else is known of a feature."""
+        """Return a feature's metadata, by name."""
         return self[domain, type_name, feature_name].metadata()  # type: ignore[no-any-return]
 
     def update(
@@ -322,7 +322,7 @@ def feature_of(path: Any, form: str, in_memory: bool, metadata: Mapping[str, Any
     Raises
     ------
     DGLError
-        The file is missing or damaged, or the format is another one, or cannot stay on disk.
+        The file is missing or damaged, or the format is unknown, or cannot stay on disk.
     """
     more = dict(metadata or {}) or None
     if form not in ("numpy", "torch"):

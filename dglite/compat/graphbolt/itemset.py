@@ -135,8 +135,8 @@ class HeteroItemSet:
         """Return the items at some positions by type, without types of which there are none; one for an integer."""
         # As an array: NumPy takes a tensor of one number for that number.
         positions = self._positions[index.numpy() if torch.is_tensor(index) else index]
-        own = by_kind(np.atleast_1d(positions), self._offsets, self._itemsets)
-        rows = {key: torch.from_numpy(ids) if positions.ndim else ids[0] for key, ids in own.items()}
+        rows_by_key = by_kind(np.atleast_1d(positions), self._offsets, self._itemsets)
+        rows = {key: torch.from_numpy(ids) if positions.ndim else ids[0] for key, ids in rows_by_key.items()}
         return {key: self._itemsets[key][index] for key, index in rows.items()}
 
 

@@ -1,4 +1,4 @@
-"""A batch on its way through a pipe."""
+"""The batch that the stages of a pipe fill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = (
 
 
 class MiniBatch(Movable):
-    """What is known of a batch: attributes that stages of a pipe set, None before.
+    """A batch: attributes that the stages of a pipe set, None before.
 
     Values are dictionaries by type where the graph has several. The names of DGL 2.1, ``seed_nodes``, ``node_pairs``,
     ``negative_dsts``, are of ``seeds``.
@@ -138,7 +138,7 @@ class MiniBatch(Movable):
         return len(self._blocks or self._sampled_subgraphs or ())
 
     def edge_ids(self, layer_id: int) -> Any:
-        """Return the ids in the graph of a layer's edges: a tensor, or by edge type; None where there are none."""
+        """Return the ids in the graph of a layer's edges: a tensor, or by edge type, or None."""
         if self._blocks is not None:
             block = self._blocks[layer_id]
             ids = {etype_tuple_to_str(etype): block.edges[etype].data.get(EID) for etype in block.canonical_etypes}
@@ -242,10 +242,10 @@ def with_negatives(pairs: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor
     Also returns labels, 1 and 0 in float32, and for each pair the row of the pair that it belongs to.
     """
     rows = torch.arange(len(pairs), device=pairs.device)
-    drawn = rows.repeat_interleave(dst.shape[1])
-    negative = torch.stack([pairs[drawn, 0], dst.reshape(-1).to(pairs)], 1)
-    labels = torch.cat([torch.ones(len(rows)), torch.zeros(len(drawn))]).to(pairs.device)
-    return torch.cat([pairs, negative]), labels, torch.cat([rows, drawn])
+    pair_rows = rows.repeat_interleave(dst.shape[1])
+    negative = torch.stack([pairs[pair_rows, 0], dst.reshape(-1).to(pairs)], 1)
+    labels = torch.cat([torch.ones(len(rows)), torch.zeros(len(pair_rows))]).to(pairs.device)
+    return torch.cat([pairs, negative]), labels, torch.cat([rows, pair_rows])
 
 
 def _ends_of(negative: bool, pairs: torch.Tensor, indexes: Any) -> Any:

@@ -36,8 +36,8 @@ class NegativeSampler(MiniBatchTransformer):
     def _sample(self, batch: MiniBatch) -> MiniBatch:
         seeds, name = batch.seeds, type(self).__name__
         if not are_pairs(seeds):
-            got = "none" if seeds is None else "nodes"
-            raise DGLError(f"stage {name} needs a MiniBatch whose seeds are pairs (num_pairs, 2); the seeds are {got}")
+            kind = "none" if seeds is None else "nodes"
+            raise DGLError(f"stage {name} needs a MiniBatch whose seeds are pairs (num_pairs, 2); the seeds are {kind}")
         extended: Any
         if isinstance(seeds, Mapping):
             extended = {
@@ -49,19 +49,19 @@ class NegativeSampler(MiniBatchTransformer):
         batch.labels, batch.indexes = by_type(lambda x: x[1], extended), by_type(lambda x: x[2], extended)
         return batch
 
-    def _extended(self, pairs: torch.Tensor, drawn: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _extended(self, pairs: torch.Tensor, extended: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return all pairs, labels and indexes for what a sampler drew for some pairs."""
         count, ratio = len(pairs), self.negative_ratio
-        if isinstance(drawn, tuple | list):
-            drawn = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in drawn], 1)])
-        if drawn.shape != (count * (ratio + 1), 2):
+        if isinstance(extended, tuple | list):
+            extended = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in extended], 1)])
+        if extended.shape != (count * (ratio + 1), 2):
             raise DGLError(
-                f"stage {type(self).__name__} drew {tuple(drawn.shape)} for {count} pairs; _sample_with_etype must "
+                f"stage {type(self).__name__} drew {tuple(extended.shape)} for {count} pairs; _sample_with_etype must "
                 f"return sources and destinations of {count * ratio} pairs, or all pairs, ({count * (ratio + 1)}, 2)"
             )
         rows = torch.arange(count, device=pairs.device)
-        labels = (torch.arange(len(drawn), device=pairs.device) < count).float()
-        return drawn, labels, torch.cat([rows, rows.repeat_interleave(ratio)])
+        labels = (torch.arange(len(extended), device=pairs.device) < count).float()
+        return extended, labels, torch.cat([rows, rows.repeat_interleave(ratio)])
 
     def _sample_with_etype(self, seeds: torch.Tensor, etype: str | None = None) -> Any:
         """Return negative pairs for pairs (num_pairs, 2) of an edge type.

@@ -83,7 +83,7 @@ class OnDiskDataset(Dataset):
         DGLError
             The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
         """
-        described, wanted = (
+        described, names = (
             _DescribedPart(self.yaml_data, self._folder / _FILE),
             [tasks] if isinstance(tasks, str) else tasks,
         )
@@ -91,22 +91,22 @@ class OnDiskDataset(Dataset):
         feature = BasicFeatureStore({})
         for x in described.entries("feature_data"):
             self._add_feature(feature, x, graph)
-        found = [
+        loaded = [
             OnDiskTask(
                 {name: x for name, x in task.content.items() if not name.endswith("_set")},
                 *(self._items(task.entries(f"{part}_set")) for part in ("train", "validation", "test")),
             )
             for task in described.entries("tasks")
-            if wanted is None or task.content.get("name") in wanted
+            if names is None or task.content.get("name") in names
         ]
         nodes = by_type(lambda count: ItemSet(count, "seeds"), graph.num_nodes)
         self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
-        self.graph, self.feature, self.tasks = graph, feature, found
+        self.graph, self.feature, self.tasks = graph, feature, loaded
         return self
 
     def _add_feature(self, store: BasicFeatureStore, described: _DescribedPart, graph: FusedCSCSamplingGraph) -> None:
-        known = ("domain", "type", "name", "format", "path", "in_memory")
-        more = {name: x for name, x in described.content.items() if name not in known}
+        fields = ("domain", "type", "name", "format", "path", "in_memory")
+        more = {name: x for name, x in described.content.items() if name not in fields}
         path, form = self._path(described), described.get("format", str)
         feature = feature_of(path, form, described.get("in_memory", bool, True), more)
         domain, kind = described.get("domain", str), described.get("type", str, None)

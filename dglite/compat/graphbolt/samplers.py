@@ -129,8 +129,9 @@ def numbered_seeds(seeds: Any, times: Any, windows: Any) -> tuple[Any, Any, Any,
 def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch.Tensor:
     values = times.get(kind)
     if values is None or len(values) != len(seeds):
-        of = "" if kind is None else f" of type {kind!r}"
-        raise DGLError(f"there are {len(seeds)} seeds{of}; the items need a timestamp, or pre_time_window, for each")
+        suffix = "" if kind is None else f" of type {kind!r}"
+        missing = "the items need a timestamp, or pre_time_window, for each"
+        raise DGLError(f"there are {len(seeds)} seeds{suffix}; {missing}")
     return values
 
 
@@ -174,9 +175,9 @@ class _LayeredSampler(SubgraphSampler):
         """Sample layer by layer, where each edge has a source of its own."""
         subgraphs: list[Any] = []
         for fanout in reversed(self._listed):
-            drawn = self._layer(seeds, torch.tensor(fanout))
-            rows, csc = compact_csc_format(drawn.sampled_csc, seeds)
-            ids = drawn.original_edge_ids, drawn._edge_ids_in_fused_csc_sampling_graph
+            subgraph = self._layer(seeds, torch.tensor(fanout))
+            rows, csc = compact_csc_format(subgraph.sampled_csc, seeds)
+            ids = subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph
             subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
             seeds = rows
         batch.input_nodes, batch.sampled_subgraphs = seeds, subgraphs
@@ -312,11 +313,11 @@ class _TemporalSampler(SubgraphSampler):
         subgraphs: list[SampledSubgraphImpl] = []
         for fanout in reversed(self.fanouts):
             options = windows, self.prob_name, *self._names
-            drawn = draw(seeds, seeds_timestamp, torch.tensor(fanout), self.replace, *options)
-            rows, csc, times = compact_csc_format(drawn.sampled_csc, seeds, seeds_timestamp)
+            subgraph = draw(seeds, seeds_timestamp, torch.tensor(fanout), self.replace, *options)
+            rows, csc, times = compact_csc_format(subgraph.sampled_csc, seeds, seeds_timestamp)
             if windows is not None:
-                windows = compact_csc_format(drawn.sampled_csc, seeds, windows)[2]
-            ids = drawn.original_edge_ids, drawn._edge_ids_in_fused_csc_sampling_graph
+                windows = compact_csc_format(subgraph.sampled_csc, seeds, windows)[2]
+            ids = subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph
             subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
             seeds, seeds_timestamp = rows, times
         return seeds, subgraphs
@@ -366,8 +367,8 @@ class SamplePerLayer(MiniBatchTransformer):
 
     def _sample(self, batch: Any) -> Any:
         seeds = batch._seed_nodes if batch.sampled_subgraphs is None else batch.input_nodes
-        drawn = self.sampler(seeds, *self.arguments)
-        batch.sampled_subgraphs = [drawn, *(batch.sampled_subgraphs or [])]
+        subgraph = self.sampler(seeds, *self.arguments)
+        batch.sampled_subgraphs = [subgraph, *(batch.sampled_subgraphs or [])]
         batch.input_nodes = seeds
         return batch
 
@@ -387,14 +388,14 @@ class CompactPerLayer(MiniBatchTransformer):
         self.deduplicate = deduplicate
 
     def _compact(self, batch: Any) -> Any:
-        drawn, *later = batch.sampled_subgraphs
+        subgraph, *later = batch.sampled_subgraphs
         if self.deduplicate:
-            drawn = compacted(drawn)
+            subgraph = compacted(subgraph)
         else:
-            rows, csc = compact_csc_format(drawn.sampled_csc, drawn.original_column_node_ids)
-            ids = drawn.original_edge_ids, getattr(drawn, "_edge_ids_in_fused_csc_sampling_graph", None)
-            drawn = SampledSubgraphImpl(csc, drawn.original_column_node_ids, rows, *ids)
-        batch.input_nodes, batch.sampled_subgraphs = drawn.original_row_node_ids, [drawn, *later]
+            rows, csc = compact_csc_format(subgraph.sampled_csc, subgraph.original_column_node_ids)
+            ids = subgraph.original_edge_ids, getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
+            subgraph = SampledSubgraphImpl(csc, subgraph.original_column_node_ids, rows, *ids)
+        batch.input_nodes, batch.sampled_subgraphs = subgraph.original_row_node_ids, [subgraph, *later]
         return batch
 
 

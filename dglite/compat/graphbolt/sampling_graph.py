@@ -323,9 +323,9 @@ class FusedCSCSamplingGraph(GraphDraws, SamplingGraph):
         if not torch.is_tensor(node_pairs) or node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
             raise DGLError(f"node_pairs must be a tensor (num_pairs, 2), got {_shape(node_pairs)}")
         ntype = None if edge_type is None else etype_str_to_tuple(edge_type)[2]
-        drawn = generator().integers(self.g.num_nodes(ntype), size=len(node_pairs) * negative_ratio)
+        dst = generator().integers(self.g.num_nodes(ntype), size=len(node_pairs) * negative_ratio)
         src = node_pairs[:, 0].repeat_interleave(negative_ratio)
-        return torch.cat([node_pairs, torch.stack([src, torch.from_numpy(drawn).to(src)], 1)])
+        return torch.cat([node_pairs, torch.stack([src, torch.from_numpy(dst).to(src)], 1)])
 
 
 def _shape(x: Any) -> str:

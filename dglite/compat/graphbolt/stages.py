@@ -103,12 +103,12 @@ def applied_by(pipe: Any) -> Callable[[Any], Any] | None:
 
 def rewired(pipe: Any, source: Any) -> Any:
     """Return a copy of a pipe that reads from ``source``."""
-    made = copy.copy(pipe)
+    copied = copy.copy(pipe)
     old = source_of(pipe)
     for name, value in vars(pipe).items():
         if value is old:
-            setattr(made, name, source)
-    return made
+            setattr(copied, name, source)
+    return copied
 
 
 def _iterate(stage: Any) -> Iterator[Any]:

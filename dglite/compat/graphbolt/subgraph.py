@@ -87,7 +87,7 @@ class SampledSubgraph(Movable):
             pairs of node ids in the graph, (n, 2), or a dictionary of them by edge type. Repeated edges between a pair
             are all left out; pairs without an edge are ignored.
         assume_num_node_within_int32
-            accepted: ids of any size are told apart.
+            accepted: ids of any size are distinguished.
         async_op
             return an object whose ``wait()`` returns the subgraph.
 
@@ -100,7 +100,7 @@ class SampledSubgraph(Movable):
         if isinstance(csc, Mapping) != isinstance(edges, Mapping):
             with_types = "several edge types" if isinstance(csc, Mapping) else "no edge types"
             raise DGLError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
-        keep = by_type(self._kept, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
+        keep = by_type(self._edge_mask, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
         fields = dict(vars(self))
         fields["sampled_csc"] = by_type(_selected, csc, keep)
         for name in ("original_edge_ids", "_edge_ids_in_fused_csc_sampling_graph"):
@@ -119,7 +119,7 @@ class SampledSubgraph(Movable):
         return ends, pick(rows, 0), pick(columns, 2)
 
     @staticmethod
-    def _kept(csc: CSCFormatBase, edges: torch.Tensor | None, ends: tuple[Any, Any, Any]) -> torch.Tensor | None:
+    def _edge_mask(csc: CSCFormatBase, edges: torch.Tensor | None, ends: tuple[Any, Any, Any]) -> torch.Tensor | None:
         """Return a mask of the edges that stay, None for all."""
         if edges is None or not len(edges) or not len(csc.indices):
             return None

@@ -108,8 +108,8 @@ def parse_edges_arg_to_eid(g: DGLGraph, edges: Any, etid: int, argname: str = "e
     if not isinstance(edges, tuple):
         return prepare_tensor(g, edges, argname)
     u, v = (prepare_tensor(g, ends, f"{argname}[{i}]") for i, ends in enumerate(edges))
-    found: Tensor = g.edge_ids(u, v, etype=g.canonical_etypes[etid])
-    return found
+    eids: Tensor = g.edge_ids(u, v, etype=g.canonical_etypes[etid])
+    return eids
 
 
 def is_sorted_srcdst(
@@ -159,10 +159,10 @@ def check_all_same_schema_for_keys(schemas: Sequence[Mapping[str, Any]], keys: A
     _require_same([{key: schema[key] for key in keys} for schema in schemas], name, "schema")
 
 
-def _require_same(found: Sequence[Any], name: str, what: str) -> None:
-    for i, other in enumerate(found):
-        if other != found[0]:
-            raise DGLError(f"{name}[{i}] has {what} {other}, {name}[0] has {found[0]}; they must be the same")
+def _require_same(values: Sequence[Any], name: str, quantity: str) -> None:
+    for i, other in enumerate(values):
+        if other != values[0]:
+            raise DGLError(f"{name}[{i}] has {quantity} {other}, {name}[0] has {values[0]}; they must be the same")
 
 
 # -- devices and threads -----------------------------------------------------------------------------------------------

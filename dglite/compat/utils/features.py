@@ -36,11 +36,11 @@ def _subframes(of_types: Sequence[frames.Frame], rows_or_device: Any, ids: str |
         return [wrapped(inner).clone() for inner in of_types]
     if not is_listlike(rows_or_device):
         return [wrapped(inner).to(rows_or_device) for inner in of_types]
-    made = [wrapped(inner).subframe(rows) for inner, rows in zip(of_types, rows_or_device, strict=True)]
+    subframes = [wrapped(inner).subframe(rows) for inner, rows in zip(of_types, rows_or_device, strict=True)]
     if ids is not None:
-        for frame, rows in zip(made, rows_or_device, strict=True):
+        for frame, rows in zip(subframes, rows_or_device, strict=True):
             frame[ids] = rows
-    return made
+    return subframes
 
 
 def set_new_frames(
@@ -64,8 +64,8 @@ def set_new_frames(
         inner.update(columns)
 
 
-def _paired(of_types: list[frames.Frame], given: Sequence[Frame], kind: str) -> list[tuple[frames.Frame, Frame]]:
-    if [inner.num_rows for inner in of_types] != [frame.num_rows for frame in given]:
-        rows, has = [frame.num_rows for frame in given], [inner.num_rows for inner in of_types]
-        raise DGLError(f"the {kind} frames have {rows} rows by type; the graph has {has} {kind}s")
-    return list(zip(of_types, given, strict=True))
+def _paired(of_types: list[frames.Frame], new: Sequence[Frame], kind: str) -> list[tuple[frames.Frame, Frame]]:
+    if [inner.num_rows for inner in of_types] != [frame.num_rows for frame in new]:
+        rows, counts = [frame.num_rows for frame in new], [inner.num_rows for inner in of_types]
+        raise DGLError(f"the {kind} frames have {rows} rows by type; the graph has {counts} {kind}s")
+    return list(zip(of_types, new, strict=True))

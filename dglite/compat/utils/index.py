@@ -59,13 +59,13 @@ class Index:
             self._ids = self._checked(data.data if isinstance(data, NDArray) else data)
 
     def _checked(self, data: Any) -> Tensor:
-        wanted = F.data_type_dict[self.dtype]
+        dtype = F.data_type_dict[self.dtype]
         if not F.is_tensor(data):
             try:
                 data = torch.from_numpy(np.asarray(data, dtype=self.dtype))
             except (TypeError, ValueError) as error:
                 raise DGLError(f"expected ids, got {data!r:.80}") from error
-        if data.dtype != wanted or data.dim() > 1:
+        if data.dtype != dtype or data.dim() > 1:
             raise InconsistentDtypeException(
                 f"expected one-dimensional {self.dtype} ids, got {data.dtype} of shape {tuple(data.shape)}"
             )

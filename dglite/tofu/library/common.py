@@ -61,25 +61,25 @@ def slices(
         names, shape = outputs[number], call.outputs[number]
         if number in beside or 0 in shape:
             return over([], lambda: Place(0, *[slice(None)] * len(shape)))
-        own = [n for n in names if n and not n.startswith("+")]
+        free = [n for n in names if n and not n.startswith("+")]
         summed = [n[1:] for n in names if n and n.startswith("+")]
         place = [n for n in names if not (n and n.startswith("+"))]
 
         def element(*i: Any) -> Any:
-            indices = dict(zip(own, i, strict=True))
+            indices = dict(zip(free, i, strict=True))
             apart = added if summed else ()
 
             def body(*j: Any) -> Expression:
-                known = indices | dict(zip(summed, j, strict=True))
+                bound = indices | dict(zip(summed, j, strict=True))
                 used = (n for n in range(len(tensors)) if n not in apart)
-                return Opaque(str(call.target))(*(tensors[n][_known(read[n], known)] for n in used))
+                return Opaque(str(call.target))(*(tensors[n][_positions(read[n], bound)] for n in used))
 
-            made = Sum(over(summed, body)) if summed else body()
+            value = Sum(over(summed, body)) if summed else body()
             for n in apart:
-                made = tensors[n][_known(read[n], indices)] + made
-            return Place(made, *_known(place, indices))
+                value = tensors[n][_positions(read[n], indices)] + value
+            return Place(value, *_positions(place, indices))
 
-        return over(own, element)
+        return over(free, element)
 
     def all_outputs(*x: TensorSymbol) -> tuple[IndexedFunction, ...]:
         return tuple(output(x, number) for number in range(len(call.outputs)))
@@ -88,8 +88,8 @@ def slices(
     return SplitRule(description, local=local, random=random, kind="opaque", additive=bool(added))
 
 
-def _known(names: IndexNames, indices: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the indices by names, slices of the whole where there is none."""
+def _positions(names: IndexNames, indices: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the index of each name, the whole dimension for a name without one."""
     return tuple(indices[n] if n in indices else slice(None) for n in names)
 
 

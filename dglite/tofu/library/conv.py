@@ -56,7 +56,7 @@ def _in_groups(call: OperatorCall) -> SplitRule:
         def at(b: Any, g: Any, *x: Any) -> Any:
             def product(*k: Any) -> Expression:
                 block = data[(b, _block(g, channels_in), *(whole if transposed else windows.inputs(x, k)))]
-                biases = (one[_block(g, channels_out)] for one in added)
+                biases = (bias[_block(g, channels_out)] for bias in added)
                 return Opaque("group")(block, filters[(_block(g, filter_rows), slice(None), *k)], *biases)
 
             return Place(Sum(over(windows.taps, product)), b, _block(g, channels_out), *(x or whole))
@@ -92,17 +92,17 @@ def _transposed_rows(part: OperatorPart, arguments: dict[str, Any], d: int) -> A
     windows, dim = _windows(part.call), 2 + d
     first, last = part.rows("input", dim)
     if first == last:  # rows of the output padding alone
-        made = arguments["input"].new_zeros(part.shape())
+        out = arguments["input"].new_zeros(part.shape())
     else:
         extra = windows.each(arguments["output_padding"])
         extra[d] = 0
-        made = part.run(arguments, bias=None, padding=windows.padding_but(d), output_padding=extra)
+        out = part.run(arguments, bias=None, padding=windows.padding_but(d), output_padding=extra)
         # rows of the whole output, counted from the first one that was made
         low, high = (row - first * windows.stride[d] + windows.padding[d] for row in part.output_rows(0, dim))
         left = max(0, -low)
-        made = windows.pad(made, d, left, max(0, high - made.shape[dim])).narrow(dim, low + left, high - low)
+        out = windows.pad(out, d, left, max(0, high - out.shape[dim])).narrow(dim, low + left, high - low)
     bias = arguments["bias"]
-    return made if bias is None else made + bias.view(-1, *[1] * windows.count)
+    return out if bias is None else out + bias.view(-1, *[1] * windows.count)
 
 
 CONVOLUTION, TRANSPOSED = by_rows(_rows, _whole_rows), by_rows(_transposed_rows, _whole_rows)
@@ -111,23 +111,23 @@ CONVOLUTION, TRANSPOSED = by_rows(_rows, _whole_rows), by_rows(_transposed_rows,
 
 @rule(aten.convolution_backward)
 def convolution_backward(call: OperatorCall) -> SplitRule | None:
-    asked, windows = call["output_mask"], _windows(call)
-    if not (asked[0] or asked[1]):
+    mask, windows = call["output_mask"], _windows(call)
+    if not (mask[0] or mask[1]):
         return None
     if call["groups"] > 1:
         description = describe(_gradients_in_groups(call, windows))
         return SplitRule(description, extents={"g": call["groups"]}, local=_gradients_of_part)
     padding, reach = windows.padding, [(k - 1) * e for k, e in zip(windows.kernel, windows.dilation, strict=True)]
     # rows of the gradient that see padding only would be nobody's share of the bias
-    beyond = [name for name, p, taps in zip(windows.space, padding, reach, strict=True) if p > taps and asked[2]]
+    beyond = [name for name, p, taps in zip(windows.space, padding, reach, strict=True) if p > taps and mask[2]]
     extents = windows.extents | dict(zip(windows.space, call.shape("input")[2:], strict=True))
     description = describe(_gradients(call, windows))
     return SplitRule(description, extents=extents, keep=[*windows.taps, *beyond], local=BACKWARD)
 
 
-def _asked(call: OperatorCall, *made: IndexedFunction) -> tuple[IndexedFunction, ...]:
+def _masked(call: OperatorCall, *outputs: IndexedFunction) -> tuple[IndexedFunction, ...]:
     """Return the outputs, nothing for those that are not asked for."""
-    return tuple(one if wanted else NOTHING for one, wanted in zip(made, call["output_mask"], strict=True))
+    return tuple(output if needed else NOTHING for output, needed in zip(outputs, call["output_mask"], strict=True))
 
 
 def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[IndexedFunction, ...]]:
@@ -160,7 +160,7 @@ def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Inde
 
             return Sum(over(["b", *space], row))
 
-        return _asked(
+        return _masked(
             call, over(["b", "ci", *space], of_data), over(["co", "ci", *taps], of_filters), over(["co"], of_bias)
         )
 
@@ -181,8 +181,8 @@ def _gradients_of_rows(part: OperatorPart, arguments: dict[str, Any], d: int) ->
     left = part.lo + windows.padding[d] - first * stride
     right = max(0, (last - first - 1) * stride + reach + 1 - part.size - left)
     data, padding = windows.pad(arguments["input"], d, left, right), windows.padding_but(d)
-    made = part.run(arguments, input=data, padding=padding, bias_sizes=None, output_mask=[mask[0], mask[1], False])
-    of_data, of_filters, of_bias = made
+    gradients = part.run(arguments, input=data, padding=padding, bias_sizes=None, output_mask=[mask[0], mask[1], False])
+    of_data, of_filters, of_bias = gradients
     if mask[0]:
         of_data = of_data.narrow(2 + d, left, part.size)
     if mask[2]:
@@ -212,7 +212,7 @@ def _gradients_in_groups(call: OperatorCall, windows: Windows) -> Callable[..., 
         def summed(g: Any, *where: Any) -> Any:
             return Place(Sum(lambda b: read(b, g)), *where)
 
-        return _asked(
+        return _masked(
             call,
             over("bg", lambda b, g: Place(read(b, g), b, _block(g, in_), *whole)),
             over("g", lambda g: summed(g, _block(g, rows), slice(None), *whole)),

@@ -39,10 +39,10 @@ def _of_size(call: OperatorCall, random: bool) -> SplitRule:
 
 def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
     """Return dense strides for ``shape``, in the order of memory of those given."""
-    made, step = [0] * len(shape), 1
+    dense, step = [0] * len(shape), 1
     for d in sorted(range(len(shape)), key=lambda d: strides[d]):
-        made[d], step = step, step * max(shape[d], 1)
-    return made
+        dense[d], step = step, step * max(shape[d], 1)
+    return dense
 
 
 @rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.fill)

@@ -44,12 +44,12 @@ class Neighbors(RowSpan):
 
     structure: tuple[int, ...] = ()
     split: GraphRows = "v"
-    of: GraphRows = "u"
+    side: GraphRows = "u"
 
     def ids(self, lo: int, hi: int) -> np.ndarray:
         """Return the rows that the part ``[lo, hi)`` touches."""
         src, dst, edges = _part(self.structure, self.split, lo, hi).touched
-        return {"u": src, "v": dst, "e": edges}[self.of]
+        return {"u": src, "v": dst, "e": edges}[self.side]
 
     def rows(self, lo: int, hi: int, size: int) -> tuple[int, int]:
         """Return the range around the ids."""
@@ -84,16 +84,16 @@ class _GraphPart:
 
         Its ``destinations`` are all, the ``"range"`` of the part, or those that its edges have ("touched").
         """
-        made = self.graphs.get(destinations)
-        if made is None:
+        graph = self.graphs.get(destinations)
+        if graph is None:
             sources, touched, _ = self.touched
             src, dst, count = np.searchsorted(sources, self.src), self.dst, self.whole.num_dst
             if destinations == "range":
                 dst, count = dst - self.lo, self.hi - self.lo
             elif destinations == "touched":
                 dst, count = np.searchsorted(touched, dst), len(touched)
-            made = self.graphs.setdefault(destinations, Adjacency.from_coo(len(sources), count, src, dst))
-        return words_of(made)
+            graph = self.graphs.setdefault(destinations, Adjacency.from_coo(len(sources), count, src, dst))
+        return words_of(graph)
 
 
 _PARTS: CacheKey[_GraphPart] = cache_key("tofu parts", "the part of a graph that a worker computes, by split and range")
@@ -128,10 +128,10 @@ def spmm(call: OperatorCall) -> SplitRule:
         def argmax(v: Any, *f: Any) -> Expression:
             return ElementWise("argmax")(result(v, *f))
 
-        kept = over(["v", *feat], argmax) if 0 not in call.outputs[1] else NOTHING
-        return over(["v", *feat], result), kept
+        argmax_out = over(["v", *feat], argmax) if 0 not in call.outputs[1] else NOTHING
+        return over(["v", *feat], result), argmax_out
 
-    # the argmax is numbers of entries, which are others in a part
+    # the argmax is numbers of entries, which a part counts differently
     keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
     description = describe(element, index_names(len(call.inputs), "x"))
     extents = {"v": call["structure"][2], "e": call["structure"][3]}
@@ -157,8 +157,8 @@ def sddmm(call: OperatorCall) -> SplitRule:
 
             return Place(Sum(over([feat[-1]], product)), e, *f, 0)
 
-        made = over(["e", *(feat[:-1] if dot == "1" else feat)], result)
-        return made, NOTHING
+        out = over(["e", *(feat[:-1] if dot == "1" else feat)], result)
+        return out, NOTHING
 
     # what has no last axis of its own counts for every element of it, in every part
     narrow = any(side and shape[-1] != wide for shape, side in zip(call.inputs, sides, strict=True))
@@ -171,8 +171,8 @@ def sddmm(call: OperatorCall) -> SplitRule:
 @rule("dglite_tofu::degree_scale")
 def degree_scale(call: OperatorCall) -> SplitRule:
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-        made, kept = part.run(arguments)
-        return made[part.lo : part.hi].clone(), kept
+        rows, aux = part.run(arguments)
+        return rows[part.lo : part.hi].clone(), aux
 
     description = describe(lambda: (lambda i, j: 0, NOTHING))
     return SplitRule(description, local=local)
@@ -194,10 +194,10 @@ def _read(
     f: Sequence[Any],
 ) -> list[Expression]:
     """Return what a message reads of each input."""
-    found: list[Expression] = []
+    operands: list[Expression] = []
     for x, shape, side in zip(tensors, call.inputs, sides, strict=True):
-        found.append(x[(rows.get(side or "", slice(None)), *broadcast(shape[1:], tuple(f)))])
-    return found
+        operands.append(x[(rows.get(side or "", slice(None)), *broadcast(shape[1:], tuple(f)))])
+    return operands
 
 
 def _halo(call: OperatorCall, sides: Sequence[GraphRows | None]) -> Any:
@@ -212,7 +212,7 @@ def _halo(call: OperatorCall, sides: Sequence[GraphRows | None]) -> Any:
         def measured(region: Region, side: GraphRows | None) -> Region:
             if side is None or side == split or (side == "v" and spmm_edges):
                 return region
-            return Neighbors(structure=structure, split=split, of=side), *region[1:]
+            return Neighbors(structure=structure, split=split, side=side), *region[1:]
 
         return replace(strategy, inputs=tuple(map(measured, strategy.inputs, sides)))
 

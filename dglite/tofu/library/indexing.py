@@ -77,8 +77,8 @@ def index(call: OperatorCall) -> SplitRule | None:
     placed = _index_names(call)
     if placed is None:
         return None
-    source, indices, made = placed
-    return slices(call, [source, *indices], [made])
+    source, indices, out = placed
+    return slices(call, [source, *indices], [out])
 
 
 @rule(aten.index_put, aten._unsafe_index_put)
@@ -87,15 +87,15 @@ def index_put(call: OperatorCall) -> SplitRule | None:
     placed = _index_names(call)
     if placed is None:
         return None
-    source, indices, made = placed
+    source, indices, out = placed
     free = {name for name in source if name}
     if not call["accumulate"]:
-        values = aligned(call.inputs[-1], [name if name in free else None for name in made])
+        values = aligned(call.inputs[-1], [name if name in free else None for name in out])
         return slices(call, [source, *([None] * len(i) for i in indices), values], [source])
-    values = aligned(call.inputs[-1], made)
+    values = aligned(call.inputs[-1], out)
     # an index of one row that all tensors broadcast is in none of them
     read = {name for names in (*indices, values) for name in names}
-    summed = [f"+{name}" for name in made if name in read - free]
+    summed = [f"+{name}" for name in out if name in read - free]
     return slices(call, [source, *indices, values], [[*source, *summed]], local=_accumulate, added=(0,))
 
 
@@ -119,11 +119,11 @@ def _index_names(call: OperatorCall) -> tuple[list[str | None], list[list[str | 
     common: list[str | None] = list(index_names(max(map(len, shapes)), "j"))
     source = outer(len(shape), used)
     together = used == list(range(used[0], used[-1] + 1))
-    made = list(source)
+    out = list(source)
     for d in reversed(used):
-        del made[d]
+        del out[d]
     at = used[0] if together else 0
-    return source, [aligned(one, common) for one in shapes], made[:at] + common + made[at:]
+    return source, [aligned(shape, common) for shape in shapes], out[:at] + common + out[at:]
 
 
 @rule(aten.masked_fill)

@@ -67,8 +67,8 @@ def sum_mm(call: OperatorCall) -> SplitRule:
     def element(*x: TensorSymbol) -> IndexedFunction:
         def at(i: Any, j: Any) -> Expression:
             first, *others = (product(x[n], x[count + n], n, i, j) for n in range(count))
-            for one in others:
-                first = first + one
+            for term in others:
+                first = first + term
             return first
 
         return over("ij", at)

@@ -27,9 +27,9 @@ def softmax(call: OperatorCall) -> SplitRule:
     return slices(call, [names] * len(call.inputs), [names])
 
 
-def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
+def _masked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
     """Return the indices of the outputs, none for those that ``output_mask`` leaves out."""
-    return [own if wanted else [] for own, wanted in zip(names, call["output_mask"], strict=True)]
+    return [indices if needed else [] for indices, needed in zip(names, call["output_mask"], strict=True)]
 
 
 @rule(aten.native_layer_norm)
@@ -44,7 +44,7 @@ def layer_norm_backward(call: OperatorCall) -> SplitRule:
     each = rows + whole
     inputs = dict.fromkeys(("grad_out", "input", "mean", "rstd"), each) | dict.fromkeys(("weight", "bias"), whole)
     summed = [f"+{name}" for name in rows] + whole
-    return slices(call, inputs, _asked(call, each, summed, summed))
+    return slices(call, inputs, _masked(call, each, summed, summed))
 
 
 def _normalized(call: OperatorCall) -> tuple[list[str | None], list[str | None]]:
@@ -72,7 +72,7 @@ def batch_norm_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("input"))
     each = [None, "c", *[None] * (rank - 2)]
     inputs = [each if len(shape) == rank else ["c"] for shape in call.inputs]
-    return slices(call, inputs, _asked(call, each, ["c"], ["c"]))
+    return slices(call, inputs, _masked(call, each, ["c"], ["c"]))
 
 
 @rule(aten.native_group_norm, aten.native_group_norm_backward)
@@ -80,7 +80,7 @@ def group_norm(call: OperatorCall) -> SplitRule:
     """Return the rule of a group normalization and of its gradient: by samples, and by channels in whole groups."""
     groups, rank = call["group"], len(call.shape("input"))
     size = call.shape("input")[1] // groups
-    asked = call.arguments.get("output_mask", [True] * 3)
+    mask = call.arguments.get("output_mask", [True] * 3)
 
     def where(name: str, n: Any, g: Any) -> tuple[Any, ...]:
         if name in ("mean", "rstd"):
@@ -97,7 +97,7 @@ def group_norm(call: OperatorCall) -> SplitRule:
 
         first = over("ng", lambda n, g: Place(read(n, g), *where("input", n, g)))
         rest = over("g", summed) if "output_mask" in call.arguments else over("ng", read)
-        return tuple(made if wanted else NOTHING for made, wanted in zip((first, rest, rest), asked, strict=True))
+        return tuple(output if needed else NOTHING for output, needed in zip((first, rest, rest), mask, strict=True))
 
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         samples, channels = arguments["input"].shape[:2]

@@ -20,22 +20,22 @@ def _reduced(
 ) -> SplitRule:
     """Return the rule of a reduction over ``dims``."""
     rank = len(call.shape("self"))
-    kept = [d for d in range(rank) if d not in dims]
+    free = [d for d in range(rank) if d not in dims]
     keepdim = len(call.outputs[0]) == rank and bool(dims)
     names = index_names(rank)
 
     def element(x: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Expression:
-            known = dict(zip(range(rank) if keepdim else kept, i, strict=True))
+            bound = dict(zip(range(rank) if keepdim else free, i, strict=True))
 
             def inner(*j: Any) -> Expression:
-                where = known | dict(zip(dims, j, strict=True))
+                where = bound | dict(zip(dims, j, strict=True))
                 return x[tuple(where[d] for d in range(rank))]
 
-            made = reduce(over([f"r{d}" for d in dims], inner))
-            return made if scale == 1 else scale * made
+            value = reduce(over([f"r{d}" for d in dims], inner))
+            return value if scale == 1 else scale * value
 
-        return over([names[d] for d in (range(rank) if keepdim else kept)], at)
+        return over([names[d] for d in (range(rank) if keepdim else free)], at)
 
     return SplitRule(describe(element))
 
@@ -72,8 +72,8 @@ def mean(call: OperatorCall) -> SplitRule:
         keep = arguments.get("keepdim", False)
         return aten.sum.dim_IntList(arguments["self"], list(dims), keep, dtype=arguments["dtype"]) / count
 
-    made = _reduced(call, Sum, dims, 1.0 / max(count, 1))
-    return SplitRule(made.description, local=local)
+    total = _reduced(call, Sum, dims, 1.0 / max(count, 1))
+    return SplitRule(total.description, local=local)
 
 
 @rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median, aten.logsumexp)

@@ -59,11 +59,11 @@ def unsqueeze(call: OperatorCall) -> SplitRule:
 def squeeze(call: OperatorCall) -> SplitRule:
     shape = call.inputs[0]
     named = call.dims() if "dim" in call.arguments else range(len(shape))
-    gone = {d for d in named if shape[d] == 1}
+    squeezed = {d for d in named if shape[d] == 1}
 
     def where(i: tuple[Any, ...]) -> tuple[Any, ...]:
         rest = iter(i)
-        return tuple(0 if d in gone else next(rest) for d in range(len(shape)))
+        return tuple(0 if d in squeezed else next(rest) for d in range(len(shape)))
 
     # a part of one row would lose a dimension that the whole keeps
     return _moved(call, where, local=_reshape)
@@ -102,7 +102,7 @@ def view(call: OperatorCall) -> SplitRule | None:
     if 0 in before:
         return None
     read: list[Any] = [slice(None)] * len(before)
-    made: list[Any] = [slice(None)] * len(after)
+    written: list[Any] = [slice(None)] * len(after)
     blocks: dict[str, tuple[int, int, int, int, int]] = {}
     for source, sink in _groups(before, after):
         sources = [d for d in source if before[d] > 1]
@@ -118,8 +118,8 @@ def view(call: OperatorCall) -> SplitRule | None:
     def element(x: TensorSymbol) -> IndexedFunction:
         def at(*i: Any) -> Any:
             for u, (d, rows, e, out_rows, _) in zip(i, blocks.values(), strict=True):
-                read[d], made[e] = block(u, rows), block(u, out_rows)
-            return Place(Opaque("view")(x[tuple(read)]), *made)
+                read[d], written[e] = block(u, rows), block(u, out_rows)
+            return Place(Opaque("view")(x[tuple(read)]), *written)
 
         return over(list(blocks), at)
 
@@ -154,9 +154,9 @@ def select(call: OperatorCall) -> SplitRule:
 def split(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
-    sizes = [made[dim] for made in call.outputs if len(made) == len(shape)]
+    sizes = [shape_of[dim] for shape_of in call.outputs if len(shape_of) == len(shape)]
     if len(set(sizes)) != 1:
-        return slices(call, [names], [fitted(made, names) for made in call.outputs])
+        return slices(call, [names], [fitted(shape_of, names) for shape_of in call.outputs])
 
     # pieces of one size are split alike: a part has the same rows of each
     def piece(x: TensorSymbol, number: int) -> IndexedFunction:

@@ -41,8 +41,8 @@ def pool(call: OperatorCall) -> SplitRule:
         def value(*i: Any) -> Expression:
             return reduce(over(windows.taps, lambda *k: x[windows.inputs(i, k)]))
 
-        made = over(windows.names, value)
-        return (made, over(windows.names, lambda *i: ElementWise("argmax")(value(*i)))) if with_indices else made
+        out = over(windows.names, value)
+        return (out, over(windows.names, lambda *i: ElementWise("argmax")(value(*i)))) if with_indices else out
 
     def local(part: OperatorPart, arguments: dict[str, Any], d: int) -> Any:
         dim = windows.lead + d
@@ -50,12 +50,12 @@ def pool(call: OperatorCall) -> SplitRule:
         x = arguments["self"]
         fill = (-torch.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min) if with_indices else 0
         padded = windows.pad(x, d, first - start, stop - last, fill)
-        made = part.run(arguments, self=padded, padding=windows.padding_but(d))
+        out = part.run(arguments, self=padded, padding=windows.padding_but(d))
         if not with_indices:
-            return made
-        where = list(torch.unravel_index(made[1], padded.shape[windows.lead :]))
+            return out
+        where = list(torch.unravel_index(out[1], padded.shape[windows.lead :]))
         where[d] = where[d] + start
-        return made[0], _ravel(where, call.inputs[0][windows.lead :])
+        return out[0], _ravel(where, call.inputs[0][windows.lead :])
 
     return windows.rule(outputs, local)
 
@@ -63,8 +63,8 @@ def pool(call: OperatorCall) -> SplitRule:
 def _ravel(where: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
     """Undo ``torch.unravel_index``."""
     flat = where[0]
-    for one, size in zip(where[1:], sizes[1:], strict=True):
-        flat = flat * size + one
+    for axis, size in zip(where[1:], sizes[1:], strict=True):
+        flat = flat * size + axis
     return flat
 
 
@@ -85,8 +85,8 @@ def avg_pool_backward(call: OperatorCall) -> SplitRule:
         left = part.lo + windows.padding[d] - first * stride
         covered = (last - first - 1) * stride + windows.kernel[d]
         padded = windows.pad(arguments["self"], d, left, max(0, covered - part.size - left))
-        made = part.run(arguments, self=padded, padding=windows.padding_but(d))
-        return made.narrow(dim, left, part.size).clone()
+        out = part.run(arguments, self=padded, padding=windows.padding_but(d))
+        return out.narrow(dim, left, part.size).clone()
 
     return windows.rule(outputs, local)
 
@@ -108,7 +108,7 @@ def max_pool_backward(call: OperatorCall) -> SplitRule:
         inside = (where[d] >= part.lo) & (where[d] < part.hi)
         where[d] = (where[d] - part.lo).clamp(0, part.size - 1)
         flat = _ravel(where, part.shape()[lead:]).flatten(lead)
-        made = grad.new_zeros(part.shape()).flatten(lead)
-        return made.scatter_add(lead, flat, (grad * inside).flatten(lead)).view(part.shape())
+        out = grad.new_zeros(part.shape()).flatten(lead)
+        return out.scatter_add(lead, flat, (grad * inside).flatten(lead)).view(part.shape())
 
     return windows.rule(outputs, local)
