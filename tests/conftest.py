@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Leave out the summary of Hypothesis where no test used it: it would import Hypothesis, a second, to say nothing."""
+    """Leave out the summary of Hypothesis where no test used it: it would import it, a second."""
     if "hypothesis" not in sys.modules:
         plugin = session.config.pluginmanager.get_plugin("hypothesispytest")
         if plugin is not None:

@@ -90,7 +90,7 @@ def ranked(changes: Iterable[Path]) -> list[Path]:
         name, names = module_name(module), definitions(module)
         folder = module_name(module.parent).replace("dglite", "tests", 1)
         for path in helpers:
-            imported = name in imports(path) or module.stem in path.stem and module_name(path).startswith(folder)
+            imported = name in imports(path) or (module.stem in path.stem and module_name(path).startswith(folder))
             rare = sum(1 / spread[word] for word in names & mentions(path))
             near[path] += weight * (IMPORTED * imported + MENTIONED * min(rare, 1))
 
@@ -123,7 +123,7 @@ class Limit:
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
         self._left -= 1
         if time.monotonic() > self._end and self._left:
-            item.session.shouldstop = f"{self._minutes:g} minutes are over; {self._left} tests further away were not run"
+            item.session.shouldstop = f"{self._minutes:g} minutes are over; {self._left} further tests were not run"
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.over = bool(session.shouldstop) and not session.testsfailed

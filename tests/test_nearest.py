@@ -75,5 +75,5 @@ print("over", limit.over)
 """
     run = subprocess.run([sys.executable, "-c", code], cwd=nearest.ROOT, capture_output=True, text=True)
     assert runs in run.stdout
-    assert ("0 minutes are over; 1 tests further away were not run" in run.stdout) == (minutes == "0")
+    assert ("0 minutes are over; 1 further tests were not run" in run.stdout) == (minutes == "0")
     assert f"over {minutes == '0'}" in run.stdout

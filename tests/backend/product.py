@@ -2,8 +2,8 @@
 
     DGLITE_BACKEND=numpy python tests/backend/product.py results.npz [CASE ...]
 
-Each case, or each that is named, returns arrays by name. ``test_product.py`` runs them under torch and under the others, and compares. With
-``PRODUCT_TENSORS=numpy`` or ``torch`` the tensors are another library's than the backend's.
+Each case, or each that is named, returns arrays by name. ``test_product.py`` runs them under torch and under the
+others, and compares. With ``PRODUCT_TENSORS=numpy`` or ``torch`` the tensors are another library's than the backend's.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ def title(pair: tuple[str, str]) -> str:
     return f"{pair[1]} under {pair[0]}"
 
 
+titles = [f"{name}-{title(pair)}" for name, pair in RUNS]
+
+
 @pytest.fixture(scope="module")
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what one process under another backend gives for the cases that were asked for."""
@@ -49,7 +52,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return {**file, "backend": backend}
 
 
-@pytest.mark.parametrize(("name", "results"), RUNS, indirect=["results"], ids=[f"{name}-{title(pair)}" for name, pair in RUNS])
+@pytest.mark.parametrize(("name", "results"), RUNS, indirect=["results"], ids=titles)
 def test_another_backend_gives_the_same(name: str, results: dict[str, Any]) -> None:
     expected = {f"{name}/{key}": to_array(value) for key, value in CASES[name]().items()}
     found = {key: value for key, value in results.items() if key.startswith(f"{name}/")}
