@@ -7,13 +7,14 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-distributed dropin test test-full gpu check format bench bench-quick docs gallery dist clean
+.PHONY: help demo demo-distributed dropin test test-fast test-full gpu check format bench bench-quick docs gallery dist clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make demo-distributed   cut a graph into two parts and train on them with two processes"
 	@echo "make dropin       install the name dgl into an environment of its own, where importing it gives dglite"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
+	@echo "make test-fast    run the tests nearest to what changed since main, for two minutes"
 	@echo "make gpu          test and measure on this machine's NVIDIA GPU, a quarter of an hour"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
 	@echo "make docs         build the documentation site in build/site"
@@ -53,6 +54,11 @@ demo-distributed: $(BIN)/examples.installed
 TESTS ?=
 test: $(BIN)/test.installed
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(TESTS)
+
+# Nearest first; `make test-fast BASE=HEAD MINUTES=5`.
+BASE ?= main
+test-fast: $(BIN)/test.installed
+	$(BIN)/python -m tests.nearest --base $(BASE) --minutes $(or $(MINUTES),2)
 
 test-full: $(BIN)/test.installed
 	$(BIN)/python -m pytest --full --numprocesses auto --dist worksteal

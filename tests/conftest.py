@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -35,6 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["DGLITE_TEST_FULL"] = "1"
     if os.name == "posix" and len(os.fsencode(tempfile.gettempdir())) > _LONGEST:
         _shorten_temporary_folder()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave out the summary of Hypothesis where no test used it: it would import it, a second."""
+    if "hypothesis" not in sys.modules:
+        plugin = session.config.pluginmanager.get_plugin("hypothesispytest")
+        if plugin is not None:
+            session.config.pluginmanager.unregister(plugin)
 
 
 def _shorten_temporary_folder() -> None:

@@ -13,12 +13,14 @@ from dglite.kernels.cuda.run.emulate import available
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((Path(__file__).with_name("fake_device")).glob("test_*.py"))
+HALVES = FILES[::2], FILES[1::2]
+"""A process each: starting one takes seconds, and two can run at a time."""
 
 
 @pytest.mark.skipif(not available() or sys.platform != "linux", reason="a C++ compiler of Linux makes the device")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_on_the_fake_device(path: Path, pytestconfig: pytest.Config) -> None:
-    command = [sys.executable, "-m", "pytest", str(path), "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+@pytest.mark.parametrize("paths", HALVES, ids=lambda paths: ", ".join(path.stem for path in paths))
+def test_on_the_fake_device(paths: list[Path], pytestconfig: pytest.Config) -> None:
+    command = [sys.executable, "-m", "pytest", *map(str, paths), "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += ["--full"] if pytestconfig.getoption("--full") else []
     environment = os.environ | {"DGLITE_FAKE_DEVICE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

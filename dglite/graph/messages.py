@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import DGLError
@@ -79,11 +79,8 @@ class MessageMixin(SendMixin):
 
         Raises
         ------
-        DGLError
-            An edge or type does not exist, a function is missing or returns something else, the reduce function reads a
-            message that the message function does not make, or shapes or dtypes do not fit.
-        KeyError
-            A column that a built-in reads does not exist.
+        DGLError, KeyError
+            As :meth:`update_all`; or an edge does not exist.
 
         Examples
         --------
@@ -124,11 +121,8 @@ class MessageMixin(SendMixin):
 
         Raises
         ------
-        DGLError
-            A node or type does not exist, a function is missing or returns something else, the reduce function reads a
-            message that the message function does not make, or shapes or dtypes do not fit.
-        KeyError
-            A column that a built-in reads does not exist.
+        DGLError, KeyError
+            As :meth:`update_all`; or a node does not exist.
 
         Examples
         --------
@@ -170,11 +164,8 @@ class MessageMixin(SendMixin):
 
         Raises
         ------
-        DGLError
-            A node or type does not exist, a function is missing or returns something else, the reduce function reads a
-            message that the message function does not make, or shapes or dtypes do not fit.
-        KeyError
-            A column that a built-in reads does not exist.
+        DGLError, KeyError
+            As :meth:`update_all`; or a node does not exist.
 
         Examples
         --------
@@ -312,85 +303,6 @@ class MessageMixin(SendMixin):
 
         if relations:
             run(plan, relations, [*functions, cross_reducer, apply_node_func])
-
-    # -- frontier after frontier --------------------------------------------------------------------------------
-    def prop_nodes(
-        self,
-        nodes_generator: Iterable[Any],
-        message_func: Any = None,
-        reduce_func: Any = None,
-        apply_node_func: Any = None,
-        etype: Any = None,
-    ) -> None:
-        """``pull`` each frontier of nodes in turn.
-
-        A frontier reads what the ones before it have written. A node without in-edges is reduced to 0, as in
-        :meth:`pull`.
-
-        Parameters
-        ----------
-        nodes_generator
-            Frontiers: each node ids or a boolean mask (num_nodes,). An empty one writes nothing.
-        message_func, reduce_func, apply_node_func
-            As :meth:`send` and :meth:`recv` take them.
-        etype
-            The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`pull`; what earlier frontiers have written stays.
-
-        Examples
-        --------
-        >>> import torch, dglite, dglite.function as fn
-        >>> g = dglite.graph(([0, 1], [1, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
-        >>> g.prop_nodes([[1], [2]], fn.copy_u('h', 'm'), fn.sum('m', 'h'))
-        >>> g.ndata['h']
-        tensor([1., 1., 1.])
-        """
-        for frontier in nodes_generator:
-            self.pull(frontier, message_func, reduce_func, apply_node_func, etype)
-
-    def prop_edges(
-        self,
-        edges_generator: Iterable[Any],
-        message_func: Any = None,
-        reduce_func: Any = None,
-        apply_node_func: Any = None,
-        etype: Any = None,
-    ) -> None:
-        """``send_and_recv`` along each frontier of edges in turn.
-
-        A frontier reads what the ones before it have written. Nodes that it does not reach keep what they hold.
-
-        Parameters
-        ----------
-        edges_generator
-            Frontiers: each edge ids, a pair of node ids (u, v), or a boolean mask (num_edges,). An empty one writes
-            nothing.
-        message_func, reduce_func, apply_node_func
-            As :meth:`send` and :meth:`recv` take them.
-        etype
-            The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`send_and_recv`; what earlier frontiers have written stays.
-
-        Examples
-        --------
-        >>> import torch, dglite, dglite.function as fn
-        >>> g = dglite.graph(([0, 1], [1, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
-        >>> g.prop_edges([[1], [0]], fn.copy_u('h', 'm'), fn.sum('m', 'h'))
-        >>> g.ndata['h']
-        tensor([1., 1., 0.])
-        """
-        for frontier in edges_generator:
-            self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
 
 
 # -- over one relation and over all ----------------------------------------------------------------------------

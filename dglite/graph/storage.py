@@ -21,8 +21,8 @@ from .describe import html_of, text_of
 from .features import FeatureMixin
 from .formats import FormatMixin
 from .internals import INTERNALS
-from .messages import MessageMixin
 from .mutation import MutationMixin
+from .propagation import PropagationMixin
 from .queries import QueryMixin
 from .types import TypeMixin
 
@@ -41,7 +41,7 @@ _STATE = (
 
 
 class DGLGraph(
-    DeprecatedMixin, TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin
+    DeprecatedMixin, TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, PropagationMixin, AttachedMixin
 ):
     """A directed graph with features, of one or of many types of nodes and edges.
 

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING
 from .. import hints
 from ..backend import Tensor
 from .grouped import gather_mm, segment_mm
-from .public import (
-    dot_attention,
-    edge_softmax,
-    gat_attention,
-    gatv2_attention,
-    gsddmm,
-    gspmm,
-    segment_reduce,
-    segment_softmax,
-)
+from .public import edge_softmax, gsddmm, gspmm, segment_reduce, segment_softmax
+from .public_attention import dot_attention, gat_attention, gatv2_attention
 from .shorthands import SHORTHANDS
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Programs that say nothing of the framework: run under one backend, they write down what came out.
 
-    DGLITE_BACKEND=numpy python tests/backend/product.py results.npz
+    DGLITE_BACKEND=numpy python tests/backend/product.py results.npz [CASE ...]
 
-Each case returns arrays by name. ``test_product.py`` runs them under torch and under the others, and compares. With
-``PRODUCT_TENSORS=numpy`` or ``torch`` the tensors are another library's than the backend's.
+Each case, or each that is named, returns arrays by name. ``test_product.py`` runs them under torch and under the
+others, and compares. With ``PRODUCT_TENSORS=numpy`` or ``torch`` the tensors are another library's than the backend's.
 """
 
 from __future__ import annotations
@@ -457,14 +457,12 @@ def to_array(x: Any) -> np.ndarray:
     return active.to_numpy(x) if active.is_tensor(x) else np.asarray(x)
 
 
-def run_all() -> dict[str, np.ndarray]:
-    """Return what every case gives, by ``case/result``; of a case that fails, its error."""
+def run(names: list[str]) -> dict[str, np.ndarray]:
+    """Return the results of cases by ``case/result``; of a case that fails, its error."""
     results = {}
-    for name, function in CASES.items():
-        if active.name != TENSORS and needs_layers(name):
-            continue
+    for name in names:
         try:
-            results |= {f"{name}/{key}": to_array(value) for key, value in function().items()}
+            results |= {f"{name}/{key}": to_array(value) for key, value in CASES[name]().items()}
         except Exception as error:
             results[f"{name}/error"] = np.array(f"{type(error).__name__}: {error}")
     return results
@@ -482,6 +480,7 @@ def refusals() -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    found = run_all()
+    selected = [name for name in sys.argv[2:] if name in CASES]
+    found = run(selected or [name for name in CASES if active.name == TENSORS or not needs_layers(name)])
     assert "torch" in (active.name, TENSORS) or "torch" not in sys.modules
     np.savez(sys.argv[1], **found, **(refusals() if active.name != "torch" else {}))

@@ -19,6 +19,7 @@ import dglite.compat.backend
 import dglite.compat.utils
 import dglite.contrib.sampling
 from dglite.compat import install, uninstall
+from tests import forked
 
 SCRIPT = """
     import sys
@@ -42,8 +43,7 @@ SCRIPT = """
 def test_a_script_runs_unmodified(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    command = [sys.executable, "-m", "dglite.compat", str(script), "--epochs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(forked.module, "dglite.compat", str(script), "--epochs", "3")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["__main__", f"['{script}',", "'--epochs',", "'3']"]
 
@@ -62,9 +62,7 @@ def test_a_module_runs_unmodified(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["-m"], ["no such file.py"]])
 def test_the_command_line_says_what_is_wrong(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dglite.compat", *arguments], capture_output=True, text=True, check=False
-    )
+    done = forked.run(forked.module, "dglite.compat", *arguments)
     assert done.returncode != 0 and ("usage" in done.stderr or "no such file.py" in done.stderr)
 
 
@@ -263,9 +261,7 @@ def test_code_and_commands_run_unmodified(tmp_path: Path) -> None:
         (["pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)], "1 passed"),
     ]
     for program, words in programs:
-        command = [sys.executable, "-m", "dglite.compat", *program]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = forked.run(forked.module, "dglite.compat", *program)
         assert words in done.stdout, done.stderr
-    command = [sys.executable, "-m", "dglite.compat", "nothing"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(forked.module, "dglite.compat", "nothing")
     assert "no installed Python command nothing" in done.stderr
