@@ -39,13 +39,15 @@ class _Alias(ModuleType):
         if name == "__all__":
             return self._listed()
         value = self._value(name)
-        if value is not _NOTHING and not _is_ours(value):
+        if value is not _NOTHING and not isinstance(value, ModuleType):
             return value
         if name.startswith("__"):
             raise AttributeError(name)
-        try:
+        try:  # before a module of others that a counterpart has imported: dgl.multiprocessing is not torch's
             return importlib.import_module(f"{self.__name__}.{name}")
         except ImportError as error:
+            if value is not _NOTHING and not _is_ours(value):
+                return value
             raise AttributeError(str(error)) from error
 
     def __setattr__(self, name: str, value: Any) -> None:

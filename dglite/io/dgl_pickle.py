@@ -203,6 +203,10 @@ class _Unpickler(pickle._Unpickler):
         _refuse_range(args)
         super()._instantiate(klass, args)  # type: ignore[misc]
 
+    def get_extension(self, code: int) -> None:
+        """Refuse the opcodes ``EXT1`` to ``EXT4``: the process caches any object that was loaded by its code."""
+        raise pickle.UnpicklingError(f"extension code {code}, a name of the process that wrote it")
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ADMITTED:
             return _ADMITTED[module, name]

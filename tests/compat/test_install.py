@@ -189,6 +189,14 @@ def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, sam
     assert names["x"] is operator.attrgetter(same)(dglite)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"), [("multiprocessing", "shared_tensor"), ("logging", "enable_verbose_logging")]
+)
+def test_modules_of_dgl_come_before_those_of_python_and_torch(dgl_is_dglite: None, module: str, name: str) -> None:
+    dgl = importlib.import_module("dgl")
+    assert hasattr(getattr(dgl, module), name)
+
+
 def test_views_have_classes(dgl_is_dglite: None) -> None:
     from dgl.view import EdgeSpace, HeteroEdgeDataView, HeteroNodeDataView, HeteroNodeView, NodeSpace
 

@@ -4,6 +4,7 @@ and the JSON beside each is what that version of DGL itself said of its graphs."
 from __future__ import annotations
 
 import collections
+import copyreg
 import json
 import os
 import pickle
@@ -193,6 +194,32 @@ def test_a_range_is_not_written_out_by_any_opcode(code, tmp_path):
     (tmp_path / "x.pkl").write_bytes(code % numbers)
     with pytest.raises(DGLError, match=r"x\.pkl.*the numbers of a range"):
         load_pickled(tmp_path / "x.pkl")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (b"\x80\x02\x82\xf0)R.", "extension code 240"),
+        (b"\x80\x02U\x01xQ.", "persistent id"),
+        (b"\x80\x02Nq\x00cos\nsystem\nq\x000h\x00X\x04\x00\x00\x00true\x85R.", r"os\.system"),
+        (b"\x80\x02ccollections\ndefaultdict\ncos\nsystem\n\x85R.", r"os\.system"),
+        (b"\x80\x02cbuiltins\ngetattr\ncbuiltins\ndict\nX\x08\x00\x00\x00fromkeys\x86R.", "attribute 'fromkeys'"),
+        (b"\x80\x04\x8c\x05torch\x8c\x10os.path.samefile\x93.", r"torch\.os\.path"),
+        (b"\x80\x02h\x07.", "is not read"),
+        (b"\x80\x02]q\x00h\x00a" + b"h\x00\x85" * 2000 + b"cos\nsystem\n.", r"os\.system"),
+    ],
+    ids=["extension", "persistent", "memo", "factory", "getattr", "dotted", "absent memo", "nested"],
+)
+def test_ways_around_the_list_of_names_are_refused(code, message, tmp_path):
+    saved = dict(copyreg._extension_cache)
+    copyreg._extension_cache[240] = os.getcwd  # as after an ordinary load of a pickle with this code
+    try:
+        (tmp_path / "x.pkl").write_bytes(code)
+        with pytest.raises(DGLError, match=rf"x\.pkl.*{message}"):
+            load_pickled(tmp_path / "x.pkl")
+    finally:
+        copyreg._extension_cache.clear()
+        copyreg._extension_cache.update(saved)
 
 
 def test_ranges_and_bytes_are_read(tmp_path):
