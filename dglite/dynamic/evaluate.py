@@ -48,9 +48,8 @@ class ProgramEvaluator:
         inputs: Sequence[Any],
         functions: Sequence[Any],
         kinds: Any = None,
-        again: Callable[..., Any] | None = None,
     ) -> Any:
-        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``.
+        """Return what the vertices push; see ``VertexFunction.__call__``.
 
         Where an input is lazy, the call is recorded in its session and the result is lazy.
         """
@@ -69,7 +68,7 @@ class ProgramEvaluator:
         if lazy is not None:
             return record_program(call, lazy)
         with without_autocast():
-            return call.run(values, again)
+            return call.run(values)
 
     def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
         """Return what was traced for a key, traced again after a change of something that the functions read."""
