@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import torch
 
 from ...backend import active
+from ...config import debug_level
+from ...errors import DGLWarning
 from ...kernels import compiled
 from ..options import current_options
 from ..program.ir import Node
@@ -53,9 +56,24 @@ class VertexCall:
         key = needs, options, strides, order.filled, num_classes, returns
         if key not in traced.scripts:
             plans = {c: traced.plan(c, needs, options) for c in order.filled}
-            traced.scripts[key] = Script(traced, plans, num_classes, strides, returns)
+            traced.scripts[key] = script = Script(traced, plans, num_classes, strides, returns)
+            if debug_level():
+                self._warn(script)
         found: Script = traced.scripts[key]
         return found
+
+    def _warn(self, script: Script) -> None:
+        """Warn once for each trace of operations that return to Python at every level."""
+        reasons = {script.reason(stage) for stages in script.own for stage in stages} - {""}
+        reasons = {reason.removesuffix(" in a vertex program") for reason in reasons}
+        if reasons and not self.traced.warned:
+            self.traced.warned = True
+            warnings.warn(
+                f"{self.name} leaves its kernels at every level: there is none for {', '.join(sorted(reasons))}; "
+                "dglite.explain(program, graph, *inputs) shows all stages",
+                DGLWarning,
+                stacklevel=4,
+            )
 
     def run(self, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor] | None = None) -> Any:
         """Return what the vertices push; with ``stand_ins`` in the places of shared tensors, by their ids."""
