@@ -66,7 +66,16 @@ from .homophily import (
     node_label_informativeness,
 )
 from .io import from_pyg, hetero_from_shared_memory, load_graphs, save_graphs, to_pyg
-from .propagate import engines, explain, prop_edges, prop_edges_dfs, prop_nodes, prop_nodes_bfs, prop_nodes_topo
+from .propagate import (
+    engines,
+    explain,
+    explainers,
+    prop_edges,
+    prop_edges_dfs,
+    prop_nodes,
+    prop_nodes_bfs,
+    prop_nodes_topo,
+)
 from .random import seed
 from .readout import (
     broadcast_edges,
@@ -195,9 +204,17 @@ def _as_vertex_program(*args: Any) -> str | None:
     return reason
 
 
+def _explain_dynamic(*args: Any, **options: Any) -> Any:
+    """Explain vertex programs and lazy tensors, which there are only if ``dglite.dynamic`` is loaded."""
+    if "dynamic" not in globals():  # set when the package is imported
+        return None
+    return import_module(".dynamic.explanation", __name__).explain_dynamic(*args, **options)
+
+
 leave_to_python()
 if backend.name == "torch":
     engines.append(_as_vertex_program)
+    explainers.append(_explain_dynamic)
 
 _MODULES = {name: f"{__name__}.{name}" for name in ("compat", "distributed", "dynamic", "tofu")}
 _LATE = {"show.figure": "plot", "convert.pandas": "from_pandas to_pandas", "data.tables": "from_tables"}

@@ -33,19 +33,24 @@ engines: list[Callable[[DGLGraph, Any, Any, Any], str | None]] = []
 """What may do a topological propagation as a whole. Each is given graph, message, reduce and apply function and returns
 None where it has done it, else why not; ``dglite`` adds vertex programs where the backend is torch."""
 
+explainers: list[Callable[..., Any]] = []
+"""What explains anything else than a call of a graph: takes the arguments of :func:`explain`, and returns None for what
+it does not know. ``dglite`` adds vertex programs and lazy tensors where the backend is torch."""
+
 
 @dataclass(frozen=True)
 class Propagation:
     """What :func:`explain` found about a propagation; ``str()`` of it is a text.
 
-    ``is_program`` tells whether it runs as one vertex program; if not, ``reason`` says why, and ``frontier`` explains
-    what each of the ``num_frontiers`` runs.
+    ``is_program`` tells whether it runs as one vertex program, whose stages ``program`` explains; if not, ``reason``
+    says why, and ``frontier`` explains what each of the ``num_frontiers`` runs.
     """
 
     title: str
     num_frontiers: int
     reason: str | None
     frontier: Explanation | None
+    program: Any = None
 
     @property
     def is_program(self) -> bool:
@@ -54,7 +59,7 @@ class Propagation:
 
     def __str__(self) -> str:
         if self.is_program:
-            return f"{self.title}\n  runs as one vertex program"
+            return f"{self.title}\n  runs as one vertex program\n\n{self.program}"
         text = f"{self.title}\n  runs frontier by frontier, as no vertex program: {self.reason}"
         return text if self.frontier is None else f"{text}\n\neach of {self.num_frontiers} frontiers\n{self.frontier}"
 
@@ -64,16 +69,21 @@ class Propagation:
         summary = "runs as one vertex program"
         if not self.is_program:
             summary = f"runs frontier by frontier, {self.num_frontiers} of them, as no vertex program: {self.reason}"
-        return html_card(self.title, [summary], "" if self.frontier is None else self.frontier._repr_html_())
+        details = self.frontier if self.program is None else self.program
+        return html_card(self.title, [summary], "" if details is None else details._repr_html_())
 
 
-def explain(
-    g: DGLGraph, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None, order: str | None = None
-) -> Explanation | Propagation:
-    """Explain ``g.update_all(message, reduce, apply, etype=etype)``, or ``g.apply_edges(message)`` without ``reduce``.
+def explain(g: Any, *args: Any, **options: Any) -> Any:
+    """Explain what a call runs, before it runs: plans, kernels, bytes, and why something is not a kernel.
 
-    With ``order="topo"`` explain ``prop_nodes_topo(g, message, reduce, apply_node_func=apply)``: whether it runs as one
-    vertex program (see ``docs/dynamic.md``), and why not.
+    - ``explain(g, message, reduce=None, apply=None, etype=None)``: a call of ``g.update_all``, or of ``g.apply_edges``
+      without ``reduce``.
+    - ``explain(g, message, reduce, apply, order="topo")``: a call of ``prop_nodes_topo``: whether it runs as one vertex
+      program (see ``docs/dynamic.md``), which stages that has, or why it is message passing.
+    - ``explain(program, graph, *inputs, kinds=None)``: a call of a vertex function or of ``dynamic.ByKind``: stages of
+      each class of vertices, and what each level of the forward sweep moves and multiplies. With gradients enabled the
+      backward direction, too.
+    - ``explain(losses, strategy="agenda")``: the batches in which lazy tensors would be computed.
 
     Nothing is written. No kernel is run, except that a propagation is tried on a copy of the graph. Users' functions
     that may be recorded are called, on columns without values where that is enough to see what they do. A degree count
@@ -82,13 +92,10 @@ def explain(
     Parameters
     ----------
     g
-        The graph, with the columns that the functions read.
-    message, reduce, apply
-        Functions as the call itself takes them.
-    etype
-        The edge type; not for a propagation, which has one.
-    order
-        ``"topo"`` for a topological propagation, None for all edges at once.
+        The graph, with the columns that the functions read; or a vertex function, or lazy tensors.
+    args, options
+        What the call takes: functions and edge type, or graph and inputs. ``order`` is ``"topo"`` for a topological
+        propagation, None for all edges at once.
 
     Returns
     -------
@@ -97,10 +104,21 @@ def explain(
     Raises
     ------
     DGLError, KeyError
-        What the call itself would raise for its functions and the columns that built-ins read; an unknown order; a
+        What the call itself would raise for its arguments and the columns that built-ins read; an unknown order; a
         propagation over a graph with a cycle.
     """
-    require_graph(g)
+    if not isinstance(g, DGLGraph):
+        for explainer in explainers:
+            explanation = explainer(g, *args, **options)
+            if explanation is not None:
+                return explanation
+        require_graph(g)
+    return _explain_call(g, *args, **options)
+
+
+def _explain_call(
+    g: DGLGraph, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None, order: str | None = None
+) -> Explanation | Propagation:
     if order is None:
         return explain_call(g, message, reduce, apply, etype)
     if order != "topo" or etype is not None:
@@ -114,7 +132,8 @@ def explain(
     )
     reasons = [engine(g.local_var(), message, reduce, apply) for engine in engines]
     if None in reasons:
-        return Propagation(title, num_frontiers, None, None)
+        program = next((explainer(g, message, reduce, apply) for explainer in explainers), None)
+        return Propagation(title, num_frontiers, None, None, program)
     reason = "; ".join(filter(None, reasons)) or "it takes PyTorch's tensors"
     return Propagation(title, num_frontiers, reason, explain_call(g, message, reduce, apply))
 

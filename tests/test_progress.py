@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 import dglite
 from dglite import progress as module
+from dglite.kernels.cpu.compile import notice
 from dglite.progress import progress
 from dglite.transforms import neighbours
 
@@ -80,3 +82,21 @@ def test_plans_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     dglite.tofu.plan(model, torch.nn.functional.mse_loss, [torch.ones(2, 4), torch.ones(2, 4)], workers=2)
     for words in ("capture the step", "costs of strategies", "search for a plan"):
         assert words in terminal.getvalue(), words
+
+
+def test_a_line_says_that_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the delay, once for kernels that follow each other, and on terminals alone."""
+    terminal = watched(monkeypatch)
+    monkeypatch.setattr(notice, "DELAY", 0.05)
+    monkeypatch.setattr(notice, "_burst", notice._Burst())
+    for _ in range(3):
+        with notice.noticed():
+            time.sleep(0.04)
+    assert terminal.getvalue().count("compiles kernels") == 1
+    monkeypatch.setattr(notice, "_burst", notice._Burst())
+    with notice.noticed():
+        pass
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with notice.noticed():
+        time.sleep(0.1)
+    assert terminal.getvalue().count("compiles kernels") == 1 and sys.stderr.getvalue() == ""

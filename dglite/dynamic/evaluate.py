@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from itertools import islice
 from typing import Any
 
@@ -28,6 +29,9 @@ _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
 _MANY_CHANGES = 8
 
+prepared_calls: ContextVar[list[VertexCall] | None] = ContextVar("dglite.dynamic.prepared_calls", default=None)
+"""Takes the calls that are prepared while it has a list, which are then explained."""
+
 
 class ProgramEvaluator:
     """Evaluates vertex functions on graphs; keeps what it has traced and planned."""
@@ -48,12 +52,21 @@ class ProgramEvaluator:
         inputs: Sequence[Any],
         functions: Sequence[Any],
         kinds: Any = None,
-        again: Callable[..., Any] | None = None,
     ) -> Any:
-        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``.
+        """Return what the vertices push; see ``VertexFunction.__call__``.
 
         Where an input is lazy, the call is recorded in its session and the result is lazy.
         """
+        call = self.prepared(graph, inputs, functions, kinds)
+        values = [p.values for p in call.pulled]
+        lazy = next((x for x in values if type(x) is LazyTensor), None)
+        if lazy is not None:
+            return record_program(call, lazy)
+        with without_autocast():
+            return call.run(values)
+
+    def prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any = None) -> VertexCall:
+        """Return a checked call: what is traced, the order of the graph, and the inputs."""
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         traced = self._traced(functions, _key(functions, pulled))
@@ -64,12 +77,11 @@ class ProgramEvaluator:
         for p in pulled:
             if p.values.dtype is torch.bool:
                 p.values = p.values.to(traced.dtype)
-        call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
-        lazy = next((x for x in values if type(x) is LazyTensor), None)
-        if lazy is not None:
-            return record_program(call, lazy)
-        with without_autocast():
-            return call.run(values, again)
+        call = VertexCall(traced, order, pulled, type(functions[0]).__name__)
+        calls = prepared_calls.get()
+        if calls is not None:
+            calls.append(call)
+        return call
 
     def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
         """Return what was traced for a key, traced again after a change of something that the functions read."""

@@ -8,8 +8,7 @@ are of different kinds. Whatever does not fit is left to message passing, which 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -155,47 +154,30 @@ class _PropagationProgram:
         inputs = [frame[name] for name in self._spec.read]
         if any(type(x) not in (torch.Tensor, nn.Parameter) or x.layout is not torch.strided for x in inputs):
             return "a feature is sparse or of a subclass of torch.Tensor"
-        again = partial(self._again, graph.local_var())
-        results = self._evaluator(graph, inputs, self._vertices, torch.from_numpy(kinds), again)
+        results = self._evaluator(graph, inputs, self._vertices, torch.from_numpy(kinds))
         frame.update(dict(zip(self._spec.written, results if isinstance(results, tuple) else (results,), strict=True)))
         return None
-
-    def _again(
-        self, graph: DGLGraph, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor]
-    ) -> list[torch.Tensor]:
-        """Return what is written by message passing, for a second derivative: on the graph as it was.
-
-        ``values`` are in the place of the columns that are read, ``stand_ins`` in that of parameters, by their id.
-        """
-        graph = graph.local_var()
-        graph.ndata.update(dict(zip(self._spec.read, values, strict=True)))
-        with _replaced(self._identity.layers, stand_ins):
-            graph.prop_nodes(topological_nodes_generator(graph), *self._spec.functions)
-        return [graph.ndata[name] for name in self._spec.written]
 
     def _check(self, nodes: Iterable[Node], shared: Mapping[int, Any]) -> None:
         """Raise unless a trace does what the functions do each time that they are called.
 
-        Random numbers would be drawn in another order. A tensor that was made on the way, unseen, is of this trace. One
-        that is captured on its own and trained could not be replaced for a second derivative.
+        Random numbers would be drawn in another order. A tensor that was made on the way, unseen, is of this trace.
         """
-        in_layers = {id(x) for layer in self._identity.layers for x in (*layer.parameters(), *layer.buffers())}
-        read = [shared[node.attr] for node in nodes if node.kind is NodeKind.SHARED]
-        for x in [value.tensor for value in read if not value.is_constant]:
-            if x is None:
-                raise _UnfitError(
-                    "something is computed from parameters alone, or a parameter is broadcast to a whole mailbox; "
-                    "compute it before the propagation, or apply it to what has been reduced"
-                )
-            if id(x) not in self._identity.tensors:
+        random = "a function draws random numbers"
+        pending, seen = [node.attr for node in nodes if node.kind is NodeKind.SHARED], set[int]()
+        while pending:
+            index = pending.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            pending += shared[index].inputs
+            x, function = shared[index].tensor, getattr(shared[index].function, "function", None)
+            if torch.Tag.nondeterministic_seeded in getattr(function, "tags", ()):
+                raise _UnfitError(random)
+            if x is not None and not shared[index].is_constant and id(x) not in self._identity.tensors:
                 raise _UnfitError("a function makes a tensor of its own")
-            if x.requires_grad and id(x) not in in_layers:
-                raise _UnfitError(
-                    "a function reads a tensor that is trained and belongs to no module whose method or layer it uses; "
-                    "make it a parameter of the module and the functions its methods"
-                )
         if any(node.kind is NodeKind.RANDOM for node in nodes):
-            raise _UnfitError("a function draws random numbers")
+            raise _UnfitError(random)
 
 
 _stack = partial(torch.stack, dim=1)
@@ -342,17 +324,3 @@ class _Vertex(VertexFunction):
         if name in own:
             return own[name]
         return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(own.values())).dtype)
-
-
-@contextmanager
-def _replaced(layers: list[nn.Module], stand_ins: Mapping[int, torch.Tensor]) -> Iterator[None]:
-    """Let layers hold other tensors in the place of their parameters."""
-    places = [(layer._parameters, name, x) for layer in layers for name, x in layer._parameters.items()]
-    places = [place for place in places if id(place[2]) in stand_ins]
-    try:
-        for parameters, name, x in places:
-            parameters[name] = stand_ins[id(x)]  # type: ignore[assignment]
-        yield
-    finally:
-        for parameters, name, x in places:
-            parameters[name] = x

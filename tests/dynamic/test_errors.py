@@ -182,12 +182,6 @@ def test_kinds_that_do_not_fit() -> None:
         dynamic.ByKind(Chain(2, 2), Chain(2, 3))
 
 
-def test_a_second_derivative() -> None:
-    made, x = Chain(2, 2), torch.ones(2, 2, requires_grad=True)
-    with pytest.raises(DGLError, match="no second derivative"):
-        torch.autograd.grad(made(EDGE, x).sum(), x, create_graph=True)
-
-
 def test_a_parameter_changed_before_backward() -> None:
     made = Chain(2, 2)
     out = made(EDGE, torch.ones(2, 2))

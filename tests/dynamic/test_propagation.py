@@ -202,7 +202,7 @@ def test_it_is_what_the_public_function_does(monkeypatch: pytest.MonkeyPatch) ->
     assert len(seen) == 1
 
 
-TRAINED = torch.ones(4, dtype=torch.float64, requires_grad=True)
+TRAINED = torch.full((4,), 0.5, dtype=torch.float64, requires_grad=True)
 DROPPING = Cell(4).double()
 HOOKED = nn.Linear(4, 4).double()
 HOOKED.register_forward_hook(lambda layer, args, out: out * 2)
@@ -212,7 +212,6 @@ UNFIT: dict[str, tuple] = {
     "ids": (_message, lambda nodes: {"h": nodes.mailbox["h"].sum(1) * nodes.nodes()[:, None]}),
     "a branch": (_message, lambda nodes: {"h": nodes.mailbox["h"].sum(1) if nodes.data["h"].sum() > 0 else 0}),
     "built-in": (fn.copy_u("h", "h"), fn.sum("h", "h")),
-    "trained": (_message, lambda nodes: {"h": nodes.mailbox["h"].sum(1) * TRAINED}),
     "hooks": (_message, lambda nodes: {"h": HOOKED(nodes.mailbox["h"].sum(1))}),
     "integers": (_message, lambda nodes: {"h": nodes.mailbox["h"].sum(1) + nodes.data["other"][:, None]}),
     "rows together": (_message, lambda nodes: {"h": nodes.mailbox["h"].sum(1) + nodes.data["x"].sum(0)}),
@@ -391,6 +390,21 @@ def test_all_parameters_of_the_cell_are_trained(Cell: type[NaryCell], monkeypatc
         torch.testing.assert_close(ours, theirs)
 
 
+def test_a_trained_tensor_of_no_module() -> None:
+    """Used directly, and in what is computed from it alone; second derivatives are those of message passing."""
+    found = []
+    for run in (propagate_as_program, plain):
+        g = featured(TREE)
+        reduce = lambda nodes: {"h": nodes.mailbox["h"].sum(1) * TRAINED + (TRAINED * 2).exp()}  # noqa: E731
+        assert run(g, _message, reduce, None) is None
+        first = torch.autograd.grad(
+            g.ndata["h"].square().sum(), [TRAINED, g.ndata["x"]], create_graph=True, allow_unused=True
+        )
+        found.append([first[0], *torch.autograd.grad(first[0].square().sum(), [TRAINED])])
+    for x, y in zip(*found, strict=True):
+        torch.testing.assert_close(x, y)
+
+
 def test_explain_says_whether_a_propagation_is_a_program() -> None:
     cell = NaryCell(5, 4)
     g = trees_of(cell, [torch.randn(8, width) for width in (5, 4, 4)])
@@ -413,7 +427,6 @@ REASONS = {
     "ids": "reads the graph, ids",
     "a branch": "it branches",
     "built-in": "built-ins",
-    "trained": "belongs to no module",
     "hooks": "has hooks",
     "integers": "'other'",
     "rows together": "dimension 0",

@@ -13,6 +13,8 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..autocast import as_float32, without_autocast
+from ..execution.by_torch import differentiable_gradients
+from .execution.by_torch import values_by_torch
 from .execution.differentiation import copy_rows, differentiate
 from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
@@ -70,7 +72,7 @@ def run(outputs: Any, strategy: str = "agenda") -> Any:
     Under autocast everything is computed in the dtype of the parameters; lazy tensors are float32 or float64.
 
     Raises ``DGLError`` for an empty list, for lazy tensors of different sessions, and for an unknown strategy.
-    Gradients of gradients are not supported: ``create_graph=True`` raises.
+    Gradients may be differentiated again (``create_graph=True``); those are computed by torch's operators.
     """
     if isinstance(outputs, Tensor):
         return outputs
@@ -131,11 +133,14 @@ class _Computed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            raise DGLError(
-                "a lazy result has no second derivative: its gradient was asked for with create_graph=True. Compute "
-                "what a gradient penalty differentiates with torch operations, on stacked or padded tensors"
-            )
+        if torch.is_grad_enabled():  # create_graph=True
+
+            def again(stand_ins: list[Tensor]) -> list[Tensor]:
+                by_id = {id(x): y for x, y in zip(ctx.tensors, stand_ins, strict=True)}
+                return values_by_torch(ctx.session, [(kind, refs) for kind, refs, _ in ctx.groups], by_id)
+
+            ctx.reached = True
+            return None, None, None, *differentiable_gradients(again, ctx.tensors, ctx.needs_input_grad[3:], grads)
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
         found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
         ctx.reached = bool(found)

@@ -109,6 +109,10 @@ class Script:
         kind = compiled("dynamic.fill").ScriptTables
         self._tables = kind(*[np.array(lists[name], np.int64).reshape(-1) for name in kind._fields])
 
+    def reason(self, stage: PointwiseKernel | DenseOp) -> str:
+        """Return why there is no kernel for a stage, "" if there is one."""
+        return self._table.lacks(stage)
+
     # -- once ---------------------------------------------------------------------------------------------------
     def _forward(self) -> list[tuple[int, Stages]]:
         """Return the stages of each class, which begin with what it pulls; then what returns results."""

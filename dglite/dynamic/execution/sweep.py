@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,14 @@ import numpy as np
 import torch
 
 from ...backend import active
-from ...errors import DGLError
+from ...config import debug_level
+from ...errors import DGLWarning
 from ...kernels import compiled
 from ..options import current_options
+from ..program.ir import Node
 from ..program.layout import DTYPES, MOST_ROWS
 from ..program.traced import Needs, TracedProgram
+from .by_torch import differentiable_gradients, push_by_torch
 from .memory import empty
 from .order import Order
 from .products import add_rows
@@ -52,28 +56,43 @@ class VertexCall:
         key = needs, options, strides, order.filled, num_classes, returns
         if key not in traced.scripts:
             plans = {c: traced.plan(c, needs, options) for c in order.filled}
-            traced.scripts[key] = Script(traced, plans, num_classes, strides, returns)
+            traced.scripts[key] = script = Script(traced, plans, num_classes, strides, returns)
+            if debug_level():
+                self._warn(script)
         found: Script = traced.scripts[key]
         return found
 
-    def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
-        """Return what the vertices push."""
+    def _warn(self, script: Script) -> None:
+        """Warn once for each trace of operations that return to Python at every level."""
+        reasons = {script.reason(stage) for stages in script.own for stage in stages} - {""}
+        reasons = {reason.removesuffix(" in a vertex program") for reason in reasons}
+        if reasons and not self.traced.warned:
+            self.traced.warned = True
+            warnings.warn(
+                f"{self.name} leaves its kernels at every level: there is none for {', '.join(sorted(reasons))}; "
+                "dglite.explain(program, graph, *inputs) shows all stages",
+                DGLWarning,
+                stacklevel=4,
+            )
+
+    def run(self, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor] | None = None) -> Any:
+        """Return what the vertices push; with ``stand_ins`` in the places of shared tensors, by their ids."""
         grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
+        if stand_ins:
+            shared = [stand_ins.get(id(x), x) for x in shared]
         wanted = [grad and x is not None and x.requires_grad for x in shared]
         script = self.script(shared, [grad and x.requires_grad for x in values], wanted, True)
         rows = [p.rows for p in self.pulled]
-        outs = Sweep.apply(script, order, rows, again, *values, *[_NOTHING if x is None else x for x in shared])
+        outs = Sweep.apply(script, order, rows, self.traced, *values, *[_NOTHING if x is None else x for x in shared])
         pairs = zip(outs, self.traced.pushed, strict=True)
         shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
         return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
 
 class Sweep(torch.autograd.Function):
-    """``Sweep.apply(script, order, rows, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
+    """``Sweep.apply(script, order, rows, traced, *values, *shared)`` returns the pushed values, (nodes, width) each.
 
-    ``rows`` tells of each input which row a node pulls, -1 where none; None: that of its own number.
-    ``again(values, {id of a shared tensor: stand-in})`` computes them by torch's own means, for a second derivative;
-    None where there is no other way.
+    ``rows`` has, for each input, the row that each node pulls, -1 for no row; None: that of its own number.
     """
 
     @staticmethod
@@ -82,7 +101,7 @@ class Sweep(torch.autograd.Function):
         script: Script,
         order: Order,
         rows: list[torch.Tensor | None],
-        again: Callable[..., Any] | None,
+        traced: TracedProgram,
         *tensors: torch.Tensor,
     ) -> Any:
         """Run the program; remember what its gradient needs."""
@@ -91,38 +110,23 @@ class Sweep(torch.autograd.Function):
         pushes = run.forward()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
-        ctx.again, ctx.num_values = again, len(rows)
+        ctx.traced, ctx.num_values = traced, len(rows)
         ctx.set_materialize_grads(False)
         return tuple(pushes)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        """Run the gradient's program."""
-        if torch.is_grad_enabled() and ctx.again is not None:
-            return None, None, None, None, *_differentiable(ctx, gradients)
+        """Run the gradient's program, or torch's operators where the gradient is to be differentiated again."""
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]  # raises where a parameter was written to since
         if torch.is_grad_enabled():
-            raise DGLError(
-                "a vertex program has no second derivative: its gradient was asked for with create_graph=True. Write "
-                "the model as message passing with dglite.prop_nodes_topo, which has one"
-            )
-        assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
+
+            def again(values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+                return ctx.run.by_torch(ctx.traced, values[: ctx.num_values], values[ctx.num_values :])
+
+            return None, None, None, None, *differentiable_gradients(again, tensors, needs, gradients)
         values, shared = ctx.run.backward(gradients)
-        needs = ctx.needs_input_grad[4:]
         found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
         return None, None, None, None, *found
-
-
-def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-    """Return gradients that have gradients, of stand-ins: what they are made of may be made of each other."""
-    needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
-    stand_ins = {i: x.view_as(x) if i in needed else x for i, x in enumerate(ctx.saved_tensors)}
-    values = [stand_ins.pop(i) for i in range(ctx.num_values)]
-    outs = ctx.again(values, {id(ctx.saved_tensors[i]): x for i, x in stand_ins.items()})
-    pairs = [(x, g.view_as(x)) for x, g in zip(outs, gradients, strict=True) if g is not None and x.requires_grad]
-    every = [*values, *stand_ins.values()]
-    targets, given = [x for x, _ in pairs], [g for _, g in pairs]
-    found = torch.autograd.grad(targets, [every[i] for i in needed], given, create_graph=True, allow_unused=True)
-    return [*map(dict(zip(needed, found, strict=True)).get, range(len(every)))]
 
 
 class _Run:
@@ -183,6 +187,22 @@ class _Run:
         found = self._of_rows(filled)
         found |= {i: found[i] + term if i in found else term for i, term in terms.items()}
         return self._value_grads, [found.get(i) for i in range(len(self._shared))]
+
+    def by_torch(
+        self, traced: TracedProgram, values: Sequence[torch.Tensor], shared: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Return the pushed values again, as torch's operators compute them from tensors in the place of the call's."""
+        if self._filled is None:
+            self._filled = self._fill(self._lease)
+        call = SweepCall(self._values, self._shared, self._script, self._filled)
+
+        def mask(node: Node, c: int, first: int, last: int) -> torch.Tensor:
+            place = self._script.plans[c].forward.places.get(node)
+            if place is None:  # its products are 0 for these vertices
+                return torch.zeros(last - first, node.width, dtype=node.dtype)
+            return call.rows(place, first, last).clone()
+
+        return push_by_torch(traced, self._order, self._rows_of, values, shared, mask)
 
     def _go(self, filled: FilledScript, which: int) -> SweepCall:
         """Go through the lines of a direction."""

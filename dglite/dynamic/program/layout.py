@@ -14,7 +14,7 @@ import torch
 
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
-from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
+from .ir import GRADIENT_KINDS, Domain, Node, NodeKind, OpaqueCall
 from .recipe import DenseOp, Place, PointwiseKernel, Reading, Role, StagePhase, Stages, rows_of_all
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -71,7 +71,7 @@ class StageTable:
 
     def _row(self, chain: list[PointwiseKernel | DenseOp], own: list[PointwiseKernel | DenseOp]) -> list[int]:
         """Lay down a chain of row kernels, or another stage alone; return its row."""
-        first, lacks, number = chain[0], self._lacks(chain[0]), -1
+        first, lacks, number = chain[0], self.lacks(chain[0]), -1
         if lacks and not self._allowed:
             raise Unsupported(lacks)
         if self._allowed and (lacks or not _is_row_kernel(first)):
@@ -91,17 +91,17 @@ class StageTable:
             work += more
         return [start, edges, _ANY_NUMBER if number < 0 else MOST_ROWS, work, fixed, number]
 
-    def _lacks(self, stage: PointwiseKernel | DenseOp) -> str:
-        """Return what of a stage there is no kernel for; nothing where there is one."""
+    def lacks(self, stage: PointwiseKernel | DenseOp) -> str:
+        """Return what of a stage has no kernel, "" if there is one for all of it."""
         if _is_row_kernel(stage):
             return ""
         if isinstance(stage, PointwiseKernel):
             return f"{stage.dtype} inputs of a vertex program"
-        node, name = stage.node, stage.node.kind.value
+        node = stage.node
         if node.kind is NodeKind.MATMUL:
             known = self._matrix(node.inputs[1]) is not None
             return "" if known else "a product with a weight that does not lie by rows in a vertex program"
-        return f"{getattr(getattr(node.attr, 'function', None), '__name__', name)} in a vertex program"
+        return f"{function_name(node) or node.kind.value} in a vertex program"
 
     # -- words --------------------------------------------------------------------------------------------------
     def _word(self, constant: int, source: Any = NOTHING) -> None:
@@ -204,3 +204,11 @@ def _chains(stages: Sequence[PointwiseKernel | DenseOp]) -> Iterator[list[Pointw
 def _is_row_kernel(stage: PointwiseKernel | DenseOp) -> bool:
     """Return whether a stage is a formula or a sum for which there is a kernel."""
     return stage.node.kind in _REDUCTIONS if isinstance(stage, DenseOp) else stage.dtype.itemsize in _OF_SIZE
+
+
+def function_name(node: Node) -> str:
+    """Return the name of the torch function that a node calls, or whose gradient it is; "" for other nodes."""
+    is_gradient = node.kind is NodeKind.VJP
+    call = node.attr[0] if is_gradient else node.attr
+    name = getattr(call.function, "__name__", "function").partition(".")[0] if isinstance(call, OpaqueCall) else ""
+    return f"gradient of {name}" if is_gradient else name

@@ -86,6 +86,7 @@ class TracedProgram:
         self.state_widths = [node.width for node in first.states]
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
         self.scripts: dict[Any, Any] = {}
+        self.warned = False
         self._plans: dict[Any, ClassPlan] = {}
 
     def _trace(self, function: Any, key: TraceKey) -> None:

@@ -146,14 +146,3 @@ def test_attributes() -> None:
 
 def test_no_public_name_hides_a_package() -> None:
     assert not {module.name for module in pkgutil.iter_modules(dynamic.__path__) if module.ispkg} & set(dynamic.__all__)
-
-
-@pytest.mark.parametrize("through_run", [True, False])
-def test_a_second_derivative_is_refused(through_run: bool) -> None:
-    layer, x = torch.nn.Linear(3, 1), torch.ones(3, requires_grad=True)
-    y = dynamic.run(torch.tanh(layer(dynamic.lazy(x))).sum())
-    inputs = [x] if through_run else [layer.weight]
-    with pytest.raises(DGLError, match="a lazy result has no second derivative"):
-        torch.autograd.grad(y, inputs, create_graph=True)
-    y.backward()  # the first one is still there
-    assert x.grad is not None

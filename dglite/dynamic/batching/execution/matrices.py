@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from ...execution.products import multiply
 from ..recording.kinds import TensorKind
@@ -71,6 +73,12 @@ class Product:
             few.multiply(grad, target, target if adds else None)
         else:
             multiply(grad, self.matrix.t(), target, target if adds else None)
+
+    def again(self, inputs: list[Tensor], stand_ins: Mapping[int, Tensor]) -> list[Tensor]:
+        """Return the results, differentiable, with other tensors in the places of weight and bias, by their ids."""
+        weight, *bias = (stand_ins.get(id(x), x) for x in self.tensors)
+        product = inputs[0] @ (weight if self.turned else weight.t())
+        return [product + bias[0] if bias else product]
 
     def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
         """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
@@ -141,6 +149,11 @@ class TorchCall:
             self.parameters.setdefault(id(parameter), parameter)
         return leaves, values
 
+    def again(self, inputs: list[Tensor], stand_ins: Mapping[int, Tensor]) -> Sequence[Tensor]:
+        """Return the results, differentiable, with other tensors in the places of some, by their ids."""
+        with _Replaced(stand_ins):
+            return self.call(*inputs)
+
     def _store(self, values: Sequence[Tensor], results: list[Tensor]) -> None:
         for value, result in zip(values, results, strict=True):
             result.copy_(value.detach())
@@ -191,6 +204,19 @@ class CrossEntropy(TorchCall):
 
 
 _NO_REDUCTION, _IGNORED = 0, -100
+
+
+class _Replaced(TorchFunctionMode):
+    """Puts stand-ins in the places of tensors in the arguments of torch's functions, by the ids of these."""
+
+    def __init__(self, stand_ins: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self._stand_ins = stand_ins
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = args, kwargs or {}
+        args, kwargs = pytree.tree_map_only(Tensor, lambda x: self._stand_ins.get(id(x), x), call)
+        return func(*args, **kwargs)
 
 
 def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,13 @@ class ProgramCall(TorchCall):
         self.shared = call.traced.shared_values()
         self.tensors = [x for x in self.shared if x is not None]
 
-    def _run(self, *values: Tensor) -> list[Tensor]:
+    def again(self, inputs: list[Tensor], stand_ins: Mapping[int, Tensor]) -> list[Tensor]:
+        """Run the program with other tensors in the places of those that all vertices share."""
+        return self._run(*inputs, stand_ins=stand_ins)
+
+    def _run(self, *values: Tensor, stand_ins: Mapping[int, Tensor] | None = None) -> list[Tensor]:
         """Run the program for stacked inputs, of which there is one each: no other operation is of this signature."""
-        pushed = self._call.run([x[0] for x in values])
+        pushed = self._call.run([x[0] for x in values], stand_ins)
         return [x.unsqueeze(0) for x in (pushed if isinstance(pushed, tuple) else (pushed,))]
 
     # -- for processors -----------------------------------------------------------------------------------------

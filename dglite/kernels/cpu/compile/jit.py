@@ -27,6 +27,7 @@ from ..lanes import philox, simd, tiles
 from ..lanes.target import has_avx512, triple
 from . import by_numba, entry, machine, translate
 from .cached import compile_lock
+from .notice import noticed
 from .stamp import module_stamp, stamp
 
 _logger = logging.getLogger("dglite")
@@ -78,7 +79,8 @@ def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
                 raise
             _tell(error)
     name = f"{name}_numba"
-    return by_numba.compile_functions(_import(name, by_numba.rewritten(source)), functions)
+    with noticed():
+        return by_numba.compile_functions(_import(name, by_numba.rewritten(source)), functions)
 
 
 def _tell(error: Exception) -> None:
@@ -143,7 +145,8 @@ def _code(name: str, source: str, finish: Any = None) -> bytes:
     if code is None:
         store.write_text("kernels", f"{name}.py", source)
         start = time.perf_counter()
-        code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout(), finish))
+        with noticed():
+            code = machine.assemble(translate.translate(source, f"{name}.", triple(), machine.data_layout(), finish))
         _logger.debug("compiled %s in %.2f s", name, time.perf_counter() - start)
         store.write("kernels", file, key, code)
     return code
