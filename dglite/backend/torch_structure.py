@@ -43,10 +43,10 @@ class _Noted:
         return all(torch.equal(x, y) for x, y in zip(self.values, (src, dst), strict=True))
 
 
-def make_tensors(src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
-    """Return two arrays as tensors in their memory, which lead back to ``owner`` as long as it lives."""
+def make_tensors(src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
+    """Return two arrays as tensors in their memory, and tensors themselves, which lead back to ``owner`` as long as it lives."""
     with outside_of_programs():
-        tensors = torch.from_numpy(src), torch.from_numpy(dst)
+        src, dst = tensors = tuple(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in (src, dst))
         _note(*tensors, (num_src, num_dst), weakref.ref(owner))
     return tensors
 

@@ -15,8 +15,9 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
+from .arrays import HOST, arrays_on, place_of
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
-from .derived import DerivedCache
+from .derived import CacheKey, DerivedCache, cache_key, variant
 from .distinct import numbered
 from .ids import check_range
 from .lookups import Lookups
@@ -28,6 +29,8 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _INT32_MAX = 2**31 - 1
 
 _NUMBERS = itertools.count()
+_ENDS: CacheKey[tuple[Tensor, Tensor]] = cache_key("ends on a device", "both ends of every edge, by device and stream")
+_DEGREES: CacheKey[Tensor] = cache_key("degrees on a device", "out-degrees (0) or in-degrees (1), by device and stream")
 _LOCKS = tuple(new_lock() for _ in range(64))
 """Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
 second one of them."""
@@ -79,6 +82,7 @@ class Adjacency(Lookups):
         "_coo",
         "_csc",
         "_csr",
+        "_device_ends",
         "_endpoints",
         "_in_degrees",
         "_out_degrees",
@@ -104,6 +108,7 @@ class Adjacency(Lookups):
         self.allowed: tuple[str, ...] = FORMATS
         self.cache = DerivedCache()
         self._endpoints: tuple[np.ndarray, np.ndarray] | None = None
+        self._device_ends: tuple[Tensor, Tensor] | None = None
         self._coo: tuple[np.ndarray, np.ndarray] | None = None
         self._csr: Compressed | None = None
         self._csc: Compressed | None = None
@@ -123,7 +128,8 @@ class Adjacency(Lookups):
             if other is not None and other._tensors is not None:
                 tensors = other._tensors[::-1]
             else:
-                tensors = active.structure_tensors(*self.endpoints(), self, self.num_src, self.num_dst)
+                ends = self.endpoints() if self._device_ends is None else self._device_ends
+                tensors = active.structure_tensors(*ends, self, self.num_src, self.num_dst)
             self._tensors = tensors
         return tensors
 
@@ -160,6 +166,18 @@ class Adjacency(Lookups):
             self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
         else:
             self._endpoints = src.astype(self.index_dtype, copy=False), dst.astype(self.index_dtype, copy=False)
+        return self
+
+    @classmethod
+    def from_ends(cls, num_src: int, num_dst: int, src: Any, dst: Any, idtype: Any, arrays: Any) -> Adjacency:
+        """Make a relation of edges whose ends are arrays of ``arrays``, valid, and its own: nothing is looked at.
+
+        On a device they stay there. The host gets a copy when something asks it for one, and waits then.
+        """
+        if arrays is HOST:
+            return cls.from_coo(num_src, num_dst, src, dst, idtype, validate=False, copy=False)
+        self = cls(num_src, num_dst, len(src), np.dtype(idtype))
+        self._device_ends = arrays.astype(src, self.index_dtype), arrays.astype(dst, self.index_dtype)
         return self
 
     @classmethod
@@ -218,6 +236,8 @@ class Adjacency(Lookups):
     def __reduce__(self) -> tuple[Any, ...]:
         counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
         rows = self._csr, self._csc
+        if endpoints is None and rows == (None, None):
+            endpoints = self.endpoints()
         if endpoints is not None and self.few_edges:
             rows = None, None  # arrays with a place for every node, which are made again as fast as they are read
         return _restore, (counts, self.allowed, endpoints, *rows)
@@ -250,11 +270,69 @@ class Adjacency(Lookups):
     def _endpoints_from_rows(self) -> tuple[np.ndarray, np.ndarray]:
         by_dst = self._csc is not None
         stored = self._csc if self._csc is not None else self._csr
-        assert stored is not None, "an adjacency holds at least one format"
+        if stored is None:
+            assert self._device_ends is not None, "an adjacency holds at least one format"
+            src, dst = active.to_numpy(active.stack(self._device_ends))
+            return src, dst
         rows, cols = stored.rows(), stored.indices
         if stored.edge_ids is not None:
             rows, cols = scattered(rows, stored.edge_ids), scattered(cols, stored.edge_ids)
         return (cols, rows) if by_dst else (rows, cols)
+
+    def ends(self, arrays: Any) -> tuple[Any, Any]:
+        """Return (source, destination) of each edge as arrays of ``arrays``, in ``index_dtype``; do not write to them.
+
+        For a device they are copied there once for each stream, unless they are there; the host does not wait.
+        """
+        if arrays is HOST:
+            return self.endpoints()
+        made = self.made_on(arrays.device)
+        if made is not None:
+            return made
+        key, other = variant(_ENDS, place_of(arrays.device)), self._known_reverse()
+        ends = self.cache.get(key)
+        if ends is None and other is not None and key in other.cache:
+            ends = other.cache[key][::-1]
+        if ends is None:
+            ends = tuple(map(arrays.asarray, self._device_ends or self.endpoints()))
+        return self.cache.setdefault(key, ends)
+
+    def made_on(self, device: Any) -> tuple[Tensor, Tensor] | None:
+        """Return the ends of every edge where they were made, if that is ``device``; None otherwise."""
+        ends = self._device_ends
+        return ends if ends is not None and active.device(ends[0]) == device else None
+
+    def arrays_near(self, device: Any) -> Any:
+        """Return what makes arrays on ``device`` if both ends of every edge are there already, else the host's."""
+        if device == active.cpu():
+            return HOST
+        there = self.made_on(device) is not None or variant(_ENDS, place_of(device)) in self.cache
+        return arrays_on(device) if there else HOST
+
+    def arrays_made(self) -> Any:
+        """Return what makes arrays where the edges are at hand without a copy: on the host if it has them."""
+        ends = self._device_ends
+        return HOST if ends is None or self._endpoints is not None else arrays_on(active.device(ends[0]))
+
+    def degrees(self, arrays: Any, end: int) -> Any:
+        """Return the out-degrees of all sources (``end`` 0) or the in-degrees of all destinations (1), int64."""
+        if arrays is HOST:
+            return self.in_degrees() if end else self.out_degrees()
+        key = variant(_DEGREES, end, place_of(arrays.device))
+        degrees = self.cache.get(key)
+        if degrees is None:
+            count = self.num_dst if end else self.num_src
+            degrees = self.cache.setdefault(key, arrays.bincount(self.ends(arrays)[end], count))
+        return degrees
+
+    def on_host(self) -> Adjacency:
+        """Return the same relation in the host's memory alone."""
+        if self._device_ends is None:
+            return self
+        adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
+        adjacency.allowed, adjacency._endpoints = self.allowed, self.endpoints()
+        adjacency._csr, adjacency._csc = self._csr, self._csc
+        return adjacency
 
     def coo(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of each edge in edge-id order, in ``idtype``."""
@@ -291,7 +369,8 @@ class Adjacency(Lookups):
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats that exist now."""
-        stored = self._endpoints, self._csr, self._csc
+        coo = self._device_ends if self._endpoints is None else self._endpoints
+        stored = coo, self._csr, self._csc
         return tuple(name for name, value in zip(FORMATS, stored, strict=True) if value is not None)
 
     def create_formats(self) -> None:
@@ -306,6 +385,7 @@ class Adjacency(Lookups):
         adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
         adjacency.allowed = tuple(name for name in FORMATS if name in allowed)
         adjacency._endpoints = self._endpoints if "coo" in allowed else None
+        adjacency._device_ends = self._device_ends if "coo" in allowed else None
         adjacency._csr = self._csr if "csr" in allowed else None
         adjacency._csc = self._csc if "csc" in allowed else None
         if not adjacency.formats:
@@ -322,6 +402,7 @@ class Adjacency(Lookups):
         adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, idtype)
         adjacency.allowed = self.allowed
         adjacency._endpoints, adjacency._csr, adjacency._csc = self._endpoints, self._csr, self._csc
+        adjacency._device_ends = self._device_ends
         adjacency._in_degrees, adjacency._out_degrees = self._in_degrees, self._out_degrees
         return adjacency
 
@@ -331,6 +412,10 @@ class Adjacency(Lookups):
             return self
         adjacency = Adjacency(num_src, num_dst, self.num_edges, self.idtype)
         adjacency.allowed = self.allowed
+        if self._endpoints is None and self._device_ends is not None:
+            dtype = str(adjacency.index_dtype)
+            adjacency._device_ends = tuple(active.astype(x, dtype) for x in self._device_ends)
+            return adjacency
         src, dst = self._edges()
         adjacency._endpoints = (
             src.astype(adjacency.index_dtype, copy=False),
@@ -374,6 +459,8 @@ class Adjacency(Lookups):
         other._csr, other._csc = self._csc, self._csr
         if self._endpoints is not None and other._endpoints is None:
             other._endpoints = self._endpoints[::-1]
+        if self._device_ends is not None and other._device_ends is None:
+            other._device_ends = self._device_ends[::-1]
 
     # -- degrees and subsets ------------------------------------------------------------------------------------------
     def in_degrees(self) -> np.ndarray:
