@@ -49,6 +49,9 @@ class TorchArrays:
         report_wait(self.device, 8)
         return mask.nonzero().view(-1)
 
+    def first(self, mask: torch.Tensor) -> torch.Tensor:
+        return mask.to(torch.int32).argmax()
+
     def argsort(self, x: torch.Tensor) -> torch.Tensor:
         return torch.argsort(x, stable=True)
 

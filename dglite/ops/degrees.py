@@ -111,7 +111,7 @@ def require_in_edges(adj: Adjacency) -> None:
     if answer is None:
         arrays = adj.arrays_made()
         is_isolated = adj.degrees(arrays, 1) == 0
-        count, first = arrays.read(is_isolated.sum(), is_isolated.argmax()) if adj.num_dst else (0, 0)
+        count, first = arrays.read(is_isolated.sum(), arrays.first(is_isolated)) if adj.num_dst else (0, 0)
         answer = adj.cache[_ISOLATED] = (count, first if count else -1)
     if answer[0]:
         raise DGLError(
@@ -119,6 +119,12 @@ def require_in_edges(adj: Adjacency) -> None:
             "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
             "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
         )
+
+
+def note_in_edges(adj: Adjacency) -> None:
+    """Note that every node has an in-edge, as with self-loops, so that nothing need be counted."""
+    if not is_traced(adj):
+        adj.cache[_ISOLATED] = (0, -1)
 
 
 @registered

@@ -72,8 +72,8 @@ class KernelDevice(Protocol):
         ``shapes`` are those of the operands' rows.
         """
 
-    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
-        """Return the address of an array that belongs to the structure and is kept with it under ``name``."""
+    def array(self, adj: Adjacency, name: str, array: Any) -> int:
+        """Return the address of an array, or of a tensor on the device, that belongs to the structure and is kept with it under ``name``."""
 
 
 @final
@@ -186,11 +186,12 @@ class Gpu:
     def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)
 
-    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
+    def array(self, adj: Adjacency, name: str, array: Any) -> int:
         key = variant(_ARRAYS_ON_GPU, name, self.runner)
         upload = adj.cache.get(key)
         if upload is None:
-            upload = adj.cache.setdefault(key, self.runner.upload(array))
+            memory = _Memory(active.contiguous(array)) if active.is_tensor(array) else self.runner.upload(array)
+            upload = adj.cache.setdefault(key, memory)
         return int(upload.address)
 
 

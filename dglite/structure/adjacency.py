@@ -169,13 +169,20 @@ class Adjacency(Lookups):
         return self
 
     @classmethod
-    def from_ends(cls, num_src: int, num_dst: int, src: Any, dst: Any, idtype: Any, arrays: Any) -> Adjacency:
-        """Make a relation of edges whose ends are arrays of ``arrays``, valid, and its own: nothing is looked at.
+    def from_ends(
+        cls, num_src: int, num_dst: int, src: Any, dst: Any, idtype: Any, arrays: Any, validate: bool = False
+    ) -> Adjacency:
+        """Make a relation of edges whose ends are arrays of ``arrays``, and from now on its own.
 
-        On a device they stay there. The host gets a copy when something asks it for one, and waits then.
+        On a device they stay there. The host gets a copy when something asks it for one, and waits then; with
+        ``validate``, which raises the errors of :meth:`from_coo`, it waits for one number.
         """
         if arrays is HOST:
-            return cls.from_coo(num_src, num_dst, src, dst, idtype, validate=False, copy=False)
+            return cls.from_coo(num_src, num_dst, src, dst, idtype, validate=validate, copy=False)
+        if validate and len(src):
+            is_bad = (src < 0) | (src >= num_src) | (dst < 0) | (dst >= num_dst)
+            if arrays.read(is_bad.any())[0]:
+                return cls.from_coo(num_src, num_dst, active.to_numpy(src), active.to_numpy(dst), idtype)
         self = cls(num_src, num_dst, len(src), np.dtype(idtype))
         self._device_ends = arrays.astype(src, self.index_dtype), arrays.astype(dst, self.index_dtype)
         return self

@@ -46,6 +46,10 @@ class HostArrays:
         """Return where ``mask`` is true."""
         return mask.nonzero()[0]
 
+    def first(self, mask: np.ndarray) -> np.integer:
+        """Return where ``mask`` is true first."""
+        return mask.argmax()
+
     def argsort(self, x: np.ndarray) -> np.ndarray:
         """Return the stable order."""
         return x.argsort(kind="stable")

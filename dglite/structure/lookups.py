@@ -109,17 +109,20 @@ class Lookups(ABC):
         """
         if arrays is HOST:
             return self.in_edges(nodes) if end else self.out_edges(nodes)
-        src, dst = self.ends(arrays)
-        key = variant(_ROWS, end, place_of(arrays.device))
-        rows = self.cache.get(key)
-        if rows is None:
-            ends = arrays.cumsum(self.degrees(arrays, end))
-            rows = self.cache.setdefault(key, (arrays.argsort(dst if end else src), ends))
-        order, ends = rows
+        (src, dst), (order, ends) = self.ends(arrays), self.order_on(arrays, end)
         counts = self.degrees(arrays, end)[nodes]
         (total,) = arrays.read(counts.sum())
         edge_ids = order[expand_ranges_in(arrays, ends[nodes] - counts, counts, total)]
         return src[edge_ids], dst[edge_ids], edge_ids
+
+    def order_on(self, arrays: Any, end: int) -> tuple[Any, Any]:
+        """Return the edges on a device in the order of their sources (``end`` 0) or destinations (1), and rows' ends."""
+        key = variant(_ROWS, end, place_of(arrays.device))
+        rows = self.cache.get(key)
+        if rows is None:
+            ends = arrays.cumsum(self.degrees(arrays, end))
+            rows = self.cache.setdefault(key, (arrays.argsort(self.ends(arrays)[end]), ends))
+        return rows
 
     def edges_joining(self, arrays: Any, src_places: Any, dst_places: Any) -> tuple[Any, Any, Any]:
         """Return the edges on a device that :meth:`edges_inside` does; by node, places are positions or -1."""
