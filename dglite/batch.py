@@ -152,13 +152,15 @@ def _joined(
 ) -> Adjacency:
     """Return the relations side by side; on a device where one of them was made there, else on the host."""
     if any(adjacency.arrays_made() is not HOST for adjacency in relation):
-        ends = zip(*(adjacency.ends(arrays) for adjacency in relation), strict=True)
-        sizes, sides = np.array([adjacency.num_edges for adjacency in relation]), []
+        pairs = [adjacency.ends(arrays) for adjacency in relation]
+        sizes = np.array([adjacency.num_edges for adjacency in relation])
         counts, num_edges = arrays.asarray(sizes), int(sizes.sum())
-        for parts, offsets in zip(ends, (src_offsets, dst_offsets), strict=True):
-            moved = arrays.repeat(arrays.asarray(offsets), counts, num_edges)
-            sides.append(arrays.astype(arrays.concatenate(parts), "int64") + moved)
-        return Adjacency.from_ends(num_src, num_dst, *sides, relation[0].idtype, arrays)
+        src, dst = (
+            arrays.astype(arrays.concatenate([pair[side] for pair in pairs]), "int64")
+            + arrays.repeat(arrays.asarray(offsets), counts, num_edges)
+            for side, offsets in enumerate((src_offsets, dst_offsets))
+        )
+        return Adjacency.from_ends(num_src, num_dst, src, dst, relation[0].idtype, arrays)
     ends = [adjacency.endpoints() for adjacency in relation]
     sizes = np.array([len(src) for src, _ in ends])
     union = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
@@ -296,16 +298,20 @@ def _component_adjacencies(
     if len(src) and arrays.read(is_outside.any())[0]:
         (edge,) = arrays.read(arrays.first(is_outside))
         raise DGLError(
-            f"unbatch: edge {edge}, {int(src[edge])} -> {int(dst[edge])}, joins nodes of different graphs or is counted "
-            "to another graph; node_split and edge_split must cut between components"
+            f"unbatch: edge {edge}, {int(src[edge])} -> {int(dst[edge])}, joins nodes of different graphs or is "
+            "counted to another graph; node_split and edge_split must cut between components"
         )
     ends = np.cumsum(num_edges).tolist()
     starts = [0, *ends[:-1]]
     pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
-        part, ends_inside = Adjacency(count_src, count_dst, end - start, idtype), (local[0][start:end], local[1][start:end])
+        part = Adjacency(count_src, count_dst, end - start, idtype)
+        ends_inside = local[0][start:end], local[1][start:end]
         if part.index_dtype is not adjacency.index_dtype:
-            ends_inside = tuple(arrays.astype(x, part.index_dtype) for x in ends_inside)
+            ends_inside = (
+                arrays.astype(ends_inside[0], part.index_dtype),
+                arrays.astype(ends_inside[1], part.index_dtype),
+            )
         if arrays is HOST:
             part._endpoints = ends_inside
         else:

@@ -459,10 +459,11 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    def structure_tensors(
-        self, src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the ends of every edge as tensors in the arrays' memory: :meth:`structure_of` finds ``owner``."""
+    def structure_tensors(self, src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Tensor, Tensor]:
+        """Return the ends of every edge, arrays or tensors, as tensors in their memory.
+
+        :meth:`structure_of` finds ``owner`` by them.
+        """
 
     @abstractmethod
     def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:

@@ -44,11 +44,11 @@ class _Noted:
 
 
 def make_tensors(src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
-    """Return two arrays as tensors in their memory, and tensors themselves, which lead back to ``owner`` as long as it lives."""
+    """Return two arrays as tensors in their memory, or two tensors, which lead back to ``owner`` while it lives."""
     with outside_of_programs():
-        src, dst = tensors = tuple(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in (src, dst))
-        _note(*tensors, (num_src, num_dst), weakref.ref(owner))
-    return tensors
+        src, dst = (torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in (src, dst))
+        _note(src, dst, (num_src, num_dst), weakref.ref(owner))
+    return src, dst
 
 
 def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[int, int], make: Callable[[], Any]) -> Any:

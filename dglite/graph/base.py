@@ -160,7 +160,9 @@ class GraphBase:
     def _nodes_in(self, arrays: Any, nodes: Any, node_set: int) -> Any:
         """Return the int64 ids that ``nodes`` selects, as an array of ``arrays``; errors are those of node_ids."""
         names = self._metagraph.ntypes
-        return ids_in(arrays, nodes, self._num_nodes[node_set], "node" if len(names) == 1 else f"{names[node_set]!r} node")
+        return ids_in(
+            arrays, nodes, self._num_nodes[node_set], "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        )
 
     def _edges_in(self, arrays: Any, edges: Any, index: int) -> Any:
         """Return the int64 ids that ``edges``, which are no pairs, selects, as an array of ``arrays``."""

@@ -69,13 +69,13 @@ class MutationMixin(GraphBase):
         counts, node_frames = self._grown(index, src, dst)
         adjacencies = self._resized(counts)
         old = adjacencies[index]
-        ends = [
+        src, dst = (
             arrays.concatenate([end, arrays.asarray(new, old.index_dtype)])
             for end, new in zip(old.ends(arrays), (src, dst), strict=True)
-        ]
-        extended = Adjacency.from_ends(old.num_src, old.num_dst, *ends, self._idtype, arrays)
+        )
+        numbers = self._numbers_after(len(src) - old.num_edges)
+        extended = Adjacency.from_ends(old.num_src, old.num_dst, src, dst, self._idtype, arrays)
         extended.allowed = old.allowed
-        numbers = self._numbers_after(len(src))
         self._exchange(_replaced(adjacencies, index, extended), counts, node_frames, {index: frame}, numbers)
 
     def _add_traced_edges(self, u: Tensor, v: Tensor, data: Mapping[str, Tensor] | None, index: int) -> None:

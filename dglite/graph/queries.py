@@ -210,7 +210,8 @@ class QueryMixin(GraphBase):
     def _incident(self, nodes: Any, index: int, end: int) -> tuple[Any, Any, Any]:
         """Return (source, destination, edge id) of the edges with ``nodes`` at ``end``, where the graph is."""
         arrays = self._arrays
-        return self.adjacencies[index].incident(arrays, self._nodes_in(arrays, nodes, self._metagraph.ends[index][end]), end)
+        ids = self._nodes_in(arrays, nodes, self._metagraph.ends[index][end])
+        return self.adjacencies[index].incident(arrays, ids, end)
 
     @overload
     def all_edges(

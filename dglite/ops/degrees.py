@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Side

@@ -73,7 +73,10 @@ class KernelDevice(Protocol):
         """
 
     def array(self, adj: Adjacency, name: str, array: Any) -> int:
-        """Return the address of an array, or of a tensor on the device, that belongs to the structure and is kept with it under ``name``."""
+        """Return the address of an array, or of a tensor there, that belongs to the structure.
+
+        It is kept with the structure under ``name``.
+        """
 
 
 @final

@@ -15,12 +15,12 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
-from .arrays import HOST, arrays_on, place_of
+from .arrays import HOST
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
-from .derived import CacheKey, DerivedCache, cache_key, variant
+from .derived import DerivedCache
 from .distinct import numbered
 from .ids import check_range
-from .lookups import Lookups
+from .on_device import EdgesOnDevice
 
 FORMATS = ("coo", "csr", "csc")
 """Every sparse format."""
@@ -29,8 +29,6 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _INT32_MAX = 2**31 - 1
 
 _NUMBERS = itertools.count()
-_ENDS: CacheKey[tuple[Tensor, Tensor]] = cache_key("ends on a device", "both ends of every edge, by device and stream")
-_DEGREES: CacheKey[Tensor] = cache_key("degrees on a device", "out-degrees (0) or in-degrees (1), by device and stream")
 _LOCKS = tuple(new_lock() for _ in range(64))
 """Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
 second one of them."""
@@ -52,7 +50,7 @@ class _Tensors(dict):
         return adj._make_tensors()
 
 
-class Adjacency(Lookups):
+class Adjacency(EdgesOnDevice):
     """One canonical edge type: ``num_edges`` edges from ``num_src`` source nodes to ``num_dst`` destination nodes.
 
     Edge ids are positions in the order of insertion. Parallel edges and self-loops are allowed. Arrays that it returns
@@ -128,8 +126,8 @@ class Adjacency(Lookups):
             if other is not None and other._tensors is not None:
                 tensors = other._tensors[::-1]
             else:
-                ends = self.endpoints() if self._device_ends is None else self._device_ends
-                tensors = active.structure_tensors(*ends, self, self.num_src, self.num_dst)
+                src, dst = self.endpoints() if self._device_ends is None else self._device_ends
+                tensors = active.structure_tensors(src, dst, self, self.num_src, self.num_dst)
             self._tensors = tensors
         return tensors
 
@@ -285,52 +283,6 @@ class Adjacency(Lookups):
         if stored.edge_ids is not None:
             rows, cols = scattered(rows, stored.edge_ids), scattered(cols, stored.edge_ids)
         return (cols, rows) if by_dst else (rows, cols)
-
-    def ends(self, arrays: Any) -> tuple[Any, Any]:
-        """Return (source, destination) of each edge as arrays of ``arrays``, in ``index_dtype``; do not write to them.
-
-        For a device they are copied there once for each stream, unless they are there; the host does not wait.
-        """
-        if arrays is HOST:
-            return self.endpoints()
-        made = self.made_on(arrays.device)
-        if made is not None:
-            return made
-        key, other = variant(_ENDS, place_of(arrays.device)), self._known_reverse()
-        ends = self.cache.get(key)
-        if ends is None and other is not None and key in other.cache:
-            ends = other.cache[key][::-1]
-        if ends is None:
-            ends = tuple(map(arrays.asarray, self._device_ends or self.endpoints()))
-        return self.cache.setdefault(key, ends)
-
-    def made_on(self, device: Any) -> tuple[Tensor, Tensor] | None:
-        """Return the ends of every edge where they were made, if that is ``device``; None otherwise."""
-        ends = self._device_ends
-        return ends if ends is not None and active.device(ends[0]) == device else None
-
-    def arrays_near(self, device: Any) -> Any:
-        """Return what makes arrays on ``device`` if both ends of every edge are there already, else the host's."""
-        if device == active.cpu():
-            return HOST
-        there = self.made_on(device) is not None or variant(_ENDS, place_of(device)) in self.cache
-        return arrays_on(device) if there else HOST
-
-    def arrays_made(self) -> Any:
-        """Return what makes arrays where the edges are at hand without a copy: on the host if it has them."""
-        ends = self._device_ends
-        return HOST if ends is None or self._endpoints is not None else arrays_on(active.device(ends[0]))
-
-    def degrees(self, arrays: Any, end: int) -> Any:
-        """Return the out-degrees of all sources (``end`` 0) or the in-degrees of all destinations (1), int64."""
-        if arrays is HOST:
-            return self.in_degrees() if end else self.out_degrees()
-        key = variant(_DEGREES, end, place_of(arrays.device))
-        degrees = self.cache.get(key)
-        if degrees is None:
-            count = self.num_dst if end else self.num_src
-            degrees = self.cache.setdefault(key, arrays.bincount(self.ends(arrays)[end], count))
-        return degrees
 
     def on_host(self) -> Adjacency:
         """Return the same relation in the host's memory alone."""

@@ -12,7 +12,6 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
-from ..errors import DGLError
 from .ids import as_ids
 
 
@@ -95,9 +94,9 @@ def ids_in(arrays: Any, ids: Any, count: int, label: str = "node") -> Any:
     dtype = active.dtype(ids) if there else ""
     if dtype == "bool" and active.shape(ids)[0] == count:
         return arrays.nonzero(ids)
-    if dtype in ("int32", "int64"):
-        if not active.shape(ids)[0] or not arrays.read(((ids < 0) | (ids >= count)).any())[0]:
-            return arrays.astype(ids, "int64")
+    is_list = dtype in ("int32", "int64")
+    if is_list and not (active.shape(ids)[0] and arrays.read(((ids < 0) | (ids >= count)).any())[0]):
+        return arrays.astype(ids, "int64")
     return arrays.asarray(as_ids(ids, count, label).astype(np.int64, copy=False))
 
 
@@ -115,10 +114,3 @@ def renumbered(arrays: Any, ids: Any, count: int) -> tuple[Any, Any]:
     table = arrays.full(count, -1)
     table[listed] = arrays.arange(len(listed))
     return listed, table[ids]
-
-
-def require_same_device(arrays: Any, *tensors: Any) -> None:
-    """Raise :class:`DGLError` for a tensor that is on another device than ``arrays`` makes arrays on."""
-    for x in tensors:
-        if active.device(x) != arrays.device:
-            raise DGLError(f"edges are given on {active.device(x)} for a graph on {arrays.device}; move them there")

@@ -11,8 +11,6 @@ import numpy as np
 from ..backend import active
 from ..backend.memory import new_array
 from ..kernels.density import few_among
-from .arrays import HOST, place_of
-from .arrays import expand_ranges as expand_ranges_in
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
 from .derived import CacheKey, DerivedCache, cache_key, variant
 from .distinct import KEY_BITS, Positions
@@ -20,9 +18,6 @@ from .pairs import SortedPairs
 
 _ASCENDING: CacheKey[np.ndarray] = cache_key("ascending ends", "the sources, or the destinations, of all edges, sorted")
 _IS_MULTIGRAPH: CacheKey[bool] = cache_key("is a multigraph", "whether two edges join the same nodes")
-_ROWS: CacheKey[tuple[Any, Any]] = cache_key(
-    "rows on a device", "the edges in the order of one end, and where each row ends, by end, device and stream"
-)
 _SORTED_PAIRS: CacheKey[SortedPairs] = cache_key("sorted pairs", "the edges sorted by (source, destination, id)")
 _SORTED_CSR: CacheKey[Compressed] = cache_key("sorted CSR", "the CSR with ascending destinations in each row")
 _SORTING = 2
@@ -44,14 +39,6 @@ class Lookups(ABC):
     @abstractmethod
     def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of each edge in edge-id order, in ``index_dtype``."""
-
-    @abstractmethod
-    def ends(self, arrays: Any) -> tuple[Any, Any]:
-        """Return (source, destination) of each edge as arrays of ``arrays``, in ``index_dtype``."""
-
-    @abstractmethod
-    def degrees(self, arrays: Any, end: int) -> Any:
-        """Return the out-degrees of all sources (``end`` 0) or the in-degrees of all destinations (1), int64."""
 
     @property
     @abstractmethod
@@ -101,36 +88,6 @@ class Lookups(ABC):
     def out_edges(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (source, destination, edge id) of the out-edges of ``u``: by position in ``u``, then by edge id."""
         return self._row_edges(self.csr(), u)
-
-    def incident(self, arrays: Any, nodes: Any, end: int) -> tuple[Any, Any, Any]:
-        """Return (source, destination, edge id) of the edges whose source (``end`` 0) or destination (1) is in ``nodes``.
-
-        By position in ``nodes``, then by edge id. On a device the host waits for how many there are.
-        """
-        if arrays is HOST:
-            return self.in_edges(nodes) if end else self.out_edges(nodes)
-        (src, dst), (order, ends) = self.ends(arrays), self.order_on(arrays, end)
-        counts = self.degrees(arrays, end)[nodes]
-        (total,) = arrays.read(counts.sum())
-        edge_ids = order[expand_ranges_in(arrays, ends[nodes] - counts, counts, total)]
-        return src[edge_ids], dst[edge_ids], edge_ids
-
-    def order_on(self, arrays: Any, end: int) -> tuple[Any, Any]:
-        """Return the edges on a device in the order of their sources (``end`` 0) or destinations (1), and rows' ends."""
-        key = variant(_ROWS, end, place_of(arrays.device))
-        rows = self.cache.get(key)
-        if rows is None:
-            ends = arrays.cumsum(self.degrees(arrays, end))
-            rows = self.cache.setdefault(key, (arrays.argsort(self.ends(arrays)[end]), ends))
-        return rows
-
-    def edges_joining(self, arrays: Any, src_places: Any, dst_places: Any) -> tuple[Any, Any, Any]:
-        """Return the edges on a device that :meth:`edges_inside` does; by node, places are positions or -1."""
-        src, dst = self.ends(arrays)
-        near, far = src_places[src], dst_places[dst]
-        edge_ids = arrays.nonzero((near >= 0) & (far >= 0))
-        edge_ids = edge_ids[arrays.argsort(near[edge_ids])]
-        return near[edge_ids], far[edge_ids], edge_ids
 
     def edges_inside(
         self, u: np.ndarray, v: np.ndarray, in_u: Positions, in_v: Positions

@@ -108,9 +108,7 @@ def add_reverse_edges(
         else:
             added = arrays.nonzero(src != dst) if exclude_self else edges
         ends = arrays.concatenate([src, dst[added]]), arrays.concatenate([dst, src[added]])
-        adjacencies.append(
-            Adjacency.from_ends(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, arrays)
-        )
+        adjacencies.append(Adjacency.from_ends(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, arrays))
         rows.append(arrays.concatenate([edges, added]))
     result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     result._idtype = g._idtype

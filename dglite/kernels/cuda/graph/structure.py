@@ -124,9 +124,10 @@ class Structure:
         """
         matrix = compress(runner, index, rows, cols, num_rows, num_entries)
         limit = row_limit(num_rows, num_entries)
-        num_long = num_entries // (limit + 1)
+        num_long, cuts = num_entries // (limit + 1), None
         num_chunks = num_entries // limit + num_long if num_long else 0
-        cuts = cut_rows(runner, index, matrix.indptr.address, num_rows, limit, num_long, num_chunks) if num_long else None
+        if num_long:
+            cuts = cut_rows(runner, index, matrix.indptr.address, num_rows, limit, num_long, num_chunks)
         arrays = matrix.indptr, matrix.indices, matrix.edge_ids
         return cls(index, num_rows, num_entries, *arrays, limit, num_long, num_chunks, cuts)
 
