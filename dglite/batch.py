@@ -14,6 +14,7 @@ from .graph import DGLGraph
 from .graph.storage import make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
 from .structure.adjacency import FORMATS
+from .structure.arrays import HOST
 from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]
@@ -70,7 +71,7 @@ def batch(
     total = offsets[-1].tolist()
     relations = list(zip(*map(_ADJACENCIES, graphs), strict=True))
     adjacencies = tuple(
-        _joined(relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
+        _joined(first._arrays, relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
         for relation, (src, dst) in zip(relations, first._metagraph.ends, strict=True)
     )
     batched = make_graph(first._metagraph, adjacencies, total, first._device)
@@ -142,9 +143,24 @@ def _check_alike(graphs: list[DGLGraph], caller: str) -> None:
 
 
 def _joined(
-    relation: Sequence[Adjacency], src_offsets: np.ndarray, dst_offsets: np.ndarray, num_src: int, num_dst: int
+    arrays: Any,
+    relation: Sequence[Adjacency],
+    src_offsets: np.ndarray,
+    dst_offsets: np.ndarray,
+    num_src: int,
+    num_dst: int,
 ) -> Adjacency:
-    """Return the relations side by side."""
+    """Return the relations side by side; on a device where one of them was made there, else on the host."""
+    if any(adjacency.arrays_made() is not HOST for adjacency in relation):
+        pairs = [adjacency.ends(arrays) for adjacency in relation]
+        sizes = np.array([adjacency.num_edges for adjacency in relation])
+        counts, num_edges = arrays.asarray(sizes), int(sizes.sum())
+        src, dst = (
+            arrays.astype(arrays.concatenate([pair[side] for pair in pairs]), "int64")
+            + arrays.repeat(arrays.asarray(offsets), counts, num_edges)
+            for side, offsets in enumerate((src_offsets, dst_offsets))
+        )
+        return Adjacency.from_ends(num_src, num_dst, src, dst, relation[0].idtype, arrays)
     ends = [adjacency.endpoints() for adjacency in relation]
     sizes = np.array([len(src) for src, _ in ends])
     union = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
@@ -246,7 +262,7 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
             "give node_split and edge_split of the same length"
         )
     parts = [
-        _component_adjacencies(g.adjacencies[i], nodes[src], nodes[dst], edges[i])
+        _component_adjacencies(g._arrays, g.adjacencies[i], nodes[src], nodes[dst], edges[i])
         for i, (src, dst) in enumerate(g._metagraph.ends)
     ]
     graphs = _component_graphs(g, parts, np.stack(nodes, axis=1).tolist() if nodes else [])
@@ -267,29 +283,39 @@ def _numbers(g: DGLGraph) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def _component_adjacencies(
-    adjacency: Adjacency, num_src: np.ndarray, num_dst: np.ndarray, num_edges: np.ndarray
+    arrays: Any, adjacency: Adjacency, num_src: np.ndarray, num_dst: np.ndarray, num_edges: np.ndarray
 ) -> list[Adjacency]:
     """Return the relations of the components."""
-    src, dst = adjacency.endpoints()
-    local = []
+    src, dst = adjacency.ends(arrays)
+    local, repeats, is_outside = [], arrays.asarray(num_edges), arrays.full(len(src), False, "bool")
     for ids, counts in ((src, num_src), (dst, num_dst)):
-        ids_inside = ids - np.repeat((np.cumsum(counts) - counts).astype(ids.dtype), num_edges)
-        outside = (ids_inside < 0) | (ids_inside >= np.repeat(counts, num_edges))
-        if outside.any():
-            edge = int(outside.argmax())
-            raise DGLError(
-                f"unbatch: edge {edge}, {src[edge]} -> {dst[edge]}, joins nodes of different graphs or is counted to "
-                "another graph; node_split and edge_split must cut between components"
-            )
-        local.append(ids_inside)
+        first, size = (
+            arrays.repeat(arrays.asarray(x, adjacency.index_dtype), repeats, adjacency.num_edges)
+            for x in (np.cumsum(counts) - counts, counts)
+        )
+        local.append(ids - first)
+        is_outside |= (local[-1] < 0) | (local[-1] >= size)
+    if len(src) and arrays.read(is_outside.any())[0]:
+        (edge,) = arrays.read(arrays.first(is_outside))
+        raise DGLError(
+            f"unbatch: edge {edge}, {int(src[edge])} -> {int(dst[edge])}, joins nodes of different graphs or is "
+            "counted to another graph; node_split and edge_split must cut between components"
+        )
     ends = np.cumsum(num_edges).tolist()
     starts = [0, *ends[:-1]]
     pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
         part = Adjacency(count_src, count_dst, end - start, idtype)
-        part._endpoints = local[0][start:end], local[1][start:end]
+        ends_inside = local[0][start:end], local[1][start:end]
         if part.index_dtype is not adjacency.index_dtype:
-            part._endpoints = part._endpoints[0].astype(part.index_dtype), part._endpoints[1].astype(part.index_dtype)
+            ends_inside = (
+                arrays.astype(ends_inside[0], part.index_dtype),
+                arrays.astype(ends_inside[1], part.index_dtype),
+            )
+        if arrays is HOST:
+            part._endpoints = ends_inside
+        else:
+            part._device_ends = ends_inside
         pieces.append(part)
     return pieces
 
@@ -332,10 +358,11 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     edge_ranges = [_range(numbers, gid) for numbers in edges]
     adjacencies = []
     for adjacency, (src_set, dst_set), (start, end) in zip(g.adjacencies, g._metagraph.ends, edge_ranges, strict=True):
-        src, dst = adjacency.endpoints()
+        src, dst = adjacency.ends(g._arrays)
         (src_start, src_end), (dst_start, dst_end) = node_ranges[src_set], node_ranges[dst_set]
         ends = src[start:end] - src_start, dst[start:end] - dst_start
-        adjacencies.append(Adjacency.from_coo(src_end - src_start, dst_end - dst_start, *ends, adjacency.idtype))
+        sizes = src_end - src_start, dst_end - dst_start
+        adjacencies.append(Adjacency.from_ends(*sizes, *ends, adjacency.idtype, g._arrays, validate=True))
     counts = [end - start for start, end in node_ranges]
     part = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
     part._idtype = g._idtype
@@ -380,7 +407,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     for index, (src_set, dst_set) in enumerate(first._metagraph.ends):
         none = np.zeros(len(graphs), np.int64)
         relation = [g.adjacencies[index] for g in graphs]
-        adjacencies.append(_joined(relation, none, none, counts[src_set], counts[dst_set]))
+        adjacencies.append(_joined(first._arrays, relation, none, none, counts[src_set], counts[dst_set]))
     merged = make_graph(first._metagraph, tuple(adjacencies), counts, first._device)
     merged._idtype = first._idtype
     for index in range(len(counts)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
 
+from .backend import active
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, TensorOrDict
 from .graph import DGLGraph
@@ -14,6 +16,7 @@ from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
 from .structure.adjacency import index_dtype_for
+from .structure.arrays import HOST, renumbered
 from .structure.distinct import Positions, contains, distinct, renumbered_ends
 from .structure.ids import count_of
 
@@ -66,6 +69,10 @@ def node_subgraph(
     """
     _refuse_block(graph, "node_subgraph")
     node_ids = _nodes_by_set(graph, nodes)
+    if graph._arrays is not HOST:
+        edges, ends = _joining(graph, node_ids)
+        ends = ends if relabel_nodes else _ends(graph, edges)
+        return _extracted(graph, edges, ends, node_ids if relabel_nodes else None, store_ids, output_device)
     positions = []
     for node_set, ids in enumerate(node_ids):
         count = graph._num_nodes[node_set]
@@ -73,7 +80,7 @@ def node_subgraph(
         if not np.array_equal(places.find(ids), np.arange(len(ids))):
             ascending = np.sort(ids)
             twice = int(ascending[1:][ascending[1:] == ascending[:-1]][0])
-            raise DGLError(f"node_subgraph: node {twice} of type {graph.ntypes[node_set]!r} is given more than once")
+            raise _repeated(graph, node_set, twice)
         positions.append(places)
     edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
@@ -85,6 +92,29 @@ def node_subgraph(
     if not relabel_nodes:
         return _extracted(graph, edges, _ends(graph, edges), None, store_ids, output_device)
     return _extracted(graph, edges, ends, node_ids, store_ids, output_device)
+
+
+def _joining(graph: DGLGraph, node_ids: list[Any]) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """Return the edges of each type between nodes on a device, and their ends as positions among the nodes."""
+    arrays, places = graph._arrays, []
+    for node_set, ids in enumerate(node_ids):
+        table, numbers = arrays.full(graph._num_nodes[node_set], -1), arrays.arange(len(ids))
+        table[ids] = numbers
+        is_repeated = table[ids] != numbers
+        if len(ids) and arrays.read(is_repeated.any())[0]:
+            (twice,) = arrays.read(ids[arrays.first(is_repeated)])
+            raise _repeated(graph, node_set, twice)
+        places.append(table)
+    edges, ends = [], []
+    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+        src, dst, edge_ids = adjacency.edges_joining(arrays, places[src_set], places[dst_set])
+        edges.append(edge_ids)
+        ends.append((src, dst))
+    return edges, ends
+
+
+def _repeated(graph: DGLGraph, node_set: int, node: int) -> DGLError:
+    return DGLError(f"node_subgraph: node {node} of type {graph.ntypes[node_set]!r} is given more than once")
 
 
 # -- by edges ----------------------------------------------------------------------------------------------------
@@ -132,8 +162,9 @@ def edge_subgraph(
         by_type = {graph.etype_id(etype): ids for etype, ids in edges.items()}
     else:
         by_type = {graph.etype_id(): edges}
-    ids_by_type = {index: graph.edge_ids_of(ids, index, pairs=False).copy() for index, ids in by_type.items()}
-    edge_ids = [ids_by_type.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
+    arrays = graph._arrays
+    ids_by_type = {index: _copied(graph._edges_in(arrays, ids, index)) for index, ids in by_type.items()}
+    edge_ids = [ids_by_type.get(index, arrays.arange(0)) for index in range(len(graph.adjacencies))]
     return _of_edges(graph, edge_ids, _ends(graph, edge_ids), relabel_nodes, store_ids, output_device)
 
 
@@ -159,7 +190,7 @@ def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool,
     _refuse_block(graph, f"{side}_subgraph")
     node_ids = _nodes_by_set(graph, nodes)
     edges = [
-        adjacency.in_edges(node_ids[dst_set]) if side == "in" else adjacency.out_edges(node_ids[src_set])
+        adjacency.incident(graph._arrays, *((node_ids[dst_set], 1) if side == "in" else (node_ids[src_set], 0)))
         for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True)
     ]
     return _of_edges(graph, [ids for _, _, ids in edges], [(src, dst) for src, dst, _ in edges], *options)
@@ -257,7 +288,7 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
     _refuse_block(graph, caller)
     k = count_of(k, f"{caller}: k")
     relabel_nodes, store_ids, output_device = options
-    seeds = _nodes_by_set(graph, nodes)
+    seeds = _nodes_by_set(graph, nodes, HOST)
     reached = _reached(graph, seeds, k, forward)
     part = node_subgraph(
         graph,
@@ -362,24 +393,31 @@ def _refuse_block(graph: DGLGraph, caller: str) -> None:
         raise DGLError(f"{caller}: a block has no subgraphs; use dglite.block_to_graph(block) first")
 
 
-def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
-    """Return copies of the ids given for each node set, none where none are given."""
+def _copied(ids: Any) -> Any:
+    """Return ids in new memory: features wait to be gathered with them, and users may write to theirs meanwhile."""
+    return active.copy(ids) if active.is_tensor(ids) else ids.copy()
+
+
+def _nodes_by_set(graph: DGLGraph, nodes: Any, arrays: Any = None) -> list[Any]:
+    """Return copies of the ids given for each node set, none where none are given; where the graph is by default."""
+    arrays = graph._arrays if arrays is None else arrays
     if not isinstance(nodes, Mapping):
         if len(graph._num_nodes) != 1:
             raise DGLError(
                 f"this graph has node types {graph.ntypes}; give a dictionary from type to node ids, "
                 f"got {type(nodes).__name__}"
             )
-        return [graph._set_ids(nodes, 0).copy()]
-    node_ids = [_NO_IDS] * len(graph._num_nodes)
+        return [_copied(graph._nodes_in(arrays, nodes, 0))]
+    node_ids = [arrays.arange(0)] * len(graph._num_nodes)
     for ntype, ids in nodes.items():
-        node_ids[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype).copy()
+        node_set = graph._metagraph.node_set(ntype)
+        node_ids[node_set] = _copied(graph._nodes_in(arrays, ids, node_set))
     return node_ids
 
 
 def _ends(graph: DGLGraph, edges: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the ends of some edges of each type."""
-    pairs = [adjacency.endpoints() for adjacency in graph.adjacencies]
+    pairs = [adjacency.ends(graph._arrays) for adjacency in graph.adjacencies]
     return [(src[ids], dst[ids]) for (src, dst), ids in zip(pairs, edges, strict=True)]
 
 
@@ -393,8 +431,10 @@ def _of_edges(
 ) -> DGLGraph:
     if not relabel_nodes:
         return _extracted(graph, edges, ends, None, store_ids, output_device)
-    counts = graph._num_nodes
-    nodes, ends = renumbered_ends(ends, graph._metagraph.ends, [_NO_IDS] * len(counts), counts)
+    counts, arrays = graph._num_nodes, graph._arrays
+    renumber = None if arrays is HOST else partial(renumbered, arrays)
+    first = [arrays.arange(0)] * len(counts)
+    nodes, ends = renumbered_ends(ends, graph._metagraph.ends, first, counts, renumber)
     return _extracted(graph, edges, ends, nodes, store_ids, output_device)
 
 
@@ -411,7 +451,7 @@ def _extracted(
     adjacencies = []
     for old, pair, (src_set, dst_set) in zip(graph.adjacencies, ends, graph._metagraph.ends, strict=True):
         sizes = counts[src_set], counts[dst_set]
-        adjacency = Adjacency.from_coo(*sizes, *pair, graph._idtype, validate=False, copy=False)
+        adjacency = Adjacency.from_ends(*sizes, *pair, graph._idtype, graph._arrays)
         adjacency.allowed = old.allowed
         adjacencies.append(adjacency)
     part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)

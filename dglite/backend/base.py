@@ -451,11 +451,19 @@ class Backend(ABC):
             Inputs do not fit the structure, ids are out of range, or a tensor's class does not know the operation.
         """
 
+    def arrays_on(self, device: Any) -> Any:
+        """Return what makes arrays of ids in a device's memory, as :mod:`dglite.structure.arrays` uses it.
+
+        None where structure is made on the host: for the CPU, and by a backend without this.
+        """
+        return None
+
     @abstractmethod
-    def structure_tensors(
-        self, src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the ends of every edge as tensors in the arrays' memory: :meth:`structure_of` finds ``owner``."""
+    def structure_tensors(self, src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Tensor, Tensor]:
+        """Return the ends of every edge, arrays or tensors, as tensors in their memory.
+
+        :meth:`structure_of` finds ``owner`` by them.
+        """
 
     @abstractmethod
     def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -13,7 +13,16 @@ from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_copies, torch_export, torch_library, torch_memory, torch_record, torch_segments, torch_structure
+from . import (
+    torch_arrays,
+    torch_copies,
+    torch_export,
+    torch_library,
+    torch_memory,
+    torch_record,
+    torch_segments,
+    torch_structure,
+)
 from .base import Backend, native
 from .memory import LARGE
 from .protocols import MakeOp, Recipe, Watch
@@ -378,6 +387,7 @@ class TorchBackend(Backend):
     export = staticmethod(torch_export.export)
     call = staticmethod(torch_library.call)
     transformed = staticmethod(transformed)
+    arrays_on = staticmethod(torch_arrays.arrays_on)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
     left_to_python = staticmethod(left_to_python)

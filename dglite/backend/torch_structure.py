@@ -43,12 +43,12 @@ class _Noted:
         return all(torch.equal(x, y) for x, y in zip(self.values, (src, dst), strict=True))
 
 
-def make_tensors(src: np.ndarray, dst: np.ndarray, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
-    """Return two arrays as tensors in their memory, which lead back to ``owner`` as long as it lives."""
+def make_tensors(src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
+    """Return two arrays as tensors in their memory, or two tensors, which lead back to ``owner`` while it lives."""
     with outside_of_programs():
-        tensors = torch.from_numpy(src), torch.from_numpy(dst)
-        _note(*tensors, (num_src, num_dst), weakref.ref(owner))
-    return tensors
+        src, dst = (torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in (src, dst))
+        _note(src, dst, (num_src, num_dst), weakref.ref(owner))
+    return src, dst
 
 
 def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:

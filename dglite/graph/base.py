@@ -13,7 +13,8 @@ from ..frame import Frame
 from ..locks import new_lock
 from ..ops.traced import require_input
 from ..structure import Adjacency, Metagraph
-from ..structure.ids import as_ids, broadcast_pair
+from ..structure.arrays import HOST, arrays_on, ids_in
+from ..structure.ids import broadcast_pair
 from ..structure.metagraph import EdgeType
 
 _DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
@@ -136,6 +137,12 @@ class GraphBase:
         label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
         return Frame(self.adjacencies[index].num_edges, None, label, self._device)
 
+    # -- structure ----------------------------------------------------------------------------------------------
+    @property
+    def _arrays(self) -> Any:
+        """What makes arrays of ids where the graph is: see :mod:`dglite.structure.arrays`."""
+        return arrays_on(self._device)
+
     # -- ids ----------------------------------------------------------------------------------------------------
     def node_ids(self, nodes: Any, ntype: str | None = None) -> np.ndarray:
         """Return the int64 ids that ``nodes`` selects: ids, a slice, a boolean mask, or ``ALL``.
@@ -148,9 +155,19 @@ class GraphBase:
         return self._set_ids(nodes, self._metagraph.node_set(ntype))
 
     def _set_ids(self, nodes: Any, node_set: int) -> np.ndarray:
+        return self._nodes_in(HOST, nodes, node_set)  # type: ignore[no-any-return]
+
+    def _nodes_in(self, arrays: Any, nodes: Any, node_set: int) -> Any:
+        """Return the int64 ids that ``nodes`` selects, as an array of ``arrays``; errors are those of node_ids."""
         names = self._metagraph.ntypes
-        label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-        return as_ids(nodes, self._num_nodes[node_set], label).astype(np.int64, copy=False)
+        return ids_in(
+            arrays, nodes, self._num_nodes[node_set], "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        )
+
+    def _edges_in(self, arrays: Any, edges: Any, index: int) -> Any:
+        """Return the int64 ids that ``edges``, which are no pairs, selects, as an array of ``arrays``."""
+        names, count = self._metagraph.etypes, self.adjacencies[index].num_edges
+        return ids_in(arrays, edges, count, "edge" if len(names) == 1 else f"{names[index]!r} edge")
 
     def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None, pairs: bool = True) -> np.ndarray:
         """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
@@ -172,9 +189,7 @@ class GraphBase:
             if len(edge_ids) and edge_ids.min() < 0:
                 raise self._no_such_edge(u, v, index)
             return edge_ids.astype(np.int64, copy=False)
-        names = self._metagraph.etypes
-        label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
-        return as_ids(edges, adjacency.num_edges, label).astype(np.int64, copy=False)
+        return self._edges_in(HOST, edges, index)  # type: ignore[no-any-return]
 
     def _pairs(self, u: Any, v: Any, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the endpoints of node pairs; one id on a side goes with every id on the other."""
@@ -194,8 +209,10 @@ class GraphBase:
                     return active.device(column)
         return self._device
 
-    def _ids_tensor(self, array: np.ndarray) -> Tensor:
+    def _ids_tensor(self, array: Any) -> Tensor:
         """Return ids as a tensor of the graph's id dtype on its device. ``array`` must not be shared."""
+        if active.is_tensor(array):
+            return active.astype(array, str(self._idtype))
         if array.dtype != self._idtype:
             array = array.astype(self._idtype)
         return self._tensor(array)
@@ -207,8 +224,11 @@ class GraphBase:
         tensor = active.astype(framework.as_tensor(ids), str(self._idtype))
         return active.to_device(tensor, self._device)
 
-    def _ids_copy(self, array: np.ndarray) -> Tensor:
+    def _ids_copy(self, array: Any) -> Tensor:
         """Return ids as :meth:`_ids_tensor` does, copied; many into memory of the pool."""
+        if active.is_tensor(array):
+            ids = active.astype(array, str(self._idtype))
+            return active.copy(ids) if ids is array else ids
         copy = new_array(array.shape, self._idtype)
         copy[:] = array
         return self._tensor(copy)

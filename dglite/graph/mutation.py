@@ -62,17 +62,20 @@ class MutationMixin(GraphBase):
         if active.compiling() and active.is_tensor(u) and active.is_tensor(v):
             self._add_traced_edges(u, v, data, index)
             return
+        arrays = self._arrays
         src, dst = broadcast_pair(_node_ids(u), _node_ids(v))
         frame = self._edge_frame(index).copy()
         frame.append(len(src), data)
         counts, node_frames = self._grown(index, src, dst)
         adjacencies = self._resized(counts)
         old = adjacencies[index]
-        old_src, old_dst = old.endpoints()
-        ends = np.concatenate([old_src, src]), np.concatenate([old_dst, dst])
-        extended = Adjacency.from_coo(old.num_src, old.num_dst, *ends, self._idtype, validate=False)
+        src, dst = (
+            arrays.concatenate([end, arrays.asarray(new, old.index_dtype)])
+            for end, new in zip(old.ends(arrays), (src, dst), strict=True)
+        )
+        numbers = self._numbers_after(len(src) - old.num_edges)
+        extended = Adjacency.from_ends(old.num_src, old.num_dst, src, dst, self._idtype, arrays)
         extended.allowed = old.allowed
-        numbers = self._numbers_after(len(src))
         self._exchange(_replaced(adjacencies, index, extended), counts, node_frames, {index: frame}, numbers)
 
     def _add_traced_edges(self, u: Tensor, v: Tensor, data: Mapping[str, Tensor] | None, index: int) -> None:
@@ -96,9 +99,10 @@ class MutationMixin(GraphBase):
         """
         self._require_mutable("remove_edges")
         index = self.etype_id(etype)
-        keep = np.ones(self.adjacencies[index].num_edges, bool)
-        keep[self.edge_ids_of(eids, index, pairs=False)] = False
-        src, dst = self.adjacencies[index].endpoints()
+        arrays = self._arrays
+        keep = arrays.full(self.adjacencies[index].num_edges, True, "bool")
+        keep[self._edges_in(arrays, eids, index)] = False
+        src, dst = self.adjacencies[index].ends(arrays)
         remaining, frame = self._kept_edges(index, keep, src, dst, store_ids)
         numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
         self._exchange(_replaced(self.adjacencies, index, remaining), self._num_nodes, {}, {index: frame}, numbers)
@@ -121,20 +125,22 @@ class MutationMixin(GraphBase):
             raise DGLError("remove_nodes: the nodes of a block are fixed")
         node_set = self._metagraph.node_set(ntype)
         require_room(self._num_nodes[node_set], 25, sum(adjacency.num_edges for adjacency in self.adjacencies))
-        keep_nodes = np.ones(self._num_nodes[node_set], bool)
-        keep_nodes[self._set_ids(nids, node_set)] = False
-        counts = [int(keep_nodes.sum()) if i == node_set else count for i, count in enumerate(self._num_nodes)]
+        arrays = self._arrays
+        keep_nodes = arrays.full(self._num_nodes[node_set], True, "bool")
+        keep_nodes[self._nodes_in(arrays, nids, node_set)] = False
+        (remaining,) = arrays.read(keep_nodes.sum())
+        counts = [remaining if i == node_set else count for i, count in enumerate(self._num_nodes)]
         node_frames, edge_frames = (
-            {node_set: self._kept_rows(self._node_frame(node_set), keep_nodes, NID, store_ids)},
+            {node_set: self._kept_rows(self._node_frame(node_set), arrays.nonzero(keep_nodes), NID, store_ids)},
             {},
         )
         adjacencies = list(self.adjacencies)
-        new_ids, edge_masks = np.cumsum(keep_nodes) - 1, {}
+        new_ids, edge_masks = arrays.cumsum(keep_nodes) - 1, {}
         for i, (src_set, dst_set) in enumerate(self._metagraph.ends):
             if node_set not in (src_set, dst_set):
                 continue
-            src, dst = adjacencies[i].endpoints()
-            keep_edges = np.ones(len(src), bool)
+            src, dst = adjacencies[i].ends(arrays)
+            keep_edges = arrays.full(len(src), True, "bool")
             if src_set == node_set:
                 keep_edges &= keep_nodes[src]
                 src = new_ids[src]
@@ -183,21 +189,20 @@ class MutationMixin(GraphBase):
     def _kept_edges(
         self,
         index: int,
-        keep: np.ndarray,
-        src: np.ndarray,
-        dst: np.ndarray,
+        keep: Any,
+        src: Any,
+        dst: Any,
         store_ids: bool,
         sizes: tuple[int, int] | None = None,
     ) -> tuple[Adjacency, Frame]:
         """Return the relation and the frame of the edges ``keep`` marks."""
-        old = self.adjacencies[index]
+        old, arrays, rows = self.adjacencies[index], self._arrays, self._arrays.nonzero(keep)
         num_src, num_dst = sizes or (old.num_src, old.num_dst)
-        adjacency = Adjacency.from_coo(num_src, num_dst, src[keep], dst[keep], self._idtype, validate=False)
+        adjacency = Adjacency.from_ends(num_src, num_dst, src[rows], dst[rows], self._idtype, arrays)
         adjacency.allowed = old.allowed
-        return adjacency, self._kept_rows(self._edge_frame(index), keep, EID, store_ids)
+        return adjacency, self._kept_rows(self._edge_frame(index), rows, EID, store_ids)
 
-    def _kept_rows(self, frame: Frame, keep: np.ndarray, column: str, store_ids: bool) -> Frame:
-        rows = keep.nonzero()[0]
+    def _kept_rows(self, frame: Frame, rows: Any, column: str, store_ids: bool) -> Frame:
         part = frame.take(rows)
         if store_ids:
             part[column] = self._ids_tensor(rows)
@@ -244,7 +249,7 @@ def _kept_numbers(numbers: _Numbers, masks: Mapping[int, np.ndarray]) -> _Number
         return None
     result = list(numbers)
     for index, mask in masks.items():
-        up_to = np.concatenate([[0], np.cumsum(mask)])
+        up_to = np.concatenate([[0], np.cumsum(integer_array(mask))])
         result[index] = np.diff(up_to[np.concatenate([[0], np.cumsum(numbers[index])])])
     return tuple(result)
 

@@ -15,6 +15,7 @@ from ..expr import Side
 from ..ops import fallback
 from ..ops.traced import is_read
 from ..structure import ALL, is_all
+from ..structure.arrays import HOST
 from ..structure.ids import Ids, SingleId, integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
@@ -89,8 +90,7 @@ class QueryMixin(GraphBase):
         if is_all(nodes):
             if is_read(adjacency):
                 return self._program_ids(fallback.degrees(adjacency, Side.V if end else Side.U, "int64"))
-            degrees = adjacency.in_degrees() if end else adjacency.out_degrees()
-            return self._ids_tensor(degrees.astype(self._idtype))
+            return self._ids_copy(adjacency.degrees(self._arrays, end))
         counts = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
         return int(counts[0]) if _is_number(nodes) else self._ids_tensor(counts)
 
@@ -176,8 +176,13 @@ class QueryMixin(GraphBase):
 
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
         """Return the endpoints (u, v) of the given edges."""
-        index = self.etype_id(etype)
-        src, dst = self.adjacencies[index].find_edges(self.edge_ids_of(eid, index, pairs=False))
+        index, arrays = self.etype_id(etype), self._arrays
+        adjacency = self.adjacencies[index]
+        if arrays is HOST:
+            src, dst = adjacency.find_edges(self.edge_ids_of(eid, index, pairs=False))
+        else:
+            ids = self._edges_in(arrays, eid, index)
+            src, dst = (end[ids] for end in adjacency.ends(arrays))
         return self._ids_tensor(src), self._ids_tensor(dst)
 
     @overload
@@ -189,8 +194,7 @@ class QueryMixin(GraphBase):
     def in_edges(self, v: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the in-edges of nodes ``v``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
-        nodes = self._set_ids(v, self._metagraph.ends[index][1])
-        return self._edges_as(form, *self.adjacencies[index].in_edges(nodes))
+        return self._edges_as(form, *self._incident(v, index, 1))
 
     @overload
     def out_edges(self, u: Ids | SingleId, form: Literal["uv"] = "uv", etype: EdgeType | None = None) -> Pair: ...
@@ -201,8 +205,13 @@ class QueryMixin(GraphBase):
     def out_edges(self, u: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
         """Return the out-edges of nodes ``u``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
         index = self.etype_id(etype)
-        nodes = self._set_ids(u, self._metagraph.ends[index][0])
-        return self._edges_as(form, *self.adjacencies[index].out_edges(nodes))
+        return self._edges_as(form, *self._incident(u, index, 0))
+
+    def _incident(self, nodes: Any, index: int, end: int) -> tuple[Any, Any, Any]:
+        """Return (source, destination, edge id) of the edges with ``nodes`` at ``end``, where the graph is."""
+        arrays = self._arrays
+        ids = self._nodes_in(arrays, nodes, self._metagraph.ends[index][end])
+        return self.adjacencies[index].incident(arrays, ids, end)
 
     @overload
     def all_edges(
@@ -223,8 +232,9 @@ class QueryMixin(GraphBase):
             ids = framework.arange(adjacency.num_edges, dtype=us.dtype, device=us.device)
             return _in_form(form, us.clone(), vs.clone(), ids)
         if order is None or order == "eid":
-            src, dst = adjacency.endpoints()
-            edge_ids = np.arange(adjacency.num_edges, dtype=src.dtype) if form != "uv" else src
+            arrays = self._arrays
+            src, dst = adjacency.ends(arrays)
+            edge_ids = arrays.arange(adjacency.num_edges, adjacency.index_dtype) if form != "uv" else src
         elif order == "srcdst":
             src, dst, edge_ids = adjacency.sorted_edges()
         else:

@@ -12,6 +12,7 @@ from .. import hints
 from ..backend import active, framework
 from ..errors import DGLError, warn_deprecated
 from ..structure import Adjacency, Metagraph
+from ..structure.arrays import HOST, arrays_on
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
@@ -153,11 +154,11 @@ class DGLGraph(
 
     @property
     def device(self) -> framework.device:
-        """The device of the features and of the ids that the graph returns; structure stays on the host."""
+        """The device of the features, of the ids that the graph returns, and of the structure that kernels read."""
         return self._device
 
     def to(self, device: Any, non_blocking: bool = False, **kwargs: Any) -> DGLGraph:
-        """Return the graph with its features on ``device``.
+        """Return the graph on ``device``: its features now, its edges when something there first reads them.
 
         If it is there already, this graph is returned for a device object, and a shallow copy for a device that is
         named by text, as in DGL: features set on ``g.to("cpu")`` do not appear in ``g``.
@@ -172,6 +173,8 @@ class DGLGraph(
         if target == self._device:
             return graph
         graph._device = target
+        if arrays_on(target) is HOST and not active.compiling():
+            graph.adjacencies = tuple([x.on_host() if type(x) is Adjacency else x for x in graph.adjacencies])
         for frames in (graph._node_frames, graph._edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target, non_blocking) for frame in frames]
         return graph

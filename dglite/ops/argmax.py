@@ -18,6 +18,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Constant, Expr, Side, derivative, operands_of
 from ..structure.adjacency import Adjacency
+from ..structure.arrays import HOST
 from ..structure.traced import TracedAdjacency
 from .devices import KernelDevice, device_of
 from .operands import check_tensor, evaluated, require_alike, sum_to
@@ -63,8 +64,14 @@ class _Place:
         self.num_rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst, Side.G: 1}[side]
 
     @cached_property
-    def lookup(self) -> np.ndarray | None:
-        """The row of each entry; None where an entry is its own row."""
+    def lookup(self) -> Any:
+        """The row of each entry, an array or, of edges on a device, a tensor; None where an entry is its own row."""
+        arrays = self.adj.arrays_made()
+        if arrays is not HOST:
+            (src, dst), (order, _) = self.adj.ends(arrays), self.adj.order_on(arrays, 1)
+            if self.side is Side.E:
+                return arrays.astype(order, self.adj.index_dtype)
+            return src[order] * 0 if self.side is Side.G else (src if self.side is Side.U else dst)[order]
         csc = self.adj.csc()
         if self.side is Side.E:
             return csc.edge_ids
@@ -80,7 +87,12 @@ class _Place:
         """Return the row of each winning entry, int64; ``num_rows`` in rows without entries."""
         missing, entries = argmax < 0, active.astype(argmax, "int64")
         if self.lookup is not None:
-            lookup = active.from_numpy(np.append(self.lookup, 0).astype(np.int64), active.device(argmax))
+            lookup = self.lookup
+            if active.is_tensor(lookup):
+                end = active.full((1,), 0, "int64", active.device(argmax))
+                lookup = active.concat([active.astype(lookup, "int64"), end])
+            else:
+                lookup = active.from_numpy(np.append(lookup, 0).astype(np.int64), active.device(argmax))
             flat = active.take(lookup, active.reshape(active.functions["where"](missing, 0, entries), (-1,)))
             entries = active.reshape(flat, active.shape(argmax))
         return active.functions["where"](missing, self.num_rows, entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .biases import Activation, slope_of
-from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
+from .degrees import DEGREE_SCALES, degree_scale, note_in_edges, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm, grouped_outer
 from .rows import RowIndex, take_rows
@@ -36,6 +36,7 @@ __all__ = [
     "is_fused_attention",
     "is_one_kernel",
     "is_program_of",
+    "note_in_edges",
     "require_in_edges",
     "reversed_of",
     "sddmm",

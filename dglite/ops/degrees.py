@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Side
 from ..structure.adjacency import Adjacency
+from ..structure.arrays import HOST, place_of
 from ..structure.derived import CacheKey, cache_key, variant
 from . import fallback
-from .devices import place_of
 from .traced import GraphOp, is_traced, registered, traced
 
 
@@ -64,8 +62,11 @@ def _scaled(adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> T
     key = variant(_SCALES, scale, dtype, place_of(device))
     scaled = adj.cache.get(key)
     if scaled is None:
-        degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()
-        scaled = active.astype(active.from_numpy(scale.function(degrees, np.log)[:, None], device), dtype)
+        arrays = adj.arrays_near(device)
+        degrees = arrays.floats(adj.degrees(arrays, 0 if scale.side is Side.U else 1))
+        scaled = scale.function(degrees, arrays.log)[:, None]
+        scaled = active.from_numpy(scaled, device) if arrays is HOST else scaled
+        scaled = active.astype(scaled, dtype)
         adj.cache[key] = scaled
     return scaled
 
@@ -114,14 +115,22 @@ def require_in_edges(adj: Adjacency) -> None:
 def _require_in_edges(adj: Adjacency) -> None:
     answer = adj.cache.get(_ISOLATED)
     if answer is None:
-        isolated = np.flatnonzero(adj.in_degrees() == 0)
-        answer = adj.cache[_ISOLATED] = (len(isolated), int(isolated[0]) if len(isolated) else -1)
+        arrays = adj.arrays_made()
+        is_isolated = adj.degrees(arrays, 1) == 0
+        count, first = arrays.read(is_isolated.sum(), arrays.first(is_isolated)) if adj.num_dst else (0, 0)
+        answer = adj.cache[_ISOLATED] = (count, first if count else -1)
     if answer[0]:
         raise DGLError(
             f"{answer[0]} of {adj.num_dst} nodes have no in-edge (the first is node {answer[1]}): no message "
             "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
             "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
         )
+
+
+def note_in_edges(adj: Adjacency) -> None:
+    """Note that every node has an in-edge, as with self-loops, so that nothing need be counted."""
+    if not is_traced(adj):
+        adj.cache[_ISOLATED] = (0, -1)
 
 
 @registered

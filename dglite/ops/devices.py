@@ -72,8 +72,11 @@ class KernelDevice(Protocol):
         ``shapes`` are those of the operands' rows.
         """
 
-    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
-        """Return the address of an array that belongs to the structure and is kept with it under ``name``."""
+    def array(self, adj: Adjacency, name: str, array: Any) -> int:
+        """Return the address of an array, or of a tensor there, that belongs to the structure.
+
+        It is kept with the structure under ``name``.
+        """
 
 
 @final
@@ -143,8 +146,8 @@ class Gpu:
     What is copied there is kept for one stream: memory that two streams share would need events between them.
     """
 
-    def __init__(self, runner: Any) -> None:
-        self.runner = runner
+    def __init__(self, runner: Any, device: Any = None) -> None:
+        self.runner, self.device = runner, device
 
     @property
     def queue(self) -> Any:
@@ -170,8 +173,13 @@ class Gpu:
         return prepared
 
     def _copied(self, adj: Adjacency) -> Any:
-        """Return the CSC on the GPU; sorted there where the host has not done it."""
+        """Return the CSC on the GPU; sorted there where the host has not done it, or the edges were made there."""
         structure = self.kernels("graph.structure")
+        made = adj.made_on(self.device)
+        if made is not None:
+            (src, dst), index = map(active.contiguous, made), active.dtype(made[0])
+            ends = active.address(dst), active.address(src)
+            return structure.Structure.sort_there(self.runner, index, *ends, adj.num_dst, adj.num_edges)
         if "csc" in adj.formats:
             csc = adj.csc()
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
@@ -181,11 +189,12 @@ class Gpu:
     def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)
 
-    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
+    def array(self, adj: Adjacency, name: str, array: Any) -> int:
         key = variant(_ARRAYS_ON_GPU, name, self.runner)
         upload = adj.cache.get(key)
         if upload is None:
-            upload = adj.cache.setdefault(key, self.runner.upload(array))
+            memory = _Memory(active.contiguous(array)) if active.is_tensor(array) else self.runner.upload(array)
+            upload = adj.cache.setdefault(key, memory)
         return int(upload.address)
 
 
@@ -224,11 +233,6 @@ def why_no_kernels(device: Any) -> str:
     return RUNNERS[kind].why_unavailable() if kind in RUNNERS else f"dglite has no kernels for {kind} devices"
 
 
-def place_of(device: Any) -> Any:
-    """Return what to keep a tensor on ``device`` under: on a GPU other streams may be ahead of what made it."""
-    return device if device == active.cpu() else (device, active.stream(device))
-
-
 def device_of(x: Tensor) -> KernelDevice:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
@@ -250,7 +254,7 @@ def device_on(device: Any) -> KernelDevice:
 @lru_cache(maxsize=256)
 def _gpu(device: Any, stream: int) -> Gpu:
     kind, _, number = str(device).partition(":")
-    return Gpu(RUNNERS[kind].runner(int(number or 0), stream, _Allocator(device)))
+    return Gpu(RUNNERS[kind].runner(int(number or 0), stream, _Allocator(device)), device)
 
 
 class _Allocator:

@@ -16,13 +16,12 @@ from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from ..structure.derived import CacheKey, cache_key, variant
-from .devices import place_of, why_no_kernels
+from ..structure.arrays import arrays_on
+from .devices import why_no_kernels
 from .operands import evaluated
 from .traced import is_traced
 
 _WARNED: list[bool] = []
-_ENDS: CacheKey[tuple[Tensor, Tensor]] = cache_key("ends on a device", "both ends of every edge, by device and stream")
 
 
 def lacks_kernels(x: Tensor) -> bool:
@@ -87,12 +86,7 @@ def _ends(adj: Adjacency, like: Tensor) -> tuple[Tensor, Tensor]:
     if active.on_cpu(like) or is_traced(adj, (like,)):
         src, dst = (active.to_device(x, device) for x in adj.tensors)
         return src, dst
-    key = variant(_ENDS, place_of(device))
-    ends = adj.cache.get(key)
-    if ends is None:
-        src, dst = (active.to_device(x, device, non_blocking=True) for x in adj.tensors)
-        ends = adj.cache.setdefault(key, (src, dst))
-    return ends
+    return adj.ends(arrays_on(device))
 
 
 def _sums(adj: Adjacency, messages: Tensor) -> Tensor:

@@ -15,8 +15,9 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
+from ..structure.arrays import HOST, place_of
 from ..structure.derived import CacheKey, cache_key, variant
-from .devices import device_of, place_of
+from .devices import device_of
 from .products import product, weight_gradient
 
 _ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
@@ -207,18 +208,30 @@ class FusedAttention:
         for name, of_side in zip(("attn", "attn_right"), (gradients[:heads], gradients[heads:]), strict=True):
             results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * diagonal, 0)
         if not _all_rows_used(self.adj.reverse()):
-            idle = self._idle_sources(num_dst, active.device(x))
-            passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(both))
-            results["x_grad"] = active.put(results["x_grad"], idle, passed)
+            vector = active.astype(named["attn_right"], active.dtype(both))
+            idle, x_grad = self._idle_sources(num_dst, active.device(x)), results["x_grad"]
+            if active.on_cpu(x):
+                passed = active.take(right, idle)[:, :, None] * vector
+                results["x_grad"] = active.put(x_grad, idle, passed)
+            else:  # by a mask: the host need not learn how many there are
+                count = active.shape(idle)[0]
+                first = active.functions["where"](idle[:, None, None], right[:count, :, None] * vector, x_grad[:count])
+                results["x_grad"] = active.concat([first, x_grad[count:]])
 
     def _idle_sources(self, num_dst: int, device: Any) -> np.ndarray | Tensor:
-        """Return those of the first ``num_dst`` sources that have no out-edge, kept with the structure."""
+        """Return those of the first ``num_dst`` sources that have no out-edge, kept with the structure.
+
+        Their ids on the CPU; elsewhere whether each is one of them.
+        """
         key = variant(_IDLE, num_dst, place_of(device))
         idle = self.adj.cache.get(key)
         if idle is None:
-            idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
-            if device != active.cpu():
-                idle = active.from_numpy(idle, device)
+            arrays = self.adj.arrays_near(device)
+            is_idle = self.adj.degrees(arrays, 0)[:num_dst] == 0
+            if device == active.cpu():
+                idle = np.flatnonzero(is_idle)
+            else:
+                idle = active.from_numpy(is_idle, device) if arrays is HOST else is_idle
             self.adj.cache[key] = idle
         return idle
 
@@ -257,9 +270,9 @@ def _identity_on(size: int, dtype: str, device: Any, place: Any) -> Tensor:
 
 
 def _all_rows_used(adj: Adjacency) -> bool:
-    """Whether every destination has an in-edge; kept with the structure."""
+    """Whether every destination has an in-edge; kept with the structure. No is the answer for edges on a device."""
     if _ALL_ROWS_USED not in adj.cache:
-        adj.cache[_ALL_ROWS_USED] = bool(adj.in_degrees().all())
+        adj.cache[_ALL_ROWS_USED] = adj.arrays_made() is HOST and bool(adj.in_degrees().all())
     return adj.cache[_ALL_ROWS_USED]
 
 

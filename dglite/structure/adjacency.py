@@ -15,11 +15,12 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..locks import new_lock
+from .arrays import HOST
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
 from .derived import DerivedCache
 from .distinct import numbered
 from .ids import check_range
-from .lookups import Lookups
+from .on_device import EdgesOnDevice
 
 FORMATS = ("coo", "csr", "csc")
 """Every sparse format."""
@@ -49,7 +50,7 @@ class _Tensors(dict):
         return adj._make_tensors()
 
 
-class Adjacency(Lookups):
+class Adjacency(EdgesOnDevice):
     """One canonical edge type: ``num_edges`` edges from ``num_src`` source nodes to ``num_dst`` destination nodes.
 
     Edge ids are positions in the order of insertion. Parallel edges and self-loops are allowed. Arrays that it returns
@@ -79,6 +80,7 @@ class Adjacency(Lookups):
         "_coo",
         "_csc",
         "_csr",
+        "_device_ends",
         "_endpoints",
         "_in_degrees",
         "_out_degrees",
@@ -104,6 +106,7 @@ class Adjacency(Lookups):
         self.allowed: tuple[str, ...] = FORMATS
         self.cache = DerivedCache()
         self._endpoints: tuple[np.ndarray, np.ndarray] | None = None
+        self._device_ends: tuple[Tensor, Tensor] | None = None
         self._coo: tuple[np.ndarray, np.ndarray] | None = None
         self._csr: Compressed | None = None
         self._csc: Compressed | None = None
@@ -123,7 +126,8 @@ class Adjacency(Lookups):
             if other is not None and other._tensors is not None:
                 tensors = other._tensors[::-1]
             else:
-                tensors = active.structure_tensors(*self.endpoints(), self, self.num_src, self.num_dst)
+                src, dst = self.endpoints() if self._device_ends is None else self._device_ends
+                tensors = active.structure_tensors(src, dst, self, self.num_src, self.num_dst)
             self._tensors = tensors
         return tensors
 
@@ -160,6 +164,25 @@ class Adjacency(Lookups):
             self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
         else:
             self._endpoints = src.astype(self.index_dtype, copy=False), dst.astype(self.index_dtype, copy=False)
+        return self
+
+    @classmethod
+    def from_ends(
+        cls, num_src: int, num_dst: int, src: Any, dst: Any, idtype: Any, arrays: Any, validate: bool = False
+    ) -> Adjacency:
+        """Make a relation of edges whose ends are arrays of ``arrays``, and from now on its own.
+
+        On a device they stay there. The host gets a copy when something asks it for one, and waits then; with
+        ``validate``, which raises the errors of :meth:`from_coo`, it waits for one number.
+        """
+        if arrays is HOST:
+            return cls.from_coo(num_src, num_dst, src, dst, idtype, validate=validate, copy=False)
+        if validate and len(src):
+            is_bad = (src < 0) | (src >= num_src) | (dst < 0) | (dst >= num_dst)
+            if arrays.read(is_bad.any())[0]:
+                return cls.from_coo(num_src, num_dst, active.to_numpy(src), active.to_numpy(dst), idtype)
+        self = cls(num_src, num_dst, len(src), np.dtype(idtype))
+        self._device_ends = arrays.astype(src, self.index_dtype), arrays.astype(dst, self.index_dtype)
         return self
 
     @classmethod
@@ -218,6 +241,8 @@ class Adjacency(Lookups):
     def __reduce__(self) -> tuple[Any, ...]:
         counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
         rows = self._csr, self._csc
+        if endpoints is None and rows == (None, None):
+            endpoints = self.endpoints()
         if endpoints is not None and self.few_edges:
             rows = None, None  # arrays with a place for every node, which are made again as fast as they are read
         return _restore, (counts, self.allowed, endpoints, *rows)
@@ -250,11 +275,23 @@ class Adjacency(Lookups):
     def _endpoints_from_rows(self) -> tuple[np.ndarray, np.ndarray]:
         by_dst = self._csc is not None
         stored = self._csc if self._csc is not None else self._csr
-        assert stored is not None, "an adjacency holds at least one format"
+        if stored is None:
+            assert self._device_ends is not None, "an adjacency holds at least one format"
+            src, dst = active.to_numpy(active.stack(self._device_ends))
+            return src, dst
         rows, cols = stored.rows(), stored.indices
         if stored.edge_ids is not None:
             rows, cols = scattered(rows, stored.edge_ids), scattered(cols, stored.edge_ids)
         return (cols, rows) if by_dst else (rows, cols)
+
+    def on_host(self) -> Adjacency:
+        """Return the same relation in the host's memory alone."""
+        if self._device_ends is None:
+            return self
+        adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
+        adjacency.allowed, adjacency._endpoints = self.allowed, self.endpoints()
+        adjacency._csr, adjacency._csc = self._csr, self._csc
+        return adjacency
 
     def coo(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of each edge in edge-id order, in ``idtype``."""
@@ -291,7 +328,8 @@ class Adjacency(Lookups):
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats that exist now."""
-        stored = self._endpoints, self._csr, self._csc
+        coo = self._device_ends if self._endpoints is None else self._endpoints
+        stored = coo, self._csr, self._csc
         return tuple(name for name, value in zip(FORMATS, stored, strict=True) if value is not None)
 
     def create_formats(self) -> None:
@@ -306,6 +344,7 @@ class Adjacency(Lookups):
         adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
         adjacency.allowed = tuple(name for name in FORMATS if name in allowed)
         adjacency._endpoints = self._endpoints if "coo" in allowed else None
+        adjacency._device_ends = self._device_ends if "coo" in allowed else None
         adjacency._csr = self._csr if "csr" in allowed else None
         adjacency._csc = self._csc if "csc" in allowed else None
         if not adjacency.formats:
@@ -322,6 +361,7 @@ class Adjacency(Lookups):
         adjacency = Adjacency(self.num_src, self.num_dst, self.num_edges, idtype)
         adjacency.allowed = self.allowed
         adjacency._endpoints, adjacency._csr, adjacency._csc = self._endpoints, self._csr, self._csc
+        adjacency._device_ends = self._device_ends
         adjacency._in_degrees, adjacency._out_degrees = self._in_degrees, self._out_degrees
         return adjacency
 
@@ -331,6 +371,10 @@ class Adjacency(Lookups):
             return self
         adjacency = Adjacency(num_src, num_dst, self.num_edges, self.idtype)
         adjacency.allowed = self.allowed
+        if self._endpoints is None and self._device_ends is not None:
+            dtype = str(adjacency.index_dtype)
+            adjacency._device_ends = tuple(active.astype(x, dtype) for x in self._device_ends)
+            return adjacency
         src, dst = self._edges()
         adjacency._endpoints = (
             src.astype(adjacency.index_dtype, copy=False),
@@ -374,6 +418,8 @@ class Adjacency(Lookups):
         other._csr, other._csc = self._csc, self._csr
         if self._endpoints is not None and other._endpoints is None:
             other._endpoints = self._endpoints[::-1]
+        if self._device_ends is not None and other._device_ends is None:
+            other._device_ends = self._device_ends[::-1]
 
     # -- degrees and subsets ------------------------------------------------------------------------------------------
     def in_degrees(self) -> np.ndarray:

@@ -8,10 +8,12 @@ Every function takes memory and time by the ids that it gets where those are few
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from ..backend import active
 from ..kernels import compiled
 from ..kernels.density import few_among
 from .compressed import SMALL
@@ -110,12 +112,17 @@ def renumbered(ids: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def renumbered_ends(
-    pairs: Pairs, sets: Sequence[tuple[int, int]], first: list[np.ndarray], counts: Sequence[int]
+    pairs: Pairs,
+    sets: Sequence[tuple[int, int]],
+    first: list[np.ndarray],
+    counts: Sequence[int],
+    renumber: Callable[[Any, int], tuple[Any, Any]] | None = None,
 ) -> tuple[list[np.ndarray], Pairs]:
     """Return the nodes of each set in the order in which edges name them, and the edges' ends in these numbers.
 
     ``sets`` has the source and the destination set of each relation, ``first`` the nodes that come before all others,
-    ``counts`` the number of nodes, by set. A relation's sources come before its destinations.
+    ``counts`` the number of nodes, by set. A relation's sources come before its destinations. Of edges on a device,
+    ``renumber`` numbers ids as :func:`renumbered` does.
     """
     named = [[ids] for ids in first]
     for pair, ends in zip(pairs, sets, strict=True):
@@ -123,7 +130,10 @@ def renumbered_ends(
             named[node_set].append(ids)
     nodes, numbers = [], []
     for parts, count in zip(named, counts, strict=True):
-        listed, places = renumbered(np.concatenate(parts), count)
+        if renumber is None:
+            listed, places = renumbered(np.concatenate(parts), count)
+        else:
+            listed, places = renumber(active.concat(parts), count)
         nodes.append(listed)
         cuts = [0, *itertools.accumulate(map(len, parts))]
         numbers.append(iter([places[lo:hi] for lo, hi in itertools.pairwise(cuts)][1:]))

@@ -93,6 +93,9 @@ def device_of(data: Any) -> Any:
 def _from_pair(
     u: Any, v: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
 ) -> Adjacency:
+    arrays = _device_arrays(u, v)
+    if arrays is not None:
+        return _from_device(arrays, u, v, num_src, num_dst, square, idtype)
     src, dst = integer_array(u, "source nodes"), integer_array(v, "destination nodes")
     if not (src.ndim and dst.ndim) and src.size == dst.size == 1:
         src, dst = src.reshape(1), dst.reshape(1)
@@ -103,6 +106,12 @@ def _from_pair(
     if src.dtype != dst.dtype or src.dtype != _INT64:
         idtype = _common_dtype(u, v, src, dst, idtype)
     first, second = _bound(src, "source"), _bound(dst, "destination")
+    num_src, num_dst = _counts(first, second, num_src, num_dst, square)
+    return Adjacency.from_coo(num_src, num_dst, src, dst, idtype, validate=False)
+
+
+def _counts(first: int, second: int, num_src: int | None, num_dst: int | None, square: bool) -> tuple[int, int]:
+    """Return the numbers of sources and destinations, ``first`` and ``second`` of which the edges name."""
     if square:
         count = num_src if num_src is not None else num_dst
         if count is None:
@@ -112,7 +121,33 @@ def _from_pair(
         num_src, num_dst = first if num_src is None else num_src, second if num_dst is None else num_dst
     if first > num_src or second > num_dst or first > LARGEST_COUNT or second > LARGEST_COUNT:  # type: ignore[operator]
         raise _bad_counts(first, num_src, second, num_dst)
-    return Adjacency.from_coo(num_src, num_dst, src, dst, idtype, validate=False)  # type: ignore[arg-type]
+    return num_src, num_dst  # type: ignore[return-value]
+
+
+def _device_arrays(u: Any, v: Any) -> Any:
+    """Return what makes arrays on the device that both ends are on, as lists of ids; None where that is the host."""
+    if not (active.is_tensor(u) and active.is_tensor(v)) or active.on_cpu(u) or active.on_cpu(v):
+        return None
+    are_ids = active.dtype(u) == active.dtype(v) in ("int32", "int64") and len(u.shape) == 1 and u.shape == v.shape
+    return active.arrays_on(active.device(u)) if are_ids and active.device(u) == active.device(v) else None
+
+
+def _from_device(
+    arrays: Any, u: Any, v: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
+) -> Adjacency:
+    """Return the relation of edges that stay on their device; the host waits for the least and largest ids alone."""
+    first = second = 0
+    if u.shape[0]:
+        least_src, first, least_dst, second = arrays.read(u.min(), u.max(), v.min(), v.max())
+        first, second = first + 1, second + 1
+        for least, side in ((least_src, "source"), (least_dst, "destination")):
+            if least < 0:
+                raise DGLError(f"{side} node id {least} is negative; node ids count from 0")
+    idtype = np.dtype(active.dtype(u)) if idtype is None else idtype
+    if idtype == _INT32 and max(first, second) > 2**31:
+        raise DGLError(f"a node id above {2**31 - 1} does not fit idtype int32; use int64")
+    counts = _counts(first, second, num_src, num_dst, square)
+    return Adjacency.from_ends(*counts, active.copy(u), active.copy(v), idtype, arrays)
 
 
 def _bad_counts(first: int, num_src: Any, second: int, num_dst: Any) -> DGLError:

@@ -15,6 +15,7 @@ from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import make_graph, require_graph
+from ..ops.core import note_in_edges
 from ..structure import Adjacency
 from ..structure.room import require_room
 from .parts import node_frames, without_parallel
@@ -95,20 +96,20 @@ def add_reverse_edges(
     """
     require_graph(g)
     adjacencies, rows = [], []
+    arrays = g._arrays
     for index, adjacency in enumerate(g.adjacencies):
-        src, dst = adjacency.endpoints()
-        edges = np.arange(adjacency.num_edges)
+        src, dst = adjacency.ends(arrays)
+        edges = arrays.arange(adjacency.num_edges)
         src_set, dst_set = g._metagraph.ends[index]
         if src_set != dst_set:
             if not ignore_bipartite:
                 _require_square(g, index, "add_reverse_edges", "pass ignore_bipartite=True to leave it as it is")
             added = edges[:0]
         else:
-            added = (src != dst).nonzero()[0] if exclude_self else edges
-        ends = np.concatenate([src, dst[added]]), np.concatenate([dst, src[added]])
-        doubled = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, validate=False)
-        adjacencies.append(doubled)
-        rows.append(np.concatenate([edges, added]))
+            added = arrays.nonzero(src != dst) if exclude_self else edges
+        ends = arrays.concatenate([src, dst[added]]), arrays.concatenate([dst, src[added]])
+        adjacencies.append(Adjacency.from_ends(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, arrays))
+        rows.append(arrays.concatenate([edges, added]))
     result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     result._idtype = g._idtype
     result._node_frames = node_frames(g, copy_ndata)
@@ -161,6 +162,7 @@ def add_self_loop(
     count = adjacency.num_src
     nodes = framework.arange(count) if active.compiling() else np.arange(count)
     result.add_edges(nodes, nodes, data, index)
+    note_in_edges(result.adjacencies[index])
     return result
 
 
@@ -189,8 +191,8 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     require_graph(g)
     index = g.etype_id(etype)
     _require_square(g, index, "remove_self_loop", "only an edge type between nodes of one type has self-loops")
-    src, dst = g.adjacencies[index].endpoints()
-    return remove_edges(g, (src == dst).nonzero()[0], index)
+    src, dst = g.adjacencies[index].ends(g._arrays)
+    return remove_edges(g, g._arrays.nonzero(src == dst), index)
 
 
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------

@@ -204,7 +204,9 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto& schema = op.schema();
     const std::string& name = schema.name();
     const bool indexing = INDEXING.count(name);
-    if (!inside && WAITS.count(name)) region().note("wait: " + name);
+    // Without the size of the result, which is its last argument, repeating has to ask the device for it.
+    const bool has_size = name == "aten::repeat_interleave" && !torch::jit::last(*stack, 1)[0].isNone();
+    if (!inside && !has_size && WAITS.count(name)) region().note("wait: " + name);
     bool here = false, there = false;
     const auto look = [&](const at::Tensor& x) {
         if (!x.defined()) return;

@@ -34,6 +34,25 @@ def compress(runner: Runner, index: str, rows: int, cols: int, num_rows: int, nu
     return DeviceRows(indptr, indices, edge_ids)
 
 
+def cut_rows(
+    runner: Runner, index: str, indptr: int, num_rows: int, limit: int, num_long: int, num_chunks: int
+) -> Memory:
+    """List the chunks of rows longer than ``limit``, for which there is room: rows of chunks that there are not are -1.
+
+    Returns the row and the first entry of each chunk, the long rows, and the first chunk of each and their end.
+    """
+    item, program, grid = ITEM[index], _program(index), (blocks_for(num_rows), 1)
+    is_long, chunks = (runner.empty(4 * num_rows) for _ in range(2))
+    runner.launch(program, "chunks", grid, [indptr, num_rows, limit, is_long.address, chunks.address])
+    before = [running_sums(runner, "int32", flags.address, num_rows) for flags in (is_long, chunks)]
+    cuts = runner.empty(item * (2 * num_chunks + 2 * num_long + 1))
+    firsts, rows = cuts.address + item * num_chunks, cuts.address + 2 * item * num_chunks
+    room = [cuts.address, firsts, num_chunks, rows, rows + item * num_long, num_long]
+    grid = blocks_for(max(num_rows, num_chunks, num_long + 1)), 1
+    runner.launch(program, "cut", grid, [indptr, num_rows, limit, *(x.address for x in before), *room])
+    return cuts
+
+
 def sort_by_key(runner: Runner, index: str, keys: int, count: int, bound: int) -> tuple[Memory, Memory]:
     """Return the keys at address ``keys``, which are from 0 up to ``bound``, in stable order, and where each was."""
     size, blocks, program = max(count, 1) * ITEM[index], -(-count // TILE), _program(index)
@@ -83,6 +102,17 @@ def _program(index: str) -> CudaProgram:
         "starts": (
             "const index* rows, index* indptr, long long count, long long num_rows",
             "row_starts(rows, indptr, count, num_rows)",
+        ),
+        "chunks": (
+            "const index* indptr, long long num_rows, long long limit, int* is_long, int* chunks",
+            "count_chunks(indptr, num_rows, limit, is_long, chunks)",
+        ),
+        "cut": (
+            "const index* indptr, long long num_rows, long long limit, const long long* long_before, "
+            "const long long* chunks_before, index* chunk_rows, index* chunk_firsts, long long chunk_room, "
+            "index* long_rows, index* long_chunks, long long long_room",
+            "cut_rows(indptr, num_rows, limit, long_before, chunks_before, chunk_rows, chunk_firsts, chunk_room, "
+            "long_rows, long_chunks, long_room)",
         ),
         "pick": (
             "const index* from, const index* places, index* out, long long count",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..run.program import Memory, Runner
-from .convert import compress
+from .convert import compress, cut_rows
 
 __all__ = ["Structure", "row_limit"]
 
@@ -115,6 +115,21 @@ class Structure:
         matrix = compress(runner, str(rows.dtype), from_rows.address, from_cols.address, num_rows, len(rows))
         arrays = matrix.indptr, matrix.indices, matrix.edge_ids
         return cls._of_arrays(str(rows.dtype), num_rows, len(rows), arrays, cuts, where)
+
+    @classmethod
+    def sort_there(cls, runner: Runner, index: str, rows: int, cols: int, num_rows: int, num_entries: int) -> Structure:
+        """Sort edges by row whose ends are on the device, at these addresses; the host learns nothing of the rows.
+
+        So there is room for as many chunks as such rows can have, most of them unused.
+        """
+        matrix = compress(runner, index, rows, cols, num_rows, num_entries)
+        limit = row_limit(num_rows, num_entries)
+        num_long, cuts = num_entries // (limit + 1), None
+        num_chunks = num_entries // limit + num_long if num_long else 0
+        if num_long:
+            cuts = cut_rows(runner, index, matrix.indptr.address, num_rows, limit, num_long, num_chunks)
+        arrays = matrix.indptr, matrix.indices, matrix.edge_ids
+        return cls(index, num_rows, num_entries, *arrays, limit, num_long, num_chunks, cuts)
 
     def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
         """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""

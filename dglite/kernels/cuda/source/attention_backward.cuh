@@ -201,7 +201,7 @@ __device__ inline void ATTENTION::merge_backward(const AttentionArguments<item, 
                                                  const index* long_chunks, long long num_long) {
     const long long element = (long long)blockIdx.x * BLOCK + threadIdx.x, width = is.heads * is.features;
     const long long number = element / width, head = element % width / is.features, k = element % is.features;
-    if (number >= num_long) return;
+    if (number >= num_long || long_chunks[number] == long_chunks[number + 1]) return;
     const long long row = long_rows[number];
     compute sum = 0, other = 0;  // other: of the score at sources (one for the head), of attn at destinations
     for (long long chunk = long_chunks[number]; chunk < long_chunks[number + 1]; ++chunk) {

@@ -124,7 +124,7 @@ __device__ inline void ATTENTION::merge_forward(const AttentionArguments<item, i
                                                 const index* long_chunks, long long num_long) {
     const long long element = (long long)blockIdx.x * BLOCK + threadIdx.x, width = is.heads * is.features;
     const long long number = element / width, head = element % width / is.features, k = element % is.features;
-    if (number >= num_long) return;
+    if (number >= num_long || long_chunks[number] == long_chunks[number + 1]) return;
     const long long sums = (SLOPED ? 2 : 1) * is.features, row = long_rows[number];
     Below<compute> all{-limits<compute>::infinity(), 0};
     compute sum = 0, sloped = 0, sloped_total = 0;

@@ -79,6 +79,39 @@ __device__ inline void row_starts(const index* rows, index* indptr, long long co
     indptr[row] = index(low);
 }
 
+// The chunks that a row is cut into: 0 unless it has more than `limit` entries.
+template <class index> __device__ inline long long chunks_of(const index* indptr, long long row, long long limit) {
+    const long long length = indptr[row + 1] - indptr[row];
+    return length > limit ? (length + limit - 1) / limit : 0;
+}
+
+template <class index>
+__device__ inline void count_chunks(const index* indptr, long long num_rows, long long limit, int* is_long, int* chunks) {
+    const long long row = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    if (row >= num_rows) return;
+    chunks[row] = int(chunks_of(indptr, row, limit));
+    is_long[row] = chunks[row] > 0;
+}
+
+// List the chunks and the long rows, as `Rows` has them. There is room for more of both: rows there are -1.
+template <class index>
+__device__ inline void cut_rows(const index* indptr, long long num_rows, long long limit, const long long* long_before,
+                                const long long* chunks_before, index* chunk_rows, index* chunk_firsts,
+                                long long chunk_room, index* long_rows, index* long_chunks, long long long_room) {
+    const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    const long long total = chunks_before[num_rows], num_long = long_before[num_rows];
+    if (i < chunk_room && i >= total) chunk_rows[i] = index(-1);
+    if (i < long_room && i >= num_long) long_rows[i] = index(-1);
+    if (i <= long_room && i >= num_long) long_chunks[i] = index(total);
+    if (i >= num_rows || chunks_before[i] == chunks_before[i + 1]) return;
+    long_rows[long_before[i]] = index(i);
+    long_chunks[long_before[i]] = index(chunks_before[i]);
+    for (long long chunk = chunks_before[i]; chunk < chunks_before[i + 1]; ++chunk) {
+        chunk_rows[chunk] = index(i);
+        chunk_firsts[chunk] = index(indptr[i] + (chunk - chunks_before[i]) * limit);
+    }
+}
+
 template <class index>
 __device__ inline void pick(const index* from, const index* places, index* out, long long count) {
     const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;

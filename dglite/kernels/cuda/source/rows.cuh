@@ -28,8 +28,10 @@ template <class index> struct Rows {
     __device__ Work<index> work(long long team) const {
         Work<index> work{0, -1, 0, 0, false};
         if (team < num_chunks) {
-            work.row = __ldg(chunk_rows + team);
             work.chunk = team;
+            const index row = __ldg(chunk_rows + team);
+            if (row < 0) return work;  // there are fewer chunks than there is room for
+            work.row = row;
             work.first = __ldg(chunk_firsts + team);
             const index end = __ldg(indptr + work.row + 1);
             work.last = end - work.first > limit ? index(work.first + limit) : end;

@@ -157,6 +157,7 @@ __device__ inline void softmax_merge(const index* long_chunks, long long num_lon
     const long long number = element / heads, head = element % heads;
     if (number >= num_long) return;
     const long long first = long_chunks[number], last = long_chunks[number + 1];
+    if (first == last) return;
     Below<compute> below{partial[first * 2 * heads + head], SUMS ? compute(0) : partial[(first * 2 + 1) * heads + head]};
     for (long long chunk = first + 1; chunk < last; ++chunk) {
         if (SUMS) below.top += partial[chunk * 2 * heads + head];

@@ -167,6 +167,7 @@ __device__ inline void spmm_merge(const index* indptr, const index* long_rows, c
     const long long number = element / width, column = element % width;
     if (number >= num_long) return;
     const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
+    if (first == last) return;  // there are fewer long rows than there is room for
 #pragma unroll
     for (int p = 0; p < R::COUNT; ++p) {
         const bool kept = R::ARGMAX && selects(R::reduction(p));

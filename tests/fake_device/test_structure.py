@@ -1,0 +1,231 @@
+"""Graphs whose edges are on a device: made, changed and taken apart there, as on the CPU and without copies to it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import dglite
+from dglite import DGLError, nn
+from tests.fake_device.device import DEVICE, recorded
+
+NODES, EDGES, WIDTH = 21, 600, 4
+SMALL = 64
+"""Bytes of what may be copied to the host: counts and answers, no ids."""
+
+
+def ends(device: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return edges of which a third enters one node, and none the last."""
+    generator = torch.Generator().manual_seed(0)
+    src, dst = (torch.randint(NODES - 1, (EDGES,), generator=generator) for _ in range(2))
+    dst[:400] = 3
+    return src.to(device, dtype), dst.to(device, dtype)
+
+
+def make(device: str, dtype: torch.dtype = torch.int64, moved: bool = False) -> dglite.DGLGraph:
+    """Return a graph with features on a device: of edges that are there, or ``moved`` there."""
+    edges = ends("cpu" if moved else device, dtype)
+    g = dglite.graph(edges, num_nodes=NODES).to(device)
+    g.ndata["h"] = torch.arange(NODES * WIDTH).reshape(NODES, WIDTH).to(device)
+    g.edata["w"] = torch.arange(EDGES).to(device)
+    return g
+
+
+def types(device: str) -> dglite.DGLGraph:
+    u, v = (torch.arange(12) * step % size for step, size in ((5, 10), (7, 8)))
+    u, v = u.to(device), v.to(device)
+    relations = {("a", "to", "b"): (u, v), ("b", "of", "a"): (v, u), ("a", "in", "a"): (u, u.flip(0))}
+    return dglite.heterograph(relations, num_nodes_dict={"a": 10, "b": 8})
+
+
+def contents(g: Any) -> Any:
+    """Return everything that a graph, or each of several, has."""
+    if isinstance(g, tuple | list):
+        return [contents(x) for x in g]
+    if isinstance(g, torch.Tensor):
+        return g
+    edges = [g.edges(form="all", etype=etype) for etype in g.canonical_etypes]
+    nodes = [dict(frame or {}) for frame in g._node_frames]
+    return [edges, nodes, [dict(frame or {}) for frame in g._edge_frames], [len(x) for x in nodes], g.batch_size]
+
+
+def on_host(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.cpu()
+    if isinstance(x, dict):
+        return {name: on_host(value) for name, value in x.items()}
+    return [on_host(value) for value in x] if isinstance(x, tuple | list) else x
+
+
+def few(*numbers: int) -> Callable[[str], torch.Tensor]:
+    return lambda device: torch.tensor(numbers).to(device)
+
+
+OF_GRAPH: dict[str, Callable[[dglite.DGLGraph, str], Any]] = {
+    "edges": lambda g, device: g,
+    "degrees": lambda g, device: (g.in_degrees(), g.out_degrees()),
+    "find_edges": lambda g, device: g.find_edges(few(5, 1, 599)(device)),
+    "in_edges": lambda g, device: g.in_edges(few(3, 1, 3, 20)(device), form="all"),
+    "out_edges": lambda g, device: g.out_edges(few(3, 1)(device), form="all"),
+    "add_self_loop": lambda g, device: dglite.add_self_loop(g),
+    "remove_self_loop": lambda g, device: dglite.remove_self_loop(g),
+    "reverse": lambda g, device: dglite.reverse(g, copy_edata=True),
+    "add_reverse_edges": lambda g, device: dglite.add_reverse_edges(g, copy_edata=True),
+    "remove_edges": lambda g, device: dglite.remove_edges(g, few(3, 1)(device), store_ids=True),
+    "remove_nodes": lambda g, device: dglite.remove_nodes(g, few(3, 1)(device), store_ids=True),
+    "batch": lambda g, device: dglite.batch([g, g, g]),
+    "unbatch": lambda g, device: dglite.unbatch(dglite.batch([g, g])),
+    "slice_batch": lambda g, device: dglite.slice_batch(dglite.batch([g, g]), 1, store_ids=True),
+    "node_subgraph": lambda g, device: dglite.node_subgraph(g, few(3, 1, 7, 20)(device)),
+    "node_subgraph by a mask": lambda g, device: dglite.node_subgraph(g, (torch.arange(NODES) % 3 == 0).to(device)),
+    "node_subgraph, all nodes": lambda g, device: dglite.node_subgraph(g, few(3, 1)(device), relabel_nodes=False),
+    "node_subgraph of no nodes": lambda g, device: dglite.node_subgraph(g, few()(device).long()),
+    "edge_subgraph": lambda g, device: dglite.edge_subgraph(g, few(3, 100, 7, 3)(device)),
+    "edge_subgraph, all nodes": lambda g, device: dglite.edge_subgraph(g, few(3, 1)(device), relabel_nodes=False),
+    "in_subgraph": lambda g, device: dglite.in_subgraph(g, few(3, 20, 1)(device)),
+    "in_subgraph, relabelled": lambda g, device: dglite.in_subgraph(g, [3, 20, 1], relabel_nodes=True),
+    "out_subgraph": lambda g, device: dglite.out_subgraph(g, few(3, 20, 1)(device)),
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "moved"), [(torch.int64, False), (torch.int32, True)], ids=["made there", "moved there"]
+)
+@pytest.mark.parametrize("name", list(OF_GRAPH))
+def test_structure_is_made_on_the_device(name, dtype, moved):
+    work = OF_GRAPH[name]
+    want = contents(work(make("cpu", dtype), "cpu"))
+    g = make(DEVICE, dtype, moved)
+    with recorded() as events:
+        result = work(g, DEVICE)
+        found = contents(result)
+    to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
+    assert max(to_host, default=0) <= SMALL
+    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+
+
+OF_TYPES: dict[str, Callable[[dglite.DGLGraph, str], Any]] = {
+    "edges": lambda g, device: g,
+    "node_subgraph": lambda g, device: dglite.node_subgraph(g, {"a": few(5, 1, 2)(device), "b": [3, 4, 7]}),
+    "edge_subgraph": lambda g, device: dglite.edge_subgraph(g, {"to": few(5, 1)(device), "in": [3, 4]}),
+    "in_subgraph": lambda g, device: dglite.in_subgraph(g, {"b": few(5, 1)(device)}, relabel_nodes=True),
+    "batch": lambda g, device: dglite.batch([g, g]),
+    "to_homogeneous": lambda g, device: dglite.to_homogeneous(g),
+}
+
+
+@pytest.mark.parametrize("name", list(OF_TYPES))
+def test_several_types(name):
+    want, found = (contents(OF_TYPES[name](types(device), device)) for device in ("cpu", DEVICE))
+    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+
+
+def test_a_graph_without_edges():
+    none = torch.zeros(0, dtype=torch.int64, device=DEVICE)
+    g = dglite.graph((none, none), num_nodes=3)
+    assert g.in_degrees().tolist() == [0, 0, 0]
+    assert dglite.add_self_loop(g).num_edges() == 3
+    assert dglite.batch([g, g]).num_nodes() == 6
+    assert dglite.node_subgraph(g, none).num_nodes() == 0
+    assert nn.GraphConv(2, 2, allow_zero_in_degree=True).to(DEVICE)(g, torch.ones(3, 2, device=DEVICE)).shape == (3, 2)
+
+
+def test_the_users_tensors_are_copied():
+    src, dst = ends(DEVICE, torch.int64)
+    g = dglite.graph((src, dst))
+    before = g.edges()[0].cpu()
+    src.zero_()
+    g.edges()[0].zero_()
+    assert g.edges()[0].cpu().equal(before)
+
+
+def test_the_host_gets_a_copy_once(monkeypatch, capfd):
+    g = make(DEVICE)
+    monkeypatch.setenv("DGLITE_DEBUG", "1")
+    exists = g.has_edges_between([0], [0])
+    told = capfd.readouterr().err
+    assert "test_structure.py:" in told and f"{8 * EDGES} bytes are copied to the host" in told
+    g.has_edges_between([1], [1])
+    assert not capfd.readouterr().err
+    assert exists.cpu().equal(make("cpu").has_edges_between([0], [0]))
+
+
+def test_a_graph_that_comes_back_leaves_nothing_there():
+    g = make(DEVICE)
+    back = g.to("cpu")
+    assert back.adjacencies[0].made_on(g.device) is None
+    torch.testing.assert_close(contents(back), contents(make("cpu")))
+    bare = dglite.graph(ends(DEVICE, torch.int64))
+    again = pickle.loads(pickle.dumps(bare)).to("cpu")
+    assert again.edges()[0].equal(ends("cpu", torch.int64)[0])
+
+
+CONVS: dict[str, Callable[[], torch.nn.Module]] = {
+    "GCN": lambda: nn.GraphConv(WIDTH, 3, allow_zero_in_degree=True),
+    "GAT": lambda: nn.GATConv(WIDTH, 3, 2, allow_zero_in_degree=True),
+    "GATv2": lambda: nn.GATv2Conv(WIDTH, 3, 2, allow_zero_in_degree=True),
+    "dot": lambda: nn.DotGatConv(WIDTH, 3, 2, allow_zero_in_degree=True),
+    "SAGE": lambda: nn.SAGEConv(WIDTH, 3, "mean"),
+    "max": lambda: nn.SAGEConv(WIDTH, 3, "pool"),
+    "GIN": lambda: nn.GINConv(torch.nn.Linear(WIDTH, 3), "max"),
+    "PNA": lambda: nn.PNAConv(WIDTH, 3, ["mean", "max", "std"], ["identity", "amplification"], 2.0),
+}
+
+
+@pytest.mark.parametrize("name", list(CONVS))
+def test_a_first_step_on_edges_made_there_copies_nothing(name):
+    """Forward and backward: rows are sorted, and the long one cut, on the device."""
+    results = []
+    for device in ("cpu", DEVICE):
+        torch.manual_seed(0)
+        layer, g = CONVS[name]().double().to(device), make(device)
+        x = torch.randn(NODES, WIDTH, dtype=torch.float64).to(device).requires_grad_()
+        with recorded() as events:
+            out = layer(g, x)
+            out.square().sum().backward()
+        results.append((out.detach().cpu(), x.grad.cpu(), [p.grad.cpu() for p in layer.parameters()]))
+    assert events.waits == []
+    assert not [copy for copy in events.copies if copy.startswith("to host")]
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_self_loops_need_no_count_of_nodes_without_in_edges():
+    g = dglite.add_self_loop(make(DEVICE))
+    layer = nn.GraphConv(WIDTH, 3).to(DEVICE)
+    x = torch.ones(NODES, WIDTH, device=DEVICE)
+    with recorded() as events:
+        layer(g, x)
+    assert events.waits == []
+    with pytest.raises(DGLError, match=r"\d+ of 21 nodes have no in-edge"):
+        layer(make(DEVICE), x)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "options", "message"),
+    [
+        ([0, 5], [1, 1], {"num_nodes": 3}, "source node id 5 does not exist among 3 nodes"),
+        ([0, -2], [1, 1], {}, "source node id -2 is negative"),
+        ([0, 1], [1, -1], {}, "destination node id -1 is negative"),
+        ([0, 2**40], [1, 1], {"idtype": torch.int32}, "does not fit idtype int32"),
+    ],
+)
+def test_bad_edges_are_refused(src, dst, options, message):
+    with pytest.raises(DGLError, match=message):
+        dglite.graph((torch.tensor(src, device=DEVICE), torch.tensor(dst, device=DEVICE)), **options)
+
+
+def test_bad_ids_are_refused():
+    g = make(DEVICE)
+    with pytest.raises(DGLError, match="node id 21 does not exist"):
+        dglite.node_subgraph(g, few(0, 21)(DEVICE))
+    with pytest.raises(DGLError, match="node 4 of type '_N' is given more than once"):
+        dglite.node_subgraph(g, few(4, 1, 4)(DEVICE))
+    with pytest.raises(DGLError, match="edge id -1 is negative"):
+        dglite.edge_subgraph(g, few(0, -1)(DEVICE))
+    both = dglite.batch([g, g])
+    with pytest.raises(DGLError, match=r"unbatch: edge \d+, .* joins nodes of different graphs"):
+        dglite.unbatch(both, node_split=[40, 2])
