@@ -14,7 +14,7 @@ import ast
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -84,7 +84,7 @@ def ranked(changes: Iterable[Path]) -> list[Path]:
     """Return the test files that have to do with changed files, nearest first."""
     sources, helpers = list((ROOT / "dglite").rglob("*.py")), list((ROOT / "tests").rglob("*.py"))
     spread = Counter(name for path in helpers for name in mentions(path))
-    near: Counter[Path] = Counter()
+    near: defaultdict[Path, float] = defaultdict(float)
 
     def add(module: Path, weight: float) -> None:
         name, names = module_name(module), definitions(module)
@@ -102,11 +102,15 @@ def ranked(changes: Iterable[Path]) -> list[Path]:
             for other in sources:
                 if module_name(path) in imports(other):
                     add(other, AROUND)
-    for helper in [path for path in near if not path.name.startswith("test_")]:
-        for path in helpers:  # a table of cases counts for the tests that read it
-            if module_name(helper) in imports(path):
-                near[path] = max(near[path], near[helper])
-    return [path for path, weight in near.most_common() if weight and path.name.startswith("test_")]
+    waiting = [path for path in near if not path.name.startswith("test_")]
+    while waiting:  # a table of cases counts for the tests that read it
+        helper = waiting.pop()
+        for path in helpers:
+            if near[path] < near[helper] and module_name(helper) in imports(path):
+                near[path] = near[helper]
+                waiting += [] if path.name.startswith("test_") else [path]
+    tests = [path for path, weight in near.items() if weight and path.name.startswith("test_")]
+    return sorted(tests, key=lambda path: -near[path])
 
 
 class Limit:
