@@ -55,8 +55,8 @@ def dropout_multipliers(
     dtype: str, num_edges: int, heads: int, probability: float, seed: int, out: int, threads: int
 ) -> None:
     """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
-    drawn = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
-    words = DropoutWords(out, num_edges, heads, **drawn)
+    dropout = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
+    words = DropoutWords(out, num_edges, heads, **dropout)
     launch(_dropout_address(compute_dtype(dtype)), words, *tasks_for(8 * num_edges * heads, threads))
 
 

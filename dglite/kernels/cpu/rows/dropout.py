@@ -14,8 +14,8 @@ _COST = 4
 
 def drop(dtype: str, x: int, out: int, size: int, probability: float, seed: int, threads: int) -> None:
     """Write ``size`` values at ``out``: 0 with a probability, else those at ``x`` divided by what is left of it."""
-    drawn = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
-    words = FeatureDropoutWords(x, out, size, **drawn)
+    dropout = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
+    words = FeatureDropoutWords(x, out, size, **dropout)
     launch(_address(dtype), words, *tasks_for(_COST * size, threads))
 
 
