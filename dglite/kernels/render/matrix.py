@@ -29,7 +29,7 @@ class MatrixWords(NamedTuple):
     """The words of a product: of each operand the address, and bytes from row to row."""
 
     kernel: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
     """Number of rows of x and y."""
     height: int
     width: int

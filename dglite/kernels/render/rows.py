@@ -82,7 +82,7 @@ class ReduceWords(NamedTuple):
     bounds: int
     x: int
     x_stride: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
     y: int
     y_stride: int
 
