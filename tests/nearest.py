@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import subprocess
 import sys
 import time
@@ -55,11 +56,13 @@ def imports(path: Path) -> frozenset[str]:
 
 @cache
 def mentions(path: Path) -> frozenset[str]:
-    """Return the identifiers in a file: names, attributes, and what is imported."""
-    nodes = list(ast.walk(tree(path)))
-    names = {node.id for node in nodes if isinstance(node, ast.Name)}
-    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    return frozenset(names | {name.rpartition(".")[2] for name in imports(path)})
+    """Return the words in a file."""
+    return frozenset(re.findall(r"[A-Za-z_]\w+", path.read_text(encoding="utf-8")))
+
+
+def is_imported(name: str, path: Path) -> bool:
+    """Return whether a file imports a module; files without its last name are not parsed."""
+    return name.rpartition(".")[2] in mentions(path) and name in imports(path)
 
 
 def definitions(path: Path) -> set[str]:
@@ -92,7 +95,7 @@ def ranked(changes: Iterable[Path]) -> list[Path]:
         name, names = module_name(module), definitions(module)
         folder = module_name(module.parent).replace("dglite", "tests", 1)
         for path in helpers:
-            imported = name in imports(path) or (module.stem in path.stem and module_name(path).startswith(folder))
+            imported = is_imported(name, path) or (module.stem in path.stem and module_name(path).startswith(folder))
             rare = sum(1 / spread[word] for word in names & mentions(path))
             near[path] += weight * (IMPORTED * imported + MENTIONED * min(rare, 1))
 
@@ -102,13 +105,13 @@ def ranked(changes: Iterable[Path]) -> list[Path]:
         elif path in sources:
             add(path, 1)
             for other in sources:
-                if module_name(path) in imports(other):
+                if is_imported(module_name(path), other):
                     add(other, AROUND)
     waiting = [path for path in near if not path.name.startswith("test_")]
     while waiting:  # a table of cases counts for the tests that read it
         helper = waiting.pop()
         for path in helpers:
-            if near[path] < near[helper] and module_name(helper) in imports(path):
+            if near[path] < near[helper] and is_imported(module_name(helper), path):
                 near[path] = near[helper]
                 waiting += [] if path.name.startswith("test_") else [path]
     tests = [path for path, weight in near.items() if weight and path.name.startswith("test_")]
