@@ -15,8 +15,9 @@ FILES = {
     "dglite/nn/layer.py": "from ..ops.softmax import edge_softmax\nclass Layer: pass",
     "tests/ops/test_softmax.py": "import dglite",
     "tests/ops/test_public.py": "from dglite import ops\nops.edge_softmax(1)",
-    "tests/nn/cases.py": "from dglite import nn\nnn.Layer()",
-    "tests/nn/test_layer_laws.py": "from tests.nn import cases",
+    "tests/nn/cases/__init__.py": "from .layers import CASES",
+    "tests/nn/cases/layers.py": "from dglite import nn\nnn.Layer()",
+    "tests/nn/test_layer_laws.py": "from tests.nn.cases import CASES",
     "tests/io/test_files.py": "def test_save(): pass",
 }
 
@@ -36,7 +37,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("dglite/ops/softmax.py", ["ops/test_softmax.py", "ops/test_public.py", "nn/test_layer_laws.py"]),
         ("dglite/nn/layer.py", ["nn/test_layer_laws.py"]),
-        ("tests/nn/cases.py", ["nn/test_layer_laws.py"]),
+        ("tests/nn/cases/layers.py", ["nn/test_layer_laws.py"]),
         ("tests/io/test_files.py", ["io/test_files.py"]),
     ],
 )

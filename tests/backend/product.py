@@ -480,7 +480,7 @@ def refusals() -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    selected = [name for name in sys.argv[2:] if name in CASES]
-    found = run(selected or [name for name in CASES if active.name == TENSORS or not needs_layers(name)])
+    names = sys.argv[2:] or [name for name in CASES if active.name == TENSORS or not needs_layers(name)]
+    found = run([name for name in CASES if name in names])
     assert "torch" in (active.name, TENSORS) or "torch" not in sys.modules
     np.savez(sys.argv[1], **found, **(refusals() if active.name != "torch" else {}))

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..spec import ITEM_BYTES
+from ..words import read_words, word_of
+
+
+class DropoutWords(NamedTuple):
+    """The words of the kernel that writes multipliers, (num_edges, heads) at ``out``."""
+
+    out: int
+    num_edges: int
+    heads: int
+    seed: int
+    threshold: int
+    keep_scale: int
+    """The multiplier of a value that is not dropped, the bits of a float64."""
+
+
+class FeatureDropoutWords(NamedTuple):
+    """The words of the kernel that writes ``size`` values at ``out``, those at ``x`` times their multipliers."""
+
+    x: int
+    out: int
+    size: int
+    seed: int
+    threshold: int
+    keep_scale: int
+
+
+_EDGES, _FEATURES = DropoutWords._fields, FeatureDropoutWords._fields
+_DRAWS = ", ".join(word_of(_EDGES, name) for name in ("seed", "threshold"))
+_DRAWS = f"seed, threshold, keep_scale = {_DRAWS}, number(args + {8 * _EDGES.index('keep_scale')})"
+"""The line that reads the last three words, which both have."""
 
 
 def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
@@ -13,10 +45,7 @@ def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
 
 
 def dropout_source(dtype: str) -> str:
-    """Return the source of the kernel that writes (num_edges, heads) multipliers of ``dtype``, a task some edges.
-
-    Words of ``args``: out, num_edges, heads, seed, threshold, the multiplier of what is kept (a double).
-    """
+    """Return the source of the kernel that writes (num_edges, heads) multipliers of ``dtype``, a task some edges."""
     return f'''"""Dropout multipliers of all edges and heads ({dtype})."""
 from dglite.kernels.cpu.lanes import philox, simd, tiles
 
@@ -29,8 +58,9 @@ draw, memory = philox.multiplier_drawer("{dtype}", "int64"), tiles.scratch(32 * 
 def kernel(args, task, num_tasks):
     if task < 0:
         return
-    out, num_edges, heads, drawn = word(args, 0), word(args, 1), word(args, 2), memory()
-    seed, threshold, keep_scale = word(args, 3), word(args, 4), number(args + 40)
+    {read_words(_EDGES, "out", "num_edges", "heads")}
+    {_DRAWS}
+    drawn = memory()
     end = num_edges * (task + 1) // num_tasks
     for edge in range(num_edges * task // num_tasks, end, 8):
         for group in range((heads + 3) // 4):
@@ -45,7 +75,7 @@ def kernel(args, task, num_tasks):
 def features_source(dtype: str, lanes: int) -> str:
     """Return the source of the kernel that multiplies a run of values, four of them an entry of one group.
 
-    ``lanes`` divides 32, the values of a draw. Words of ``args``: x, out, number of values, then as above.
+    ``lanes`` divides 32, the values of a draw.
     """
     return f'''"""Dropout of features ({dtype})."""
 from dglite.kernels.cpu.lanes import philox, simd, tiles
@@ -59,8 +89,9 @@ draw, memory = philox.multiplier_drawer("{dtype}", "int64"), tiles.scratch(DRAWN
 def kernel(args, task, num_tasks):
     if task < 0:
         return
-    x, out, size, drawn = word(args, 0), word(args, 1), word(args, 2), memory()
-    seed, threshold, keep_scale = word(args, 3), word(args, 4), number(args + 40)
+    {read_words(_FEATURES, "x", "out", "size")}
+    {_DRAWS}
+    drawn = memory()
     blocks = (size + DRAWN - 1) // DRAWN
     for block in range(blocks * task // num_tasks, blocks * (task + 1) // num_tasks):
         draw(drawn, 4 * ITEM, 0, 8 * block, 8 * blocks, 0, seed, threshold, keep_scale)

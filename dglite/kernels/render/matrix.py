@@ -10,20 +10,40 @@ so no line is written by two of them. ``sums`` needs all rows, and is shared out
     outer   M[i, j] = keep M[i, j] + scale (sum over r of x[r, i] y[r, j])
     totals  M[0, j] = keep M[0, j] + scale (sum over r of y[r, j])
 
-Words of ``args``: 0 the kernel, 1 number of rows, 2 height, 3 width, then address and row stride in bytes of x (4, 5),
-of M (6, 7) and of y (8, 9); at 10 and 11, for ``dots`` and ``sums``, those of the start (address 0: zeros), and for
-``outer`` and ``totals`` at 10 the address of two numbers, keep and scale. Where it keeps 0, M is not read.
-
-Of ``dots`` and ``sums`` for a run of rows (:func:`run_source`) words 0 and 1 are the first and the last row, the others
-as above up to 9; addresses of rows are those of row 0, wherever the run starts, and there is no start.
+Words of ``args``: :class:`MatrixWords`. Of ``dots`` and ``sums`` for a run of rows (:func:`run_source`) the first two
+are the first row and the row behind the last; addresses of rows are those of row 0, wherever the run starts, and there
+is no start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..spec import ITEM_BYTES, pieces_of
+from ..words import read_words, word_of
 from .common import indent
+
+
+class MatrixWords(NamedTuple):
+    """The words of a product: of each operand the address, and bytes from row to row."""
+
+    kernel: int
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+    """Number of rows of x and y."""
+    height: int
+    width: int
+    x: int
+    x_stride: int
+    m: int
+    m_stride: int
+    y: int
+    y_stride: int
+    start: int
+    """Of ``dots`` and ``sums`` what the result starts from, 0 for zeros; of ``outer`` and ``totals`` the address of two
+    numbers, keep and scale. Where it keeps 0, M is not read."""
+    start_stride: int
+
 
 DEALT = 16
 _AT_ONCE = 4
@@ -46,12 +66,14 @@ word, reduce_add = simd.word, simd.reduce_add
 def kernel(args, task, num_tasks):
     if task < 0:
         return
-    count, height, width = word(args, 1), word(args, 2), word(args, 3)
-    x, x_stride, m, m_stride = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
-    y, y_stride = word(args, 8), word(args, 9)
+    {sizes}
+    {operands}
+    {result}
 '''
-_START = ["start, start_stride = word(args, 10), word(args, 11)"]
-_RUN = ["first_row = word(args, 0)", "count = count - first_row"]
+_WORDS = MatrixWords._fields
+_START = [read_words(_WORDS, "start", "start_stride")]
+_SCALES = f"keep, scale = load1({word_of(_WORDS, 'start')}), load1({word_of(_WORDS, 'start')} + ITEM)"
+_RUN = [f"first_row = {word_of(_WORDS, 'kernel')}", "count = count - first_row"]
 _RUN += ["x, y = x + first_row * x_stride, y + first_row * y_stride", "start, start_stride = 0, 0"]
 
 
@@ -76,8 +98,14 @@ def _source(title: str, start: list[str], form: str, dtype: str, lanes: int) -> 
     loads.append(
         f'load_part, store_part = simd.part_loader("{dtype}", {lanes}, 0.0), simd.part_storer("{dtype}", {lanes})'
     )
-    head = _HEAD.format(title=title, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
-    accumulators = _ACCUMULATORS * (2 if lanes * ITEM_BYTES[dtype] == 64 else 1)
+    words = {
+        "sizes": read_words(_WORDS, "count", "height", "width"),
+        "operands": read_words(_WORDS, "x", "x_stride", "m", "m_stride"),
+        "result": read_words(_WORDS, "y", "y_stride"),
+    }
+    item = ITEM_BYTES[dtype]
+    head = _HEAD.format(title=title, dtype=dtype, item=item, lanes=lanes, loads="\n".join(loads), **words)
+    accumulators = _ACCUMULATORS * (2 if lanes * item == 64 else 1)
     body = _FORMS[form](lanes, pieces, accumulators)
     return head + indent("\n".join([*start, *body]), 4)
 
@@ -217,7 +245,7 @@ def _outer(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]:
             lines += [f"if width & {piece}:", *(f"    {line}" for line in block)]
         return lines
 
-    return ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_owned_rows(rows)]
+    return [_SCALES, *_owned_rows(rows)]
 
 
 def _outer_of(dealt: int, vectors: int, lanes: int, suffix: str = "") -> list[str]:
@@ -246,7 +274,7 @@ def _totals(lanes: int, pieces: tuple[int, ...], accumulators: int) -> list[str]
         lines += [f"    a{suffix} = a{suffix} + load{n}(y + row * y_stride + k)"]
         return lines + _add_to_matrix([("m + k", f"a{suffix}")], n)
 
-    lines = ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_shared_columns()]
+    lines = [_SCALES, *_shared_columns()]
     lines += ["for k in range(first, last, LANES * ITEM):", *(f"    {line}" for line in columns(lanes))]
     lines += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
     for piece in pieces:

@@ -9,8 +9,7 @@ width; then for each operand (address, row stride in bytes, address of the index
 result (address, row stride in bytes). Addresses are those of row 0, wherever the run of rows starts.
 
 A *reduction* takes, for each row, the sum or the maximum of the rows of its entries; without entries it gives 0. Words
-of its ``args``: first row, last row, width, address of the bounds of each row's entries, address and row stride of what
-is reduced, address of the index (of the rows' numbers, or of their addresses), address and row stride of the result.
+of its ``args``: :class:`ReduceWords`.
 
 A *step* kernel computes formulas over the rows of a batch that was grouped at run time. Rows lie anywhere: each operand
 has its rows at equal distances, or has a list of their addresses. A task computes some of the columns of every row: so
@@ -25,10 +24,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ...opspec import OPERATORS
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
+from ..words import read_words
 from .common import called_functions, indent, is_fused, number_text
 
 FIRST_PLACE, WORDS_PER_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT = 3, 3, 4, 2
@@ -66,7 +67,28 @@ _KERNEL = """def kernel(args, task, num_tasks):
     if task < 0:
         return
 """
-_RUN = """    first, last, width = word(args, 0), word(args, 1), word(args, 2)
+
+
+class ReduceWords(NamedTuple):
+    """The words of a reduction, rows ``first`` to before ``last``; a cell kernel's first three are the same.
+
+    ``bounds`` is the address of the bounds of each row's entries, ``index`` that of the entries' numbers of rows, or of
+    their addresses. Of what is reduced and of the result: address, and bytes from row to row.
+    """
+
+    first: int
+    last: int
+    width: int
+    bounds: int
+    x: int
+    x_stride: int
+    index: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+    y: int
+    y_stride: int
+
+
+_WORDS = ReduceWords._fields
+_RUN = f"""    {read_words(_WORDS, "first", "last", "width")}
     start, stop = first + (last - first) * task // num_tasks, first + (last - first) * (task + 1) // num_tasks
 """
 
@@ -185,8 +207,8 @@ def reduce_source(rows: RowAccess, dtype: str, width: int, lanes: int, reducer: 
         return [*lines, f"store{lanes}(y + row * y_stride + at, total)"]
 
     widths, columns = _columns(width, lanes, chunk)
-    body = ["bounds, x, x_stride, index = word(args, 3), word(args, 4), word(args, 5), word(args, 6)"]
-    body += ["y, y_stride = word(args, 7), word(args, 8)", "for row in range(start, stop):"]
+    body = [read_words(_WORDS, "bounds", "x", "x_stride", "index")]
+    body += [read_words(_WORDS, "y", "y_stride"), "for row in range(start, stop):"]
     body += [f"    {line}" for line in ("begin, end = word(bounds, row), word(bounds, row + 1)", *columns)]
     return _source(f"The {reducer} of {rows.value} rows", dtype, widths, functions_of((formula,)), _RUN, body)
 

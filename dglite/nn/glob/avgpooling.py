@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class AvgPooling(Layer):
     r"""The mean of the features of each graph's nodes, one kernel.
 
-    .. math:: r = frac{1}{N} sum_{i} x_i
+    .. math:: r = \frac{1}{N} \sum_i x_i
 
     A graph without nodes has 0. Nodes are of one type.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class MaxPooling(Layer):
     r"""The maximum, element by element, of the features of each graph's nodes, one kernel.
 
-    .. math:: r = max_{i} x_i
+    .. math:: r = \max_i x_i
 
     A graph without nodes has 0. Nodes are of one type.
 

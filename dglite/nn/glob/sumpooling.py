@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SumPooling(Layer):
     r"""The sum of the features of each graph's nodes, one kernel.
 
-    .. math:: r = sum_{i} x_i
+    .. math:: r = \sum_i x_i
 
     A graph without nodes has 0. Nodes are of one type.
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from ....opspec import Reducer
 from ...render.attention import attention_source
-from ...render.dropout import dropout_source, dropout_words
+from ...render.dropout import DropoutWords, dropout_source, dropout_words
 from ...render.tiles import WORDS, AttentionSpec, Phase, Score
 from ...spec import compute_dtype
 from ...words import NUM_ENTRIES, NUM_ROWS
@@ -55,7 +55,8 @@ def dropout_multipliers(
     dtype: str, num_edges: int, heads: int, probability: float, seed: int, out: int, threads: int
 ) -> None:
     """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
-    words = [out, num_edges, heads, *map(as_word, dropout_words(probability, seed).values())]
+    dropout = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
+    words = DropoutWords(out, num_edges, heads, **dropout)
     launch(_dropout_address(compute_dtype(dtype)), words, *tasks_for(8 * num_edges * heads, threads))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...render.dropout import dropout_words, features_source
+from ...render.dropout import FeatureDropoutWords, dropout_words, features_source
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import as_word, launch, tasks_for
 
@@ -14,7 +14,8 @@ _COST = 4
 
 def drop(dtype: str, x: int, out: int, size: int, probability: float, seed: int, threads: int) -> None:
     """Write ``size`` values at ``out``: 0 with a probability, else those at ``x`` divided by what is left of it."""
-    words = [x, out, size, *map(as_word, dropout_words(probability, seed).values())]
+    dropout = {name: as_word(value) for name, value in dropout_words(probability, seed).items()}
+    words = FeatureDropoutWords(x, out, size, **dropout)
     launch(_address(dtype), words, *tasks_for(_COST * size, threads))
 
 

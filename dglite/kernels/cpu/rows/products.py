@@ -234,7 +234,7 @@ class _Pass:
         more: _At = _NOWHERE,
         counted: int = 1,
     ) -> None:
-        """Add a step; see :mod:`...render.matrix` for its words. Word ``counted``, a size, is the number of rows."""
+        """Add a step, of :class:`...render.matrix.MatrixWords`. Word ``counted``, a size, is the number of rows."""
         operands = (x, matrix, y, more)
         places = [number for address, stride, _ in operands for number in (address, stride)]
         self.words.extend((self.kernels[form], *sizes, *places, *(where for _, _, where in operands), counted))
