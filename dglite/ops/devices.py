@@ -175,9 +175,9 @@ class Gpu:
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it, or the edges were made there."""
         structure = self.kernels("graph.structure")
-        made = adj.made_on(self.device)
-        if made is not None:
-            (src, dst), index = map(active.contiguous, made), active.dtype(made[0])
+        there = adj.made_on(self.device)
+        if there is not None:
+            (src, dst), index = map(active.contiguous, there), active.dtype(there[0])
             ends = active.address(dst), active.address(src)
             return structure.Structure.sort_there(self.runner, index, *ends, adj.num_dst, adj.num_edges)
         if "csc" in adj.formats:
