@@ -30,6 +30,10 @@ class TorchArrays:
     def astype(self, x: torch.Tensor, dtype: Any) -> torch.Tensor:
         return x.to(_DTYPES[str(dtype)])
 
+    def viewed(self, memory: torch.Tensor, dtype: Any) -> torch.Tensor:
+        """Return bytes as numbers, in the same memory."""
+        return memory.view(_DTYPES[str(dtype)])
+
     def arange(self, count: int, dtype: Any = "int64") -> torch.Tensor:
         return torch.arange(count, dtype=_DTYPES[str(dtype)], device=self.device)
 

@@ -19,6 +19,7 @@ from .. import kernels
 from ..backend import Tensor, active
 from ..kernels.words import EDGE_LIST
 from ..structure.adjacency import Adjacency
+from ..structure.arrays import arrays_on
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
@@ -185,6 +186,10 @@ class Gpu:
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
+
+    def tensor(self, memory: Any, count: int, dtype: str) -> Tensor:
+        """Return the numbers that a kernel has left in memory of this device as a tensor of ``dtype`` in it."""
+        return arrays_on(self.device).viewed(memory.tensor, dtype)[:count]
 
     def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)

@@ -151,7 +151,7 @@ def _uniform(
 def _uniform_on_gpu(
     adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
 ) -> Chosen:
-    """Pick edges on a GPU, the same as the host would for the same key, and copy them to the host."""
+    """Pick edges on a GPU, the same as the host would for the same key; they stay there, as tensors."""
     if not len(seeds):
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
@@ -159,8 +159,7 @@ def _uniform_on_gpu(
     sample = gpu.kernels("sample.sample").sample_neighbors(
         gpu.queue, structure, uploaded.address, len(seeds), fanout, replace, key
     )
-    parts = [gpu.queue.download(x.address, sample.count, index) for x in (sample.far, sample.near, sample.edges)]
-    far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
+    far, near, edges = (gpu.tensor(x, sample.count, index) for x in (sample.far, sample.near, sample.edges))
     return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
 
