@@ -168,10 +168,24 @@ class Gpu:
         with adj.lock:
             prepared = adj.cache.get(variant(_ON_GPU, self.runner))
             if prepared is None:
-                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._copied(adj)
+                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._fitting(adj)
             if edges:
                 prepared.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
         return prepared
+
+    def _fitting(self, adj: Adjacency) -> Any:
+        """Return the CSC on the GPU; an error for too little memory says how much the edges need, and what to do."""
+        try:
+            return self._copied(adj)
+        except active.out_of_memory as error:
+            stored = np.dtype(adj.index_dtype).itemsize * (adj.num_dst + 1 + 2 * adj.num_edges)
+            error.add_note(
+                f"the {adj.num_edges} edges of this relation take {stored} bytes on {self.device} to compute with, and "
+                "twice that while they are sorted, beside what features take. A graph that is larger than the device "
+                "can stay on the host: train on samples of it, DataLoader(g, ids, sampler, device=...), or give it the "
+                "one format that is read first: g = g.formats(['csc'])"
+            )
+            raise
 
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it, or the edges were made there."""
