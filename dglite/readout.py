@@ -278,8 +278,8 @@ def _topk(
         cells, flat = rows, active.reshape(values, (num_rows, width))
     zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
     best = active.take(active.concat([flat, zeros]), cells.reshape(-1))
-    numbers = numbers.reshape(numbers_shape)
-    return active.reshape(best, (len(sizes), k, *shape)), active.from_numpy(numbers) if arrays is HOST else numbers
+    tensor: Tensor = active.from_numpy(numbers) if arrays is HOST else numbers
+    return active.reshape(best, (len(sizes), k, *shape)), active.reshape(tensor, numbers_shape)
 
 
 def _require_element(shape: Sequence[int], sortby: int | None) -> None:

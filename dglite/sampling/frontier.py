@@ -37,9 +37,9 @@ class Chosen(NamedTuple):
     are ordered otherwise.
     """
 
-    src: np.ndarray
-    dst: np.ndarray
-    edge_ids: np.ndarray
+    src: Any
+    dst: Any
+    edge_ids: Any
     indptr: np.ndarray | None = None
 
     @property

@@ -102,7 +102,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         raise DGLError(f"dist={dist!r} is not understood; expected one of {', '.join(_DISTANCES)}")
     k = count_of(k, "k", least=1)
     arrays = arrays_on(active.device(x)) if active.is_tensor(x) else HOST
-    points = _points(x) if arrays is HOST else _points_there(arrays, x)
+    points: Any = _points(x) if arrays is HOST else _points_there(arrays, x)
     if dist == "cosine":
         lengths = (points * points).sum(1)[:, None] ** 0.5
         points = points / lengths.clip(np.finfo(np.float32).tiny)
