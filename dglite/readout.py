@@ -263,6 +263,7 @@ def _topk(
     width = int(np.prod(shape, dtype=np.int64))
     device = active.device(values)
     arrays = arrays_on(device)
+    numbers: Any
     if arrays is HOST:
         numbers, rows = _ranked(_keys(active.to_numpy(values), shape, sortby, descending), sizes, k)
     else:
