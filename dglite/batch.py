@@ -151,7 +151,7 @@ def _joined(
     num_dst: int,
 ) -> Adjacency:
     """Return the relations side by side; on a device where one of them was made there, else on the host."""
-    if any(adjacency.arrays_made() is not HOST for adjacency in relation):
+    if arrays is not HOST and any(adjacency.arrays_made() is not HOST for adjacency in relation):
         pairs = [adjacency.ends(arrays) for adjacency in relation]
         sizes = np.array([adjacency.num_edges for adjacency in relation])
         counts, num_edges = arrays.asarray(sizes), int(sizes.sum())

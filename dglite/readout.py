@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .graph import DGLGraph
 from .graph.base import sizes_in_program
 from .graph.storage import require_graph
 from .ops import core, segment_reduce, segment_softmax
+from .structure.arrays import HOST, arrays_on
 from .structure.distinct import distinct
 from .structure.ids import count_of
 
@@ -260,26 +262,37 @@ def _topk(
     num_rows, *shape = active.shape(values)
     width = int(np.prod(shape, dtype=np.int64))
     device = active.device(values)
-    keys = _keys(active.to_numpy(values), shape, sortby, descending)
-    numbers, rows = _ranked(keys, sizes, k)
+    arrays = arrays_on(device)
+    numbers: Any
+    if arrays is HOST:
+        numbers, rows = _ranked(_keys(active.to_numpy(values), shape, sortby, descending), sizes, k)
+    else:
+        _require_element(shape, sortby)
+        matrix = active.reshape(active.detach(values), (num_rows, width))
+        column = matrix if sortby is None else matrix[:, sortby : sortby + 1 or None]
+        numbers, rows = arrays.ranked(column, sizes, k, descending)
     numbers_shape = (len(sizes), k) if sortby is not None else (len(sizes), k, *shape)
     if sortby is None:
-        cells = np.where(rows < num_rows, rows * width + np.arange(width), num_rows * width)
+        cells = (rows * width + arrays.arange(width)).clip(max=num_rows * width)  # the zeros at the end
         flat = active.reshape(values, (num_rows * width,))
     else:
         cells, flat = rows, active.reshape(values, (num_rows, width))
     zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
     best = active.take(active.concat([flat, zeros]), cells.reshape(-1))
-    numbers_tensor = active.from_numpy(numbers.reshape(numbers_shape), device)
-    return active.reshape(best, (len(sizes), k, *shape)), numbers_tensor
+    tensor: Tensor = active.from_numpy(numbers) if arrays is HOST else numbers
+    return active.reshape(best, (len(sizes), k, *shape)), active.reshape(tensor, numbers_shape)
+
+
+def _require_element(shape: Sequence[int], sortby: int | None) -> None:
+    if sortby is not None and (len(shape) != 1 or not -shape[0] <= sortby < shape[0]):
+        raise DGLError(f"top k: sortby={sortby} needs a feature (rows, width) with that element, got rows {shape}")
 
 
 def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: bool) -> np.ndarray:
     """Return what ascends in the order asked for: (num_rows, width), or (num_rows, 1) with ``sortby``."""
+    _require_element(shape, sortby)
     if sortby is None:
         keys = values.reshape(len(values), -1) if values.size else np.zeros((len(values), int(np.prod(shape))))
-    elif len(shape) != 1 or not -shape[0] <= sortby < shape[0]:
-        raise DGLError(f"top k: sortby={sortby} needs a feature (rows, width) with that element, got rows {shape}")
     else:
         keys = values[:, [sortby]]
     if keys.dtype.kind in "bu":

@@ -26,6 +26,7 @@ NEIGHBOURS = {(importer, imported) for importer, names in TABLE["beside"].items(
 OWNERS = {
     "torch": {
         "backend/torch.py",
+        "backend/torch_arrays.py",
         "backend/torch_breaks.py",
         "backend/torch_deferred.py",
         "backend/torch_dtensor.py",

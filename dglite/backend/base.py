@@ -52,6 +52,9 @@ class Backend(ABC):
     device_type: type
     """The class of what :meth:`device` returns, which no other library's devices are of."""
 
+    out_of_memory: type[Exception] = MemoryError
+    """What is raised where a device's memory does not suffice."""
+
     guest: Backend | None = None
     """The backend of a second library whose tensors have been given: see ``pairing.py``."""
 

@@ -387,6 +387,7 @@ class TorchBackend(Backend):
     export = staticmethod(torch_export.export)
     call = staticmethod(torch_library.call)
     transformed = staticmethod(transformed)
+    out_of_memory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)  # torch 2.4 has the second alone
     arrays_on = staticmethod(torch_arrays.arrays_on)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)

@@ -11,6 +11,8 @@ import torch
 
 from .torch_copies import report_wait, to_device
 
+_DISTANCES = 1 << 26
+"""How many distances are computed at once."""
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
 
 
@@ -29,6 +31,10 @@ class TorchArrays:
 
     def astype(self, x: torch.Tensor, dtype: Any) -> torch.Tensor:
         return x.to(_DTYPES[str(dtype)])
+
+    def viewed(self, memory: torch.Tensor, dtype: Any) -> torch.Tensor:
+        """Return bytes as numbers, in the same memory."""
+        return memory.view(_DTYPES[str(dtype)])
 
     def arange(self, count: int, dtype: Any = "int64") -> torch.Tensor:
         return torch.arange(count, dtype=_DTYPES[str(dtype)], device=self.device)
@@ -69,6 +75,41 @@ class TorchArrays:
         """Return where each of ``count`` ids comes up first, ``len(ids)`` for others."""
         places = self.arange(len(ids))
         return self.full(count, len(ids)).scatter_reduce_(0, ids.long(), places, "amin")
+
+    def ranked(
+        self, keys: torch.Tensor, sizes: np.ndarray, k: int, descending: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the ``k`` first of each segment of rows in each column, for :func:`dglite.readout.topk_nodes`.
+
+        ``keys`` is (num_rows, width). Results are (num_segments, k, width): numbers inside the segment, and rows. A
+        rank that a segment does not reach has itself as number, and the number of all rows as row.
+        """
+        keys = keys if keys.is_floating_point() else keys.long()
+        keys = -keys if descending else keys
+        starts, longest = np.cumsum(sizes) - sizes, int(sizes.max(initial=0))
+        places = self.arange(longest)[None, :]
+        counts, firsts = self.asarray(sizes)[:, None], self.asarray(starts)[:, None]
+        absent = places >= counts
+        last = torch.nan if keys.is_floating_point() else torch.iinfo(keys.dtype).max
+        padded = torch.cat([keys, keys.new_full((1, keys.shape[1]), last)])
+        values = padded[torch.where(absent, len(keys), firsts + places)]
+        order = torch.argsort(values, dim=1, stable=True)[:, :k]
+        beyond = torch.arange(min(longest, k), k, device=self.device)[None, :, None].expand(
+            len(sizes), -1, keys.shape[1]
+        )
+        numbers = torch.cat([order, beyond], 1)
+        return numbers, torch.where(numbers < counts[..., None], firsts[..., None] + numbers, len(keys))
+
+    def nearest(self, points: torch.Tensor, k: int, exclude_self: bool) -> torch.Tensor:
+        """Return the ``k`` nearest of some points of each, (num_points, k), itself first unless it is left out."""
+        blocks, most = [], max(_DISTANCES // max(len(points), 1), 1)
+        for start in range(0, len(points), most):
+            rows = points[start : start + most]
+            apart = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist")
+            here = self.arange(len(rows))
+            apart[here, start + here] = torch.inf if exclude_self else -1.0
+            blocks.append(apart.topk(k, largest=False).indices)
+        return torch.cat(blocks)
 
     def read(self, *numbers: torch.Tensor) -> list[int]:
         """Return numbers, each a tensor of one, on the host."""

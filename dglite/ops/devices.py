@@ -19,6 +19,7 @@ from .. import kernels
 from ..backend import Tensor, active
 from ..kernels.words import EDGE_LIST
 from ..structure.adjacency import Adjacency
+from ..structure.arrays import arrays_on
 from ..structure.compressed import Compressed
 from ..structure.derived import CacheKey, cache_key, variant
 
@@ -167,17 +168,31 @@ class Gpu:
         with adj.lock:
             prepared = adj.cache.get(variant(_ON_GPU, self.runner))
             if prepared is None:
-                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._copied(adj)
+                prepared = adj.cache[variant(_ON_GPU, self.runner)] = self._fitting(adj)
             if edges:
                 prepared.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
         return prepared
 
+    def _fitting(self, adj: Adjacency) -> Any:
+        """Return the CSC on the GPU; an error for too little memory says how much the edges need, and what to do."""
+        try:
+            return self._copied(adj)
+        except active.out_of_memory as error:
+            stored = np.dtype(adj.index_dtype).itemsize * (adj.num_dst + 1 + 2 * adj.num_edges)
+            error.add_note(
+                f"the {adj.num_edges} edges of this relation take {stored} bytes on {self.device} to compute with, and "
+                "twice that while they are sorted, beside what features take. A graph that is larger than the device "
+                "can stay on the host: train on samples of it, DataLoader(g, ids, sampler, device=...), or give it the "
+                "one format that is read first: g = g.formats(['csc'])"
+            )
+            raise
+
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it, or the edges were made there."""
         structure = self.kernels("graph.structure")
-        made = adj.made_on(self.device)
-        if made is not None:
-            (src, dst), index = map(active.contiguous, made), active.dtype(made[0])
+        there = adj.made_on(self.device)
+        if there is not None:
+            (src, dst), index = map(active.contiguous, there), active.dtype(there[0])
             ends = active.address(dst), active.address(src)
             return structure.Structure.sort_there(self.runner, index, *ends, adj.num_dst, adj.num_edges)
         if "csc" in adj.formats:
@@ -185,6 +200,10 @@ class Gpu:
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
+
+    def tensor(self, memory: Any, count: int, dtype: str) -> Tensor:
+        """Return the numbers that a kernel has left in memory of this device as a tensor of ``dtype`` in it."""
+        return arrays_on(self.device).viewed(memory.tensor, dtype)[:count]
 
     def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)

@@ -11,6 +11,7 @@ from ..backend import active, native
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
+from ..structure.arrays import HOST
 from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of, integer_array, number_of
 
@@ -22,29 +23,29 @@ def is_inward(edge_dir: str) -> bool:
     return edge_dir == "in"
 
 
-def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
+def seeds_of(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> list[Any]:
     """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
-    sets, side = seed_sets(g, nodes, inward), 1 if inward else 0
+    sets, side = seed_sets(g, nodes, inward, arrays), 1 if inward else 0
     return [sets.get(ends[side]) for ends in g._metagraph.ends]
 
 
-def seed_sets(g: DGLGraph, nodes: Any, inward: bool) -> dict[int, np.ndarray]:
-    """Return the int64 seeds of those node sets that have some."""
+def seed_sets(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> dict[int, Any]:
+    """Return the int64 seeds of those node sets that have some, as arrays of ``arrays``."""
     require_graph(g)
     metagraph = g._metagraph
     if isinstance(nodes, Mapping):
-        sets: dict[int, np.ndarray] = {}
+        sets: dict[int, Any] = {}
         for ntype, ids in nodes.items():
             find = (metagraph.dst_set if inward else metagraph.src_set) if metagraph.is_block else metagraph.node_set
             node_set = find(ntype)
-            sets[node_set] = g._set_ids(ids, node_set)
+            sets[node_set] = g._nodes_in(arrays, ids, node_set)
     else:
         if len(metagraph.ntypes) != 1:
             raise DGLError(
                 f"seeds are given without a type, but the graph has the node types {list(metagraph.ntypes)}; "
                 "give a dictionary by node type"
             )
-        sets = {0: g._set_ids(nodes, 0)}
+        sets = {0: g._nodes_in(arrays, nodes, 0)}
     return sets
 
 

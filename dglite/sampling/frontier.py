@@ -15,6 +15,7 @@ from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Compressed
+from ..structure.arrays import HOST
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -36,10 +37,15 @@ class Chosen(NamedTuple):
     are ordered otherwise.
     """
 
-    src: np.ndarray
-    dst: np.ndarray
-    edge_ids: np.ndarray
+    src: Any
+    dst: Any
+    edge_ids: Any
     indptr: np.ndarray | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether these are tensors on a device."""
+        return not isinstance(self.src, np.ndarray)
 
 
 NO_EDGES = Chosen(_NO_IDS, _NO_IDS, _NO_IDS)
@@ -152,7 +158,9 @@ def frontier(
     the ids in ``g``, where ``copy_edata``.
     """
     adjacencies = tuple(
-        Adjacency.from_coo(old.num_src, old.num_dst, edges.src, edges.dst, old.idtype, validate=False, copy=False)
+        Adjacency.from_ends(
+            old.num_src, old.num_dst, edges.src, edges.dst, old.idtype, g._arrays if edges.on_device else HOST
+        )
         for old, edges in zip(g.adjacencies, packed, strict=True)
     )
     result = make_graph(g._metagraph, adjacencies, g._num_nodes, g._device)
@@ -164,10 +172,14 @@ def frontier(
     return result if output_device is None else result.to(output_device)
 
 
-def edge_frame(g: DGLGraph, result: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
+def edge_frame(g: DGLGraph, result: DGLGraph, index: int, edge_ids: Any) -> Any:
     """Return the features of chosen edges of relation ``index`` of ``g``, and their ids."""
     frame = g._edge_frames[index]
     # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
+    if active.is_tensor(edge_ids):
+        columns = result._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids)
+        columns[EID] = result._ids_copy(edge_ids)
+        return columns
     columns = result._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
     columns[EID] = result._ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
     return columns

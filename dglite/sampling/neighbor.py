@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
@@ -15,6 +16,7 @@ from ..ops import core
 from ..ops.devices import Gpu, KernelDevice, device_on
 from ..random import draw_key
 from ..structure import Adjacency
+from ..structure.arrays import HOST, arrays_on
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
@@ -80,7 +82,9 @@ def sample_neighbors(
     tensor([2, 5, 0, 3])
     """
     inward = is_inward(edge_dir)
-    picks = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
+    is_uniform = prob is None and exclude_edges is None
+    arrays = g._arrays if is_uniform and isinstance(device_on(g._device), Gpu) else HOST
+    picks = choose(g, seeds_of(g, nodes, inward, arrays), fanout, inward, prob, replace, exclude_edges)
     return frontier(g, picks, copy_ndata, copy_edata, output_device)
 
 
@@ -151,16 +155,15 @@ def _uniform(
 def _uniform_on_gpu(
     adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
 ) -> Chosen:
-    """Pick edges on a GPU, the same as the host would for the same key, and copy them to the host."""
+    """Pick edges on a GPU, the same as the host would for the same key; they stay there, as tensors."""
     if not len(seeds):
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
-    uploaded = gpu.queue.upload(seeds.astype(index))
+    there = arrays_on(gpu.device).asarray(seeds, index)
     sample = gpu.kernels("sample.sample").sample_neighbors(
-        gpu.queue, structure, uploaded.address, len(seeds), fanout, replace, key
+        gpu.queue, structure, active.address(there), len(seeds), fanout, replace, key
     )
-    parts = [gpu.queue.download(x.address, sample.count, index) for x in (sample.far, sample.near, sample.edges)]
-    far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
+    far, near, edges = (gpu.tensor(x, sample.count, index) for x in (sample.far, sample.near, sample.edges))
     return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
 

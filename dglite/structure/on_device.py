@@ -38,9 +38,9 @@ class EdgesOnDevice(Lookups):
         """
         if arrays is HOST:
             return self.endpoints()
-        made = self.made_on(arrays.device)
-        if made is not None:
-            return made
+        there = self.made_on(arrays.device)
+        if there is not None:
+            return there
         key, other = variant(_ENDS, place_of(arrays.device)), self._known_reverse()
         ends = self.cache.get(key)
         if ends is None and other is not None and key in other.cache:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
@@ -15,6 +16,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph, require_graph
 from ..ops.devices import Gpu, device_on
 from ..structure import Adjacency, Metagraph
+from ..structure.arrays import HOST
 from ..structure.distinct import Pairs, distinct
 
 
@@ -56,19 +58,20 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     require_graph(g)
     if g.is_block:
         raise DGLError("the graph is a block already")
-    count = len(g._metagraph.ntypes)
-    dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes"), _by_set(g, src_nodes, "src_nodes")
-    dst_ids = [_destinations(g, i) if dst_given is None else dst_given.get(i, _NO_IDS) for i in range(count)]
-    edges = _kept_edges(g, dst_given)
-    numbered = _numbered_on_gpu(g, dst_ids, edges) if include_dst_in_src and src_given is None else None
+    count, arrays = len(g._metagraph.ntypes), HOST
+    numbered = _numbered_on_gpu(g, dst_nodes) if include_dst_in_src and src_nodes is None else None
+    dst_given: dict[int, Any] | None
     if numbered is None:
+        dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes", HOST), _by_set(g, src_nodes, "src_nodes", HOST)
+        dst_ids = _destination_ids(g, dst_given, HOST)
+        edges = _kept_edges(g, dst_given, HOST)
         sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
         ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
         src_ids = [sides.src_ids(i) for i in range(count)]
     else:
-        ends, src_ids = numbered
+        (ends, src_ids, dst_ids, dst_given), arrays = numbered, g._arrays
     adjacencies = tuple(
-        Adjacency.from_coo(len(src_ids[a]), len(dst_ids[b]), *pair, g._idtype, validate=False, copy=False)
+        Adjacency.from_ends(len(src_ids[a]), len(dst_ids[b]), *pair, g._idtype, arrays)
         for (a, b), pair in zip(g._metagraph.ends, ends, strict=True)
     )
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
@@ -82,7 +85,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
 _NO_IDS = np.empty(0, np.int64)
 
 
-def _by_set(g: DGLGraph, nodes: Any, argument: str) -> dict[int, np.ndarray] | None:
+def _by_set(g: DGLGraph, nodes: Any, argument: str, arrays: Any) -> dict[int, Any] | None:
     """Return the ids given for each node set, or None for none given."""
     if nodes is None:
         return None
@@ -92,15 +95,33 @@ def _by_set(g: DGLGraph, nodes: Any, argument: str) -> dict[int, np.ndarray] | N
         nodes = {g._metagraph.ntypes[0]: nodes}
     sets = {g._metagraph.node_set(ntype): ids for ntype, ids in nodes.items()}
     # Copies: features wait to be gathered with them, and users may write to their tensors meanwhile.
-    return {node_set: g._set_ids(ids, node_set).copy() for node_set, ids in sets.items()}
+    ids_by_set = {node_set: g._nodes_in(arrays, ids, node_set) for node_set, ids in sets.items()}
+    return {node_set: ids.copy() if arrays is HOST else active.copy(ids) for node_set, ids in ids_by_set.items()}
 
 
-def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> Pairs:
+def _kept_edges(g: DGLGraph, dst_given: dict[int, Any] | None, arrays: Any) -> Pairs:
     """Return the endpoints of each relation's edges, none of those into a type that is not asked for."""
     return [
-        adjacency.endpoints() if dst_given is None or dst_set in dst_given else (_NO_IDS, _NO_IDS)
+        adjacency.ends(arrays) if dst_given is None or dst_set in dst_given else (arrays.arange(0), arrays.arange(0))
         for adjacency, (_, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True)
     ]
+
+
+def _destination_ids(g: DGLGraph, dst_given: dict[int, Any] | None, arrays: Any) -> list[Any]:
+    """Return the ids of the destinations of each node set."""
+    sets = range(len(g._metagraph.ntypes))
+    if dst_given is not None:
+        return [dst_given.get(i, arrays.arange(0)) for i in sets]
+    return [_destinations(g, i) if arrays is HOST else _destinations_in(g, i, arrays) for i in sets]
+
+
+def _destinations_in(g: DGLGraph, node_set: int, arrays: Any) -> Any:
+    """Return the nodes of a set that have in-edges, ascending, on a device."""
+    has_edges = arrays.full(g._num_nodes[node_set], False, "bool")
+    for adjacency, ends in zip(g.adjacencies, g._metagraph.ends, strict=True):
+        if ends[1] == node_set:
+            has_edges |= adjacency.degrees(arrays, 1) > 0
+    return arrays.nonzero(has_edges)
 
 
 def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
@@ -109,40 +130,57 @@ def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     return distinct(np.concatenate([_NO_IDS, *parts]))
 
 
-def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tuple[Pairs, list[np.ndarray]] | None:
-    """Return the edges' ends in a block's numbers and the ids of its source nodes, as ``_Sides`` does, from a GPU.
+def _numbered_on_gpu(g: DGLGraph, dst_nodes: Any) -> tuple[Pairs, list[Any], list[Any], dict[int, Any] | None] | None:
+    """Return the edges' ends in a block's numbers, and the ids of its sources and destinations, from a GPU.
 
-    None for a graph that is on none, and for destinations that are repeated: equal ids have one number here.
+    None for a graph that is on none, and for destinations that are repeated: equal ids have one number here. The host
+    waits for how many nodes there are, and for what tells that none is missing.
     """
     gpu = device_on(g._device)
     if not isinstance(gpu, Gpu):
         return None
-    dtype = index_dtype_of(g)
-    ends: list[list[np.ndarray]] = [[_NO_IDS, _NO_IDS] for _ in edges]
+    arrays, dtype = g._arrays, index_dtype_of(g)
+    dst_given = _by_set(g, dst_nodes, "dst_nodes", arrays)
+    dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
+    ends: list[list[Any]] = [[arrays.arange(0)] * 2 for _ in edges]
     src_ids = []
     for node_set, ids in enumerate(dst_ids):
         # Destinations before sources: they are among the ids given, so that they take no number from a source.
         places = [(j, side) for side in (1, 0) for j, pair in enumerate(g._metagraph.ends) if pair[side] == node_set]
-        parts = [ids, *(edges[j][side] for j, side in places)]
-        numbers, distinct = _numbers(gpu, np.concatenate(parts).astype(dtype, copy=False))
-        dst_numbers, *end_numbers = np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
-        if len(dst_numbers) and dst_numbers[-1] != len(dst_numbers) - 1:
+        parts = [arrays.astype(x, dtype) for x in (ids, *(edges[j][side] for j, side in places))]
+        numbers, distinct_ids = _numbers(gpu, arrays.concatenate(parts), dtype)
+        first = 0
+        for place, part in zip([None, *places], parts, strict=True):
+            of_part, first = numbers[first : first + len(part)], first + len(part)
+            if place is not None:
+                ends[place[0]][place[1]] = of_part
+        inward = [ends[j][1] for j, side in places if side == 1 and len(ends[j][1])]
+        last = numbers[len(ids) - 1] if len(ids) else arrays.full(1, -1)
+        last, *largest = arrays.read(last, *(x.max() for x in inward)) if len(numbers) else [len(ids) - 1]
+        if last != len(ids) - 1:
             return None
-        for (j, side), part in zip(places, end_numbers, strict=True):
-            if side == 1 and len(part) and part.max() >= len(ids):
-                missing = edges[j][1][int(np.argmax(part >= len(ids)))]
-                raise _missing_node(g, "dst_nodes", missing, node_set, "in-edges")
-            ends[j][side] = part
-        src_ids.append(distinct)
-    return [(src, dst) for src, dst in ends], src_ids
+        if max(largest, default=-1) >= len(ids):
+            _raise_missing(g, arrays, node_set, ids, edges)
+        src_ids.append(distinct_ids)
+    return [(src, dst) for src, dst in ends], src_ids, dst_ids, dst_given
 
 
-def _numbers(gpu: Gpu, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each id, by first appearance, and the ids by number."""
-    uploaded = gpu.queue.upload(ids)
-    numbering = gpu.kernels("sample.sample").number_ids(gpu.queue, str(ids.dtype), uploaded.address, len(ids))
-    numbers = gpu.queue.download(numbering.numbers.address, len(ids), str(ids.dtype))
-    return numbers, gpu.queue.download(numbering.distinct.address, numbering.count, str(ids.dtype))
+def _raise_missing(g: DGLGraph, arrays: Any, node_set: int, ids: Any, edges: Pairs) -> None:
+    """Raise the error for destinations that lack a node which has in-edges."""
+    is_given = arrays.full(g._num_nodes[node_set], False, "bool")
+    is_given[ids] = True
+    for (_, dst), pair in zip(edges, g._metagraph.ends, strict=True):
+        missing = arrays.nonzero(~is_given[dst]) if pair[1] == node_set else dst[:0]
+        if len(missing):
+            (node,) = arrays.read(dst[missing[0]])
+            raise _missing_node(g, "dst_nodes", node, node_set, "in-edges")
+
+
+def _numbers(gpu: Gpu, ids: Any, dtype: np.dtype) -> tuple[Any, Any]:
+    """Return the number of each id on a GPU, by first appearance, and the ids by number."""
+    numbering = gpu.kernels("sample.sample").number_ids(gpu.queue, str(dtype), active.address(ids), len(ids))
+    numbers = gpu.tensor(numbering.numbers, len(ids), str(dtype))
+    return numbers, gpu.tensor(numbering.distinct, numbering.count, str(dtype))
 
 
 def index_dtype_of(g: DGLGraph) -> np.dtype:
@@ -272,11 +310,11 @@ def _block_metagraph(metagraph: Metagraph) -> Metagraph:
     return Metagraph(metagraph.ntypes, metagraph.canonical_etypes, metagraph.ntypes)
 
 
-def _node_frame(g: DGLGraph, block: DGLGraph, node_set: int, ids: np.ndarray, position: int) -> Frame:
+def _node_frame(g: DGLGraph, block: DGLGraph, node_set: int, ids: Any, position: int) -> Frame:
     frame = g._node_frames[node_set]
     result = block._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
     # A copy: the users' tensor of ids must not be what columns wait to be gathered with, nor what numbers nodes.
-    result[NID] = block._ids_tensor(ids.astype(block._idtype))
+    result[NID] = block._ids_copy(ids)
     return result
 
 
@@ -289,6 +327,6 @@ def _edge_frames(g: DGLGraph, block: DGLGraph, dst_given: dict[int, np.ndarray] 
             frame = block._edge_frame(i)
         elif frame.num_rows != adjacency.num_edges:
             frame = frame.take(_NO_IDS)
-        frame[EID] = block._ids_tensor(np.arange(adjacency.num_edges, dtype=block._idtype))
+        frame[EID] = block._ids_tensor(block._arrays.arange(adjacency.num_edges, block._idtype))
         frames[i] = frame
     return frames

@@ -12,8 +12,12 @@ from ..backend import Tensor, active
 from ..convert import graph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
+from ..graph.storage import make_graph
 from ..progress import progress
+from ..structure import Adjacency
+from ..structure.arrays import HOST, arrays_on
 from ..structure.ids import count_of, integer_array, number_of
+from ..structure.metagraph import HOMOGENEOUS
 
 _ALGORITHMS = ("bruteforce-blas", "bruteforce", "bruteforce-sharemem", "kd-tree", "nn-descent")
 _DISTANCES = ("euclidean", "cosine")
@@ -97,9 +101,11 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
     if dist not in _DISTANCES:
         raise DGLError(f"dist={dist!r} is not understood; expected one of {', '.join(_DISTANCES)}")
     k = count_of(k, "k", least=1)
-    points = _points(x)
+    arrays = arrays_on(active.device(x)) if active.is_tensor(x) else HOST
+    points: Any = _points(x) if arrays is HOST else _points_there(arrays, x)
     if dist == "cosine":
-        points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(float).tiny)
+        lengths = (points * points).sum(1)[:, None] ** 0.5
+        points = points / lengths.clip(np.finfo(np.float32).tiny)
     segments = np.array([len(points)]) if sizes is None else sizes
     if not len(segments) or segments.min() < 1:
         raise DGLError("a set of points is empty; each needs at least one")
@@ -111,6 +117,8 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
             stacklevel=3,
         )
         k = most
+    if arrays is not HOST:
+        return _knn_there(arrays, points, k, segments, sizes is not None, exclude_self)
     src, dst, counts = [], [], []
     sets = zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True)
     for start, size in progress(sets, "nearest neighbours", "set", len(segments), hide=len(segments) == 1):
@@ -124,13 +132,44 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
     return result
 
 
+def _knn_there(
+    arrays: Any, points: Tensor, k: int, segments: np.ndarray, is_batch: bool, exclude_self: bool
+) -> DGLGraph:
+    """Return the graph of points on a device, from all distances; among equal ones the order is the library's."""
+    starts = (np.cumsum(segments) - segments).tolist()
+    near = [
+        arrays.nearest(points[start : start + size], k, exclude_self) + start
+        for start, size in zip(starts, segments.tolist(), strict=True)
+    ]
+    count = active.shape(points)[0]
+    src = active.reshape(active.concat(near), (-1,))
+    dst = active.reshape(arrays.arange(count)[:, None] + arrays.full(k, 0), (-1,))
+    relation = Adjacency.from_ends(count, count, src, dst, np.dtype(np.int64), arrays)
+    result = make_graph(HOMOGENEOUS, (relation,), (count,), arrays.device)
+    if is_batch:
+        result._batch_num_nodes, result._batch_num_edges = (segments,), (segments * k,)
+    return result
+
+
 def _points(x: Tensor) -> np.ndarray:
     points = np.asarray(active.to_numpy(x), np.float64)
-    if points.ndim != 2:
-        raise DGLError(f"points must be (num_points, dimensions), got {points.shape}")
-    if not np.isfinite(points).all():
-        raise DGLError("points must be finite; there are NaN or infinite coordinates")
+    _require_points(points.shape, np.isfinite(points).all())
     return points
+
+
+def _points_there(arrays: Any, x: Tensor) -> Tensor:
+    """Return points on a device as numbers of double precision; the host waits to know that they are finite."""
+    points = arrays.floats(active.detach(x))
+    total = (points * 0).sum()  # NaN with one number that is not finite
+    _require_points(active.shape(points), bool(arrays.read(total == 0)[0]))
+    return points
+
+
+def _require_points(shape: Sequence[int], are_finite: Any) -> None:
+    if len(shape) != 2:
+        raise DGLError(f"points must be (num_points, dimensions), got {tuple(shape)}")
+    if not are_finite:
+        raise DGLError("points must be finite; there are NaN or infinite coordinates")
 
 
 def _nearest(points: np.ndarray, k: int, exclude_self: bool) -> np.ndarray:

@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ __all__ = ["BEGIN", "END", "PAGE", "table"]
 PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
 BEGIN, END = "<!-- features -->\n", "<!-- end features -->\n"
 WIDTH = 4
+SIZE = 32
+"""Bytes of the most numbers that are read at a time where only sizes and answers are."""
 Work = Callable[[str], Any]
 
 
@@ -137,6 +140,18 @@ def _walk(device: str) -> None:
     dglite.sampling.random_walk(_graph(device), torch.arange(5, device=device), length=3)
 
 
+@lru_cache
+def _edges(device: str) -> dglite.DGLGraph:
+    """Return a graph of edges that are on the device."""
+    ids = torch.arange(30, device=device)
+    return dglite.graph((ids * 7 % 20, ids % 20), num_nodes=20)
+
+
+def _on_edges(device: str) -> None:
+    g = dglite.add_self_loop(dglite.reverse(_edges(device)))
+    _trained(nn.GraphConv(WIDTH, 3).to(device)(g, torch.randn(20, WIDTH, device=device, requires_grad=True)))
+
+
 FEATURES: dict[str, Work] = {
     "`update_all`, built-in sum with weights": _reduce("sum"),
     "... mean": _reduce("mean"),
@@ -160,8 +175,14 @@ FEATURES: dict[str, Work] = {
     "`in_degrees`": lambda device: _graph(device).in_degrees(),
     "`reverse`": lambda device: dglite.reverse(_graph(device)),
     "`add_self_loop`": lambda device: dglite.add_self_loop(_graph(device)),
-    "`batch`": lambda device: dglite.batch([_graph(device), _graph(device)]),
+    "a layer on edges made on the device": _on_edges,
+    "`batch`": lambda device: dglite.batch([_edges(device), _edges(device)]),
+    "`unbatch`": lambda device: dglite.unbatch(dglite.batch([_edges(device), _edges(device)])),
     "`node_subgraph`": lambda device: dglite.node_subgraph(_graph(device), torch.arange(5, device=device)),
+    "`edge_subgraph`": lambda device: dglite.edge_subgraph(_graph(device), torch.arange(5, device=device)),
+    "`in_subgraph`": lambda device: dglite.in_subgraph(_graph(device), torch.arange(5, device=device)),
+    "`remove_nodes`": lambda device: dglite.remove_nodes(_graph(device), torch.arange(5, device=device)),
+    "`add_reverse_edges`": lambda device: dglite.add_reverse_edges(_graph(device)),
     "a graph of edges on the device": lambda device: dglite.graph((torch.arange(3, device=device),) * 2),
     "`knn_graph`": lambda device: dglite.knn_graph(torch.rand(9, 3, device=device), 2),
     "`sample_neighbors`": _sample(),
@@ -190,14 +211,26 @@ def _outcome(work: Work, device: str) -> str:
                 launched.clear()
                 torch.manual_seed(0)
                 with recorded() as events:
-                    work(device)
+                    result = work(device)
     except (dglite.DGLError, NotImplementedError, RuntimeError, TypeError) as error:
         return f"no: {type(error).__name__}"
     finally:
         FakeRunner.launch = launch  # type: ignore[method-assign]
+    to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
+    sizes = [wait for wait in events.waits if wait.startswith("aten::")]
+    waits = ", waits" if max(to_host, default=0) > SIZE else ", reads a size" if to_host or sizes else ""
     if launched:
-        return "kernels, waits" if any(copy.startswith("to host") for copy in events.copies) else "kernels"
-    return "host, waits" if any(copy.startswith("to host") for copy in events.copies) else "torch or host"
+        return f"kernels{waits}"
+    return (
+        f"torch{waits}" if _is_made_there(result) else f"host{waits}" if waits == ", waits" else f"torch or host{waits}"
+    )
+
+
+def _is_made_there(result: Any) -> bool:
+    """Whether a graph was made whose edges are on the device."""
+    graphs = result if isinstance(result, list | tuple) else [result]
+    relations = [x for g in graphs if isinstance(g, dglite.DGLGraph) for x in g.adjacencies]
+    return bool(relations) and all(x.made_on(torch.device(DEVICE)) is not None for x in relations)
 
 
 def table() -> str:

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 import dglite
+import dglite.function as fn
 from dglite import DGLError, nn
-from tests.fake_device.device import DEVICE, recorded
+from dglite.dataloading import NeighborSampler
+from tests.fake_device.device import DEVICE, limited_memory, recorded
 
 NODES, EDGES, WIDTH = 21, 600, 4
 SMALL = 64
@@ -216,6 +218,115 @@ def test_self_loops_need_no_count_of_nodes_without_in_edges():
 def test_bad_edges_are_refused(src, dst, options, message):
     with pytest.raises(DGLError, match=message):
         dglite.graph((torch.tensor(src, device=DEVICE), torch.tensor(dst, device=DEVICE)), **options)
+
+
+def test_a_graph_larger_than_the_device():
+    """The error says how much the edges take; the graph is as it was, and works with more memory."""
+    g, x = dglite.rand_graph(2000, 40000).to(DEVICE), torch.ones(2000, 2, device=DEVICE)
+    g.ndata["h"] = x
+    with limited_memory(200_000), pytest.raises(torch.OutOfMemoryError) as error:
+        g.update_all(fn.copy_u("h", "m"), fn.sum("m", "sum"))
+    (note,) = error.value.__notes__
+    assert f"40000 edges of this relation take {4 * (2001 + 80000)} bytes on {DEVICE}" in note
+    assert list(g.ndata) == ["h"]
+    g.update_all(fn.copy_u("h", "m"), fn.sum("m", "sum"))
+    assert g.ndata["sum"][:, 0].sum().item() == 40000
+
+
+SAMPLERS: dict[str, Callable[[dglite.DGLGraph, torch.Tensor], Any]] = {
+    "in-edges": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3),
+    "out-edges": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3, edge_dir="out"),
+    "with replacement": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3, replace=True),
+    "blocks": lambda g, seeds: NeighborSampler([3, 2]).sample(g, seeds)[2],
+    "a block": lambda g, seeds: dglite.to_block(dglite.in_subgraph(g, seeds), torch.cat([seeds, seeds[:1] * 0])),
+    "a block of all": lambda g, seeds: dglite.to_block(g),
+}
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["made there", "moved there"])
+@pytest.mark.parametrize("name", list(SAMPLERS))
+def test_samples_stay_on_the_device(name, moved):
+    work, seeds = SAMPLERS[name], few(7, 3, 20)
+    dglite.seed(3)
+    want = [block_contents(x) for x in listed(work(make("cpu"), seeds("cpu")))]
+    g, ids = make(DEVICE, moved=moved), seeds(DEVICE)
+    dglite.seed(3)
+    with recorded() as events:
+        found = listed(work(g, ids))
+    to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
+    assert max(to_host, default=0) <= SMALL
+    assert all(x.made_on(g.device) is not None for sample in found for x in sample.adjacencies)
+    torch.testing.assert_close(on_host([block_contents(x) for x in found]), on_host(want), rtol=0, atol=0)
+
+
+def listed(x: Any) -> list[dglite.DGLGraph]:
+    return x if isinstance(x, list) else [x]
+
+
+def block_contents(g: dglite.DGLGraph) -> Any:
+    frames = [dict(frame or {}) for frame in (*g._node_frames, *g._edge_frames)]
+    return [[g.edges(form="all", etype=etype) for etype in g.canonical_etypes], frames]
+
+
+def test_blocks_of_several_types():
+    def work(device: str) -> Any:
+        dglite.seed(3)
+        seeds = {"a": few(3, 1)(device), "b": few(2)(device)}
+        return block_contents(dglite.to_block(dglite.sampling.sample_neighbors(types(device), seeds, 2)))
+
+    torch.testing.assert_close(on_host(work(DEVICE)), on_host(work("cpu")), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_destinations_that_are_missing(device):
+    g = dglite.graph(few(1, 2, 3)(device).repeat(2, 1).unbind(), num_nodes=4)
+    with pytest.raises(DGLError, match="dst_nodes lacks node 2 of type '_N', which has in-edges"):
+        dglite.to_block(g, few(3, 1)(device))
+
+
+@pytest.mark.parametrize("sortby", [None, 0, -1])
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_top_k_reads_nothing(k, descending, sortby):
+    def work(device: str) -> Any:
+        sizes = [3, 1, 0, 7]
+        batch = dglite.batch([dglite.graph(([], []), num_nodes=size) for size in sizes]).to(device)
+        generator = torch.Generator().manual_seed(4)
+        floats, integers = torch.randn(11, 3, generator=generator), torch.randint(4, (11, 2), generator=generator)
+        floats[5, 0] = torch.nan
+        columns = {"x": floats, "i": integers, "b": integers > 1}
+        results = []
+        for name, column in columns.items():
+            batch.ndata[name] = column.to(device)
+            with recorded() as events:
+                results.append(dglite.topk_nodes(batch, name, k, descending=descending, sortby=sortby))
+            assert events.waits == []
+        return results
+
+    torch.testing.assert_close(on_host(work(DEVICE)), on_host(work("cpu")), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize("dist", ["euclidean", "cosine"])
+def test_nearest_neighbours(dist, exclude_self):
+    points = torch.randn(30, 3, generator=torch.Generator().manual_seed(4))
+    options = {"dist": dist, "exclude_self": exclude_self}
+
+    def work(device: str) -> Any:
+        x = points.to(device)
+        with recorded() as events:
+            graphs = [
+                dglite.knn_graph(x, 4, **options),
+                dglite.knn_graph(x.reshape(3, 10, 3), 4, **options),
+                dglite.segmented_knn_graph(x, 4, [10, 5, 15], **options),
+            ]
+        assert len(events.waits) == (3 if device == DEVICE else 0)  # whether the points are finite
+        return [(contents(g), g.batch_num_nodes(), g.batch_num_edges()) for g in graphs]
+
+    torch.testing.assert_close(on_host(work(DEVICE)), on_host(work("cpu")), rtol=0, atol=0)
+    for bad, message in ((torch.full((3, 2), torch.inf), "must be finite"), (torch.zeros(0, 2), "is empty")):
+        with pytest.raises(DGLError, match=message):
+            dglite.knn_graph(bad.to(DEVICE), 2)
 
 
 def test_bad_ids_are_refused():
