@@ -55,11 +55,11 @@ def test_branching_asks_for_a_value(call: object) -> None:
         call(vector())  # type: ignore[operator]
 
 
-def test_truths_are_not_recorded() -> None:
-    with pytest.raises(DGLError, match=r"torch.bool; lazy tensors are"):
-        _ = vector() > 0
-    with pytest.raises(DGLError, match="truth"):
-        dynamic.lazy(True)
+def test_dtypes_that_are_not_recorded() -> None:
+    with pytest.raises(DGLError, match=r"returns torch.uint8; lazy tensors are"):
+        vector().to(torch.uint8)
+    with pytest.raises(DGLError, match=r"got torch.int16: convert it first"):
+        dynamic.lazy(torch.ones(2, dtype=torch.int16))
 
 
 def test_sessions_do_not_mix() -> None:
