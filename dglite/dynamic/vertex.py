@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     class TensorOrTuple(torch.Tensor, tuple[torch.Tensor, ...]):  # type: ignore[misc]
         """A tensor or, of a program with several inputs, states or results, a tuple of tensors."""
 
-        def __getitem__(self, key: Any) -> torch.Tensor: ...
+        def __getitem__(self, key: Any) -> torch.Tensor: ...  # type: ignore[override]
         def __iter__(self) -> Iterator[torch.Tensor]: ...
 
     class State(TensorOrTuple):  # type: ignore[misc]
@@ -117,6 +117,8 @@ class VertexFunction(nn.Module):
     def pull(self) -> TensorOrTuple:
         """Return the vertex's input, a tuple where the program is called with several."""
         recorder = active_recorder("pull")
+        if not recorder.pulls:
+            raise DGLError("F pulls an input, but the program was called without any: program(graph, x)")
         return _one_or_all([recorder.value(node, boolean) for node, boolean in recorder.pulls])
 
     def gather(self, k: int) -> State:
@@ -215,7 +217,8 @@ class Children:
             return self._packed(*map(self.mean, self._every))
         builder, node = self._recorder.builder, self._edge(x, "mean")
         number = builder.pointwise("maximum", builder.reduce(builder.full(1.0, node)), 1.0)
-        return self._recorder.value(builder.pointwise("div", builder.reduce(node), number))
+        mean: Any = self._recorder.value(builder.pointwise("div", builder.reduce(node), number))
+        return mean  # type: ignore[no-any-return]
 
     def softmax(self, x: torch.Tensor) -> torch.Tensor:
         """Return the softmax of ``x``, a value of each child, over the children of each vertex, column by column.

@@ -38,8 +38,8 @@ def lazy(x: Any) -> LazyTensor:
     ----------
     x
         a tensor (float32, float64, int32, int64 or boolean, on the CPU) with its gradient, if it wants one; an
-        integer, as an index or label; a float, of torch's default dtype; or a nested list of numbers. A tensor with a row for each
-        sample may be given once: ``x[i]`` is then no operation.
+        integer, as an index or label; a float, of torch's default dtype; or a nested list of numbers. A tensor with a
+        row for each sample may be given once: ``x[i]`` is then no operation.
 
     Write a model for one sample: there is no batch axis. Ordinary torch functions, modules and operators apply;
     everything recorded until :func:`run` or :func:`backward` belongs to one session and is batched together.

@@ -84,7 +84,7 @@ class TracedProgram:
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self.nodes = ancestors(roots)
-        self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
+        self._read = {node.attr: (node.shape, node.dtype) for node in self.nodes if node.kind is NodeKind.SHARED}
         self.inputs = [(math.prod(shape), key.stored(dtype)) for shape, dtype in key.inputs]
         self.state_widths = [node.width for node in first.states]
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
@@ -122,7 +122,16 @@ class TracedProgram:
                 values[index] = value.contiguous() if value.dim() > 1 and len(value) == 1 else value
             return values[index]
 
-        return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
+        values_read = [resolve(i) if i in self._read else None for i in range(len(self.shared))]
+        for i, (shape, dtype) in self._read.items():
+            x = values_read[i]
+            assert x is not None
+            if x.shape != shape or x.dtype is not dtype or not x.is_cpu:
+                raise DGLError(
+                    f"a parameter or tensor that F reads is {tuple(x.shape)} of {x.dtype} on {x.device}; F was traced "
+                    f"with {shape} of {dtype} on the CPU. Move the whole module, or assign a new nn.Parameter"
+                )
+        return values_read
 
     def plan(self, c: int, needs: GradientNeeds, options: Options) -> ClassPlan:
         """Return the plan of a class of vertices: of the kind ``c // (2 << inputs)``, with children if ``c`` is odd."""
