@@ -28,7 +28,7 @@ from .evaluate import ProgramEvaluator
 from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
 from .program.ir import Node, NodeKind, RowDomain
-from .program.trace import active_recorder
+from .program.traced import active_recorder
 from .vertex import VertexFunction
 
 _MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 8, 16, 8

@@ -18,7 +18,8 @@ from ..graph import DGLGraph
 from .evaluate import ProgramEvaluator
 from .program.ir import Node, NodeKind, RowDomain
 from .program.lower import stop_gradient
-from .program.trace import FunctionRecorder, active_recorder
+from .program.trace import FunctionRecorder
+from .program.traced import active_recorder
 
 if TYPE_CHECKING:
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
-from .contraction import RowContractions
 from .ir import Builder, Node, NodeKind, OpaqueCall, RowDomain
 from .lower import (
     ELEMENTWISE,
@@ -41,10 +39,7 @@ from .replay import (
     on_copy,
     outputs_of,
 )
-from .surroundings import states_of_generators
 from .views import overlap, start_in_row
-
-_recording: ContextVar[FunctionRecorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
 
 class FunctionRecorder(TorchDispatchMode):
@@ -392,26 +387,3 @@ class FunctionRecorder(TorchDispatchMode):
                     )
                     if not alike:
                         raise mixing(name)
-
-
-def trace_function(forward: Callable[[], Any], recorder: FunctionRecorder) -> None:
-    """Run F once under the recorder."""
-    token, generators = _recording.set(recorder), states_of_generators()
-    try:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False), RowContractions(recorder.has_rows), recorder:
-            forward()
-    finally:
-        _recording.reset(token)
-    if states_of_generators() != generators:
-        raise DGLError(
-            "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
-            "an input, or use torch's dropout or bernoulli"
-        )
-
-
-def active_recorder(verb: str) -> FunctionRecorder:
-    """Return the recorder under which F runs now; ``verb`` is what F calls."""
-    recorder = _recording.get()
-    if recorder is None:
-        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
-    return recorder

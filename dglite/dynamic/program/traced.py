@@ -7,7 +7,8 @@ binary tree, need no product with their children's state.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,16 @@ import torch
 from ...errors import DGLError
 from ...opspec import OPERATORS
 from ..options import Options
+from .contraction import RowContractions
 from .gradient import ancestors, differentiate
 from .ir import Builder, Node, NodeKind, RowDomain
 from .plan import make_plan
 from .recipe import Buffer, BufferRole, Place, ProgramResult, VertexPlan, own_buffer, rows_of_all
 from .replay import TracedFunction
-from .trace import FunctionRecorder, trace_function
+from .surroundings import states_of_generators
+from .trace import FunctionRecorder
+
+_recording: ContextVar[FunctionRecorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,29 @@ class TracedProgram:
             program = self.programs[kind]
             self._plans[key] = plan_class(self.builder, program, bool(c & 1), absent, collected, needs, options)
         return self._plans[key]
+
+
+def trace_function(forward: Callable[[], Any], recorder: FunctionRecorder) -> None:
+    """Run F once under the recorder."""
+    token, generators = _recording.set(recorder), states_of_generators()
+    try:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False), RowContractions(recorder.has_rows), recorder:
+            forward()
+    finally:
+        _recording.reset(token)
+    if states_of_generators() != generators:
+        raise DGLError(
+            "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
+            "an input, or use torch's dropout or bernoulli"
+        )
+
+
+def active_recorder(verb: str) -> FunctionRecorder:
+    """Return the recorder under which F runs now; ``verb`` is what F calls."""
+    recorder = _recording.get()
+    if recorder is None:
+        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
+    return recorder
 
 
 def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:

@@ -91,7 +91,7 @@ def test_what_cannot_be_run() -> None:
 
 
 def test_what_cannot_be_lazy() -> None:
-    with pytest.raises(DGLError, match="float32, float64, int32 or int64"):
+    with pytest.raises(DGLError, match="float32, float64, int32, int64 or boolean"):
         dynamic.lazy(torch.ones(2, dtype=torch.float16))
     with pytest.raises(DGLError, match="on the CPU"):
         dynamic.lazy(torch.ones(2, device="meta"))
