@@ -18,11 +18,11 @@ from ..kernels import compiled
 from .autocast import as_float32, without_autocast
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
-from .execution.order import Order, order_of
+from .execution.order import VertexOrder, order_of
 from .execution.sweep import PulledInput, VertexCall
 from .program.ir import Node
 from .program.replay import TracedFunction
-from .program.surroundings import Surroundings
+from .program.surroundings import FunctionSurroundings
 from .program.traced import TracedProgram, TraceKey
 
 _FLOATS = (torch.float32, torch.float64)
@@ -40,7 +40,7 @@ class ProgramEvaluator:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
         self._traces: dict[TraceKey, TracedProgram] = {}
-        self._surroundings: Surroundings | None = None
+        self._surroundings: FunctionSurroundings | None = None
         self._num_changes = 0
 
     def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
@@ -93,7 +93,7 @@ class ProgramEvaluator:
             traced = TracedProgram(functions, key)
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
-            self._traces[key], self._surroundings = traced, Surroundings(functions)
+            self._traces[key], self._surroundings = traced, FunctionSurroundings(functions)
             self._count_change(change, type(functions[0]).__name__)
         return traced
 
@@ -104,7 +104,7 @@ class ProgramEvaluator:
                 f"{name} was traced again {_MANY_CHANGES} times, since {change} changed between calls, which costs "
                 "more than a step. Make a number that changes a buffer of the module and write to it in place",
                 DGLWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 
@@ -133,9 +133,9 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
             )
         return PulledInput(as_float32(values) if isinstance(values, torch.Tensor) else values, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
-        what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
+        received = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
-            f"input {i} is {what}; expected a tensor with a row for each of the {num_nodes} nodes, or "
+            f"input {i} is {received}; expected a tensor with a row for each of the {num_nodes} nodes, or "
             "dynamic.Partial(nodes, values)"
         )
     return PulledInput(x, None)
@@ -144,8 +144,8 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
 def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
     """Return what tells traces apart; check dtypes and devices."""
     modules = _modules(functions)
-    held = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
-    floats = [*islice(held, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
+    parameters = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
+    floats = [*islice(parameters, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
     dtype = floats[0].dtype if floats else torch.get_default_dtype()
     for x in floats:
         if x.dtype != dtype or dtype not in _FLOATS or x.device.type != "cpu":
@@ -159,13 +159,13 @@ def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
 
 def _modules(functions: Sequence[Any]) -> list[Any]:
     """Return the functions and all modules in them; ``Module.modules()`` takes four times as long to name them."""
-    found, pending = dict[int, Any](), list(functions)
+    modules, pending = dict[int, Any](), list(functions)
     while pending:
         module = pending.pop()
-        if id(module) not in found:
-            found[id(module)] = module
+        if id(module) not in modules:
+            modules[id(module)] = module
             pending += [x for x in module._modules.values() if x is not None]
-    return list(found.values())
+    return list(modules.values())
 
 
 def _kinds(
@@ -175,13 +175,15 @@ def _kinds(
     partial = [(i, p.rows) for i, p in enumerate(pulled) if p.rows is not None]
     numbers = None
     if kinds is not None:
-        given = torch.as_tensor(kinds).flatten()
-        if len(given) != num_nodes or (num_nodes and not 0 <= int(given.min()) <= int(given.max()) < num_functions):
+        kind_of = torch.as_tensor(kinds).flatten()
+        if len(kind_of) != num_nodes or (
+            num_nodes and not 0 <= int(kind_of.min()) <= int(kind_of.max()) < num_functions
+        ):
             raise DGLError(
-                f"kinds has {len(given)} values for {num_nodes} nodes, or values outside of 0 to {num_functions - 1}; "
-                "expected the number of each vertex's function"
+                f"kinds has {len(kind_of)} values for {num_nodes} nodes, or values outside of 0 to "
+                f"{num_functions - 1}; expected the number of each vertex's function"
             )
-        numbers = given.numpy().astype(np.int64) << len(pulled)
+        numbers = kind_of.numpy().astype(np.int64) << len(pulled)
     if partial and numbers is None:
         numbers = np.zeros(num_nodes, np.int64)
     for i, rows in partial:
@@ -190,7 +192,7 @@ def _kinds(
     return numbers, (1 if numbers is None else num_functions << len(pulled))
 
 
-def _check_children(order: Order, slots: int) -> None:
+def _check_children(order: VertexOrder, slots: int) -> None:
     degrees = order.bounds[1:] - order.bounds[:-1]
     if degrees.max(initial=0) > slots:
         node, most = order.nodes[degrees.argmax()], degrees.max()
@@ -200,7 +202,7 @@ def _check_children(order: Order, slots: int) -> None:
         )
 
 
-def _check_scatters(order: Order, programs: Sequence[TracedFunction], num_inputs: int) -> None:
+def _check_scatters(order: VertexOrder, programs: Sequence[TracedFunction], num_inputs: int) -> None:
     """Raise when a vertex is gathered whose function scatters nothing."""
     if all(program.states for program in programs):
         return

@@ -13,14 +13,14 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..tables import bytes_text, html_card, html_table, text_table
-from .batching.execution.matrices import Product, TorchCall
-from .batching.execution.placement import Placement
+from .batching.execution.matrices import TorchCall, WeightProduct
+from .batching.execution.placement import BatchPlacement
 from .batching.recording.signatures import Signature
 from .batching.recording.tensor import LazyTensor
 from .evaluate import prepared_calls
-from .execution.script import Script
+from .execution.script import ProgramScript
 from .execution.sweep import VertexCall
-from .program.ir import GRADIENT_KINDS, Domain, NodeKind
+from .program.ir import GRADIENT_KINDS, NodeKind, RowDomain
 from .program.layout import MOST_ROWS, function_name
 from .program.recipe import DenseOp, PointwiseKernel, StagePhase
 from .propagation import propagate_as_program
@@ -102,8 +102,8 @@ class ProgramExplanation:
 def explain_program(call: VertexCall) -> ProgramExplanation:
     """Explain a call of a vertex program: as it is run forward, and backward where gradients are enabled."""
     grad, shared, order = torch.is_grad_enabled(), call.traced.shared_values(), call.order
-    wanted = [grad and x is not None and x.requires_grad for x in shared]
-    script = call.script(shared, [grad and p.values.requires_grad for p in call.pulled], wanted, True)
+    trained = [grad and x is not None and x.requires_grad for x in shared]
+    script = call.script(shared, [grad and p.values.requires_grad for p in call.pulled], trained, True)
     edges, sizes, rows = np.diff(order.bounds[order.classes]), np.diff(order.classes), order.class_rows
     segments, stages = order.segments.tolist(), list[StageLine]()
     counts = [(c, int(order.bounds[last] - order.bounds[first]), last - first) for c, first, last in segments]
@@ -112,8 +112,8 @@ def explain_program(call: VertexCall) -> ProgramExplanation:
         for c, plan in script.plans.items():
             sweep = plan.forward if direction == "forward" else plan.backward
             for phase, stage in [(p, s) for p in StagePhase for s in (sweep.stages.get(p, ()) if sweep else ())]:
-                count = int(edges[c] if stage.domain is Domain.EDGE else sizes[c])
-                together = most[c][stage.domain is not Domain.EDGE] if phase is StagePhase.SWEEP else count
+                count = int(edges[c] if stage.domain is RowDomain.EDGE else sizes[c])
+                together = most[c][stage.domain is not RowDomain.EDGE] if phase is StagePhase.SWEEP else count
                 by, reason = _runner(stage, phase, together, script.reason(stage))
                 amount = [x * count for x in _cost(stage)]
                 line = direction, _class_name(call, c), _PHASES[phase], _stage_name(stage), by, reason, count
@@ -126,11 +126,11 @@ def explain_program(call: VertexCall) -> ProgramExplanation:
     return ProgramExplanation(title, tuple(stages), tuple(levels))
 
 
-def _levels(call: VertexCall, script: Script) -> list[LevelLine]:
+def _levels(call: VertexCall, script: ProgramScript) -> list[LevelLine]:
     levels, bounds = list[LevelLine](), call.order.bounds
     for c, first, last in call.order.segments.tolist():
         per_row = [(stage, _cost(stage)) for stage in script.plans[c].forward.stages.get(StagePhase.SWEEP, ())]
-        here = {Domain.VERTEX: last - first, Domain.EDGE: int(bounds[last] - bounds[first])}
+        here = {RowDomain.VERTEX: last - first, RowDomain.EDGE: int(bounds[last] - bounds[first])}
         amounts = [sum(here[stage.domain] * cost[i] for stage, cost in per_row) for i in range(2)]
         levels.append(LevelLine(_class_name(call, c), last - first, *amounts))
     return levels
@@ -180,7 +180,7 @@ def _cost(stage: PointwiseKernel | DenseOp) -> tuple[int, int]:
     if isinstance(stage, PointwiseKernel):
         return (len(stage.readings) + len(stage.places)) * stage.width * stage.dtype.itemsize, 0
     node = stage.node
-    moved = [x for x in (*node.inputs, node) if x.domain is not Domain.SHARED]
+    moved = [x for x in (*node.inputs, node) if x.domain is not RowDomain.SHARED]
     products = 0
     if node.kind is NodeKind.MATMUL:
         products = node.inputs[0].width * node.width
@@ -228,7 +228,7 @@ def explain_session(lazies: Sequence[LazyTensor], strategy: str = "agenda") -> S
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
     nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
-    placement, batches = Placement(session, nodes, strategy), list[BatchLine]()
+    placement, batches = BatchPlacement(session, nodes, strategy), list[BatchLine]()
     for number, count in zip(placement.batch_kinds.tolist(), np.diff(placement.bounds).tolist(), strict=True):
         signature = placement.signatures[number]
         size, products = _cost_of(signature)
@@ -240,7 +240,7 @@ def explain_session(lazies: Sequence[LazyTensor], strategy: str = "agenda") -> S
 def _runs_by(signature: Signature) -> str:
     if signature.matrices is None:
         return "kernel"
-    if isinstance(signature.matrices, Product):
+    if isinstance(signature.matrices, WeightProduct):
         return "kernel for few rows, else a GEMM"
     return "torch, on stacked tensors" if type(signature.matrices) is TorchCall else type(signature.matrices).__name__
 
@@ -251,7 +251,7 @@ def _cost_of(signature: Signature) -> tuple[int, int]:
         formulas = signature.formulas
         return size + (len(formulas.parts) * formulas.width * formulas.dtype.itemsize if formulas else 0), 0
     size += sum(kind.nbytes for kind in matrices.kinds)
-    if isinstance(matrices, Product):
+    if isinstance(matrices, WeightProduct):
         rows = matrices.kinds[0].numel // matrices.matrix.shape[0]
         return size, rows * matrices.matrix.numel()
     return size, 0

@@ -19,7 +19,7 @@ _DEPTH = 4
 
 
 class FunctionIdentity:
-    """``key`` is equal for functions that do the same, given that ``kept``, what they captured, is kept alive.
+    """``key`` is equal for functions that do the same, given that ``alive``, what they captured, is kept alive.
 
     ``tensors`` and ``layers`` are those that they may read. ``key`` is None where that cannot be told, ``unknown``
     says why.
@@ -30,8 +30,8 @@ class FunctionIdentity:
     def __init__(self, functions: Iterable[Any]) -> None:
         self.tensors: dict[int, torch.Tensor] = {}
         self.layers: list[nn.Module] = []
-        self.kept: list[Any] = []
-        self._seen: set[int] = set()
+        self.alive: list[Any] = []
+        self._visited: set[int] = set()
         try:
             self.key: tuple[Any, ...] | None = tuple([self._function(function, 0) for function in functions])
         except _UnknownError as error:
@@ -42,13 +42,13 @@ class FunctionIdentity:
         if code is None or depth > _DEPTH or isinstance(function, functools.partial):
             raise _UnknownError("it calls what is not a Python function, a functools.partial, or functions too deep")
         owner = getattr(function, "__self__", None)
-        self.kept.append(code)
-        found = [id(code), None if owner is None else self._value(owner, depth)]
+        self.alive.append(code)
+        parts = [id(code), None if owner is None else self._value(owner, depth)]
         around = captured(function)
-        found += [self._value(value, depth) for _, value in around]
+        parts += [self._value(value, depth) for _, value in around]
         inside = list(read_of_modules(code, around))
-        self.kept += inside
-        return tuple(found + [id(value) for value in inside])
+        self.alive += inside
+        return tuple(parts + [id(value) for value in inside])
 
     def _value(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -60,7 +60,7 @@ class FunctionIdentity:
         if isinstance(value, nn.Module):
             return self._layer(value, depth)
         if isinstance(value, _LASTING):
-            self.kept.append(value)
+            self.alive.append(value)
             return id(value)
         if kind in (tuple, list):
             return kind, tuple([self._value(x, depth) for x in value])
@@ -72,9 +72,9 @@ class FunctionIdentity:
 
     def _layer(self, layer: nn.Module, depth: int) -> Any:
         """Return a layer's parameters and settings, and those of the layers in it."""
-        if id(layer) in self._seen:
+        if id(layer) in self._visited:
             return id(layer)
-        self._seen.add(id(layer))
+        self._visited.add(id(layer))
         self.layers.append(layer)
         if any(getattr(layer, hooks) for hooks in _HOOKS):
             raise _UnknownError(f"the layer {type(layer).__name__} has hooks")

@@ -8,15 +8,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..errors import DGLError
-from .program.ir import Domain
-from .program.trace import Recorder
+from .program.ir import RowDomain
+from .program.trace import FunctionRecorder
 
 
-def side_by_side(recorder: Recorder, messages: list[torch.Tensor]) -> torch.Tensor:
+def side_by_side(recorder: FunctionRecorder, messages: list[torch.Tensor]) -> torch.Tensor:
     """Return tensors of the vertices, all of one shape, as (vertices, how many, *feat)."""
     builder, nodes = recorder.builder, [recorder.node(x) for x in messages]
-    if any(node.shape != nodes[0].shape or node.domain is not Domain.VERTEX for node in nodes):
-        raise DGLError("messages differ in shape, or are none of their nodes alone")
+    if any(node.shape != nodes[0].shape or node.domain is not RowDomain.VERTEX for node in nodes):
+        raise DGLError("messages differ in shape, or are no values of the nodes")
     flat = [builder.reshaped(node, (node.width,)) for node in nodes]
     return recorder.value(builder.reshaped(builder.cat(flat), (len(nodes), *nodes[0].shape)))
 
@@ -27,7 +27,7 @@ class EachMessage(TorchFunctionMode):
     torch multiplies (vertices * messages, feat) instead, in which a row is no vertex any more.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: FunctionRecorder) -> None:
         super().__init__()
         self._recorder = recorder
 
@@ -38,7 +38,7 @@ class EachMessage(TorchFunctionMode):
 
     def _is_product(self, x: Any = None, matrix: Any = None) -> bool:
         tensors = isinstance(x, torch.Tensor) and isinstance(matrix, torch.Tensor)
-        return tensors and x.dim() == 3 and matrix.dim() == 2 and len(x) == self._recorder.rows[Domain.VERTEX]
+        return tensors and x.dim() == 3 and matrix.dim() == 2 and len(x) == self._recorder.rows[RowDomain.VERTEX]
 
 
 _PRODUCTS = {torch.nn.functional.linear, torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}

@@ -43,8 +43,8 @@ def options(eager: bool | None = None, lazy: bool | None = None, fuse: bool | No
     fuse
         element-wise operations that follow each other are one kernel.
     """
-    given = {name: value for name, value in (("eager", eager), ("lazy", lazy), ("fuse", fuse)) if value is not None}
-    token = _current.set(replace(_current.get(), **given))
+    changes = {name: value for name, value in (("eager", eager), ("lazy", lazy), ("fuse", fuse)) if value is not None}
+    token = _current.set(replace(_current.get(), **changes))
     try:
         yield _current.get()
     finally:

@@ -27,8 +27,8 @@ from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
 from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
-from .program.ir import Domain, Node, NodeKind
-from .program.trace import active_recorder
+from .program.ir import Node, NodeKind, RowDomain
+from .program.traced import active_recorder
 from .vertex import VertexFunction
 
 _MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 8, 16, 8
@@ -40,7 +40,7 @@ Functions = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | N
 def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any) -> str | None:
     """Do what ``prop_nodes_topo`` does if that can be a vertex program: return None, or why it was not done."""
     functions = message, reduce, apply
-    given = [f for f in functions if f is not None]
+    present = [f for f in functions if f is not None]
     if not all(callable(f) and code_of(f) is not None for f in (message, reduce)):
         return "message and reduce function are not both functions written in Python; built-ins run for themselves"
     reason = _why_not_plain(graph)
@@ -54,11 +54,11 @@ def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any)
             f"nodes have in-degrees {', '.join(map(str, kinds[:8]))}{', ...' * (len(kinds) > 8)}; a program takes 0 "
             f"and up to {_MOST_DEGREES - 1} others of at most {_HIGHEST_DEGREE}"
         )
-    for f in given:
+    for f in present:
         reason = refusal(f, once=True)
         if reason is not None:
             return f"{function_name(f)}: {reason}"
-    identity = FunctionIdentity(given)
+    identity = FunctionIdentity(present)
     if identity.key is None:
         return f"of one of the functions, {identity.unknown}"
     columns = tuple((name, scheme.shape, scheme.dtype) for name, scheme in frame.schemes.items())
@@ -85,45 +85,49 @@ def _why_not_plain(graph: DGLGraph) -> str | None:
     return None
 
 
-class _Refused(NamedTuple):
+class _RefusedFunctions(NamedTuple):
     """Why functions are no program. What they captured is kept, as its ids are the key."""
 
     reason: str
     identity: FunctionIdentity
 
 
-_programs: OrderedDict[Any, _PropagationProgram | _Refused] = OrderedDict()
+_programs: OrderedDict[Any, _PropagationProgram | _RefusedFunctions] = OrderedDict()
 """The last programs, or why there is none; what they captured lives as long."""
 _keeping = new_lock()
 
 
 def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> str | None:
-    """Run the program of a key, which is made where there is none; return why there is none."""
+    """Run the program of a key, which is made at its first use; return why there cannot be a program."""
     with _keeping:
-        known = _programs.get(key)
-        if known is None:  # until there is one, other threads pass messages
-            _programs[key] = _Refused("another thread is making the program", identity)
+        program_or_refusal = _programs.get(key)
+        if program_or_refusal is None:  # until there is one, other threads pass messages
+            _programs[key] = _RefusedFunctions("another thread is making the program", identity)
         _programs.move_to_end(key)
         if len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
-    if known is not None:
-        return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
+    if program_or_refusal is not None:
+        return (
+            program_or_refusal.reason
+            if isinstance(program_or_refusal, _RefusedFunctions)
+            else program_or_refusal.run(graph, kinds)
+        )
     generator = torch.get_rng_state()
-    found: _PropagationProgram | _Refused | None = None
+    outcome: _PropagationProgram | _RefusedFunctions | None = None
     try:
         program = _PropagationProgram(identity, functions, graph)
         reason = program.run(graph, kinds)
-        found = program
+        outcome = program
     # Whatever it is, message passing runs the functions as written and says it as users know.
     except Exception as error:
         reason = str(error) or type(error).__name__
-        found = None if _has_cycle(graph) else _Refused(reason, identity)
+        outcome = None if _has_cycle(graph) else _RefusedFunctions(reason, identity)
     finally:
         torch.set_rng_state(generator)
-        if found is None:  # interrupted, or another graph has no cycle: the next call tries again
+        if outcome is None:  # interrupted, or another graph has no cycle: the next call tries again
             _programs.pop(key, None)
         else:
-            _programs[key] = found
+            _programs[key] = outcome
     return reason
 
 
@@ -143,10 +147,10 @@ class _PropagationProgram:
     """Functions of the vertices of each degree, from the columns that they read to those that are written."""
 
     def __init__(self, identity: FunctionIdentity, functions: Functions, graph: DGLGraph) -> None:
-        self._identity, self._spec = identity, _Spec(functions, graph)
+        self._identity, self._spec = identity, _ColumnSpec(functions, graph)
         self._evaluator = ProgramEvaluator(self._check)
         degrees = np.flatnonzero(np.bincount(graph.adjacency().in_degrees()))
-        self._vertices = [_Vertex(self._spec, identity, int(degree)) for degree in degrees]
+        self._vertices = [_DegreeFunction(self._spec, identity, int(degree)) for degree in degrees]
 
     def run(self, graph: DGLGraph, kinds: np.ndarray) -> str | None:
         """Write what the functions compute; return why it could not be done."""
@@ -164,12 +168,12 @@ class _PropagationProgram:
         Random numbers would be drawn in another order. A tensor that was made on the way, unseen, is of this trace.
         """
         random = "a function draws random numbers"
-        pending, seen = [node.attr for node in nodes if node.kind is NodeKind.SHARED], set[int]()
+        pending, visited = [node.attr for node in nodes if node.kind is NodeKind.SHARED], set[int]()
         while pending:
             index = pending.pop()
-            if index in seen:
+            if index in visited:
                 continue
-            seen.add(index)
+            visited.add(index)
             pending += shared[index].inputs
             x, function = shared[index].tensor, getattr(shared[index].function, "function", None)
             if torch.Tag.nondeterministic_seeded in getattr(function, "tags", ()):
@@ -183,7 +187,7 @@ class _PropagationProgram:
 _stack = partial(torch.stack, dim=1)
 
 
-class _Spec:
+class _ColumnSpec:
     """What the functions read and write, found out by calling them on a few made-up rows.
 
     ``states`` are the columns of sources that messages read, with their widths; ``created`` those of the written ones
@@ -212,8 +216,8 @@ class _Spec:
         if applies and set(first) != set(result):
             raise _UnfitError("nodes without messages get other columns from the apply function than the others")
         self.written, self.states = list(result), [(name, after[name].shape[1]) for name in sorted(sent)]
-        kept = sent - set(result) if applies else sent | set(result)
-        self.read = sorted((read | kept) & self.names)
+        unwritten = sent - set(result) if applies else sent | set(result)
+        self.read = sorted((read | unwritten) & self.names)
         # Message passing calls the message function for vertices without children, too, with no edges.
         if not sent or not sent <= self.names:
             raise _UnfitError("messages read no column of their sources, or one that the graph does not have before")
@@ -229,13 +233,13 @@ class _Spec:
         return name in self._fit and self._fit[name].shape == x.shape[1:] and self._fit[name].dtype == x.dtype
 
     def compute(
-        self, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = _stack
+        self, columns_of_vertex: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = _stack
     ) -> Mapping[str, torch.Tensor]:
         """Return what the functions make of some vertices, whose children have the columns ``sources``."""
         message, reduce, apply = self.functions
         table: Mapping[str, torch.Tensor] = {}
         names = self.names | (set(self.created) if sources and apply is not None else set())
-        data = Columns("nodes", names, lambda name: self._own(own, name, rows))
+        data = Columns("nodes", names, lambda name: self._column(columns_of_vertex, name, rows))
         if sources:
             sent = [self._sent(message, source, data, rows) for source in sources]
             mailbox = {name: stack([messages[name] for messages in sent]) for name in sent[0]}
@@ -245,8 +249,8 @@ class _Spec:
             )
         if apply is None:
             return table
-        found = table
-        over = Columns("nodes", names | set(found), lambda name: found[name] if name in found else data[name])
+        reduced = table
+        over = Columns("nodes", names | set(reduced), lambda name: reduced[name] if name in reduced else data[name])
         batch = NodeBatch(over, Columns("messages", (), _refuse), rows, _refuse, self.etype[2], _refuse)
         return checked(apply(batch), (rows,), "nodes", _CPU, apply)
 
@@ -256,13 +260,13 @@ class _Spec:
         batch = EdgeBatch(*columns, rows, _refuse, self.etype, _refuse)
         return checked(message(batch), (rows,), "edges", _CPU, message)
 
-    def _own(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
+    def _column(self, columns_of_vertex: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return a column of the vertices themselves; one that was made for their children is 0 for them."""
-        if name in own:
-            return own[name]
+        if name in columns_of_vertex:
+            return columns_of_vertex[name]
         if name not in self.created:
             raise _UnfitError(_absent(name))
-        return torch.zeros(rows, self.created[name], dtype=next(iter(own.values())).dtype)
+        return torch.zeros(rows, self.created[name], dtype=next(iter(columns_of_vertex.values())).dtype)
 
 
 _CPU = torch.device("cpu")
@@ -291,10 +295,10 @@ def _absent(name: str) -> str:
     return f"the nodes have no matrix {name!r} of float32 or float64"
 
 
-class _Vertex(VertexFunction):
+class _DegreeFunction(VertexFunction):
     """The function of vertices with ``degree`` children."""
 
-    def __init__(self, spec: _Spec, identity: FunctionIdentity, degree: int) -> None:
+    def __init__(self, spec: _ColumnSpec, identity: FunctionIdentity, degree: int) -> None:
         super().__init__([width for _, width in spec.states])
         self._spec, self._degree = spec, degree
         self.layers = nn.ModuleList(identity.layers)
@@ -305,22 +309,24 @@ class _Vertex(VertexFunction):
         """Let the functions see one vertex of each batch that they are called with."""
         spec, recorder = self._spec, active_recorder("pull")
         pulled = self.pull()
-        own = dict(zip(spec.read, pulled if isinstance(pulled, tuple) else (pulled,), strict=True))
-        rows = recorder.rows[Domain.VERTEX]
+        columns_of_vertex = dict(zip(spec.read, pulled if isinstance(pulled, tuple) else (pulled,), strict=True))
+        rows = recorder.rows[RowDomain.VERTEX]
         names = [name for name, _ in spec.states]
         sources = [dict(zip(names, self.gather(k), strict=True)) for k in range(self._degree)]
         with EachMessage(recorder):
-            table = spec.compute(own, sources, rows, partial(side_by_side, recorder))
-        result = {name: table[name] if name in table else self._before(own, name, rows) for name in spec.written}
+            table = spec.compute(columns_of_vertex, sources, rows, partial(side_by_side, recorder))
+        result = {
+            name: table[name] if name in table else self._before(columns_of_vertex, name, rows) for name in spec.written
+        }
         if not table.keys() <= result.keys():
             raise _UnfitError("the functions write other columns for some in-degrees than for others")
-        self.scatter(*[result[name] if name in result else own[name] for name in names])
+        self.scatter(*[result[name] if name in result else columns_of_vertex[name] for name in names])
         self.push(*result.values())
 
-    def _before(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
+    def _before(self, columns_of_vertex: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return what a vertex without messages has in a column that only messages write."""
         if self._degree or self._spec.functions[2] is not None:
             raise _UnfitError("the functions write other columns for some in-degrees than for others")
-        if name in own:
-            return own[name]
-        return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(own.values())).dtype)
+        if name in columns_of_vertex:
+            return columns_of_vertex[name]
+        return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(columns_of_vertex.values())).dtype)

@@ -16,16 +16,17 @@ from torch import nn
 from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import ProgramEvaluator
-from .program.ir import Domain, Node, NodeKind
+from .program.ir import Node, NodeKind, RowDomain
 from .program.lower import stop_gradient
-from .program.trace import Recorder, active_recorder
+from .program.trace import FunctionRecorder
+from .program.traced import active_recorder
 
 if TYPE_CHECKING:
 
     class TensorOrTuple(torch.Tensor, tuple[torch.Tensor, ...]):  # type: ignore[misc]
         """A tensor or, of a program with several inputs, states or results, a tuple of tensors."""
 
-        def __getitem__(self, key: Any) -> torch.Tensor: ...
+        def __getitem__(self, key: Any) -> torch.Tensor: ...  # type: ignore[override]
         def __iter__(self) -> Iterator[torch.Tensor]: ...
 
     class State(TensorOrTuple):  # type: ignore[misc]
@@ -117,6 +118,8 @@ class VertexFunction(nn.Module):
     def pull(self) -> TensorOrTuple:
         """Return the vertex's input, a tuple where the program is called with several."""
         recorder = active_recorder("pull")
+        if not recorder.pulls:
+            raise DGLError("F pulls an input, but the program was called without any: program(graph, x)")
         return _one_or_all([recorder.value(node, boolean) for node, boolean in recorder.pulls])
 
     def gather(self, k: int) -> State:
@@ -129,23 +132,23 @@ class VertexFunction(nn.Module):
             raise DGLError(f"gather({k!r}): expected the number of a child, 0 for the first")
         recorder.program.slots = max(recorder.program.slots, k + 1)
         slots = [(k, j) for j in range(len(self.state_sizes))]
-        return self._made(*self._states(recorder, NodeKind.GATHER, Domain.VERTEX, slots))
+        return self._packed(*self._states(recorder, NodeKind.GATHER, RowDomain.VERTEX, slots))
 
     def gather_all(self) -> Children:
         """Return the states of all children, to compute with each and to add up."""
         recorder = active_recorder("gather_all")
         recorder.program.gathers_all = True
         numbers = range(len(self.state_sizes))
-        return Children(recorder, self._states(recorder, NodeKind.CHILD, Domain.EDGE, numbers), self._made)
+        return Children(recorder, self._states(recorder, NodeKind.CHILD, RowDomain.EDGE, numbers), self._packed)
 
-    def _made(self, *states: torch.Tensor) -> Any:
+    def _packed(self, *states: torch.Tensor) -> Any:
         """Return states as F sees them: one tensor, a tuple, or a tuple with names."""
         if self._single:
             return states[0]
         return states if self._state_names is None else _state_class(self._state_names)(*states)
 
     def _states(
-        self, recorder: Recorder, kind: NodeKind, domain: Domain, attributes: Sequence[Any]
+        self, recorder: FunctionRecorder, kind: NodeKind, domain: RowDomain, attributes: Sequence[Any]
     ) -> list[torch.Tensor]:
         make, pairs = recorder.builder.make, zip(attributes, self.state_sizes, strict=True)
         return [recorder.value(make(kind, (), attr, domain, (size,), recorder.dtype)) for attr, size in pairs]
@@ -153,15 +156,15 @@ class VertexFunction(nn.Module):
     def scatter(self, *states: torch.Tensor, **named: torch.Tensor) -> None:
         """Give the vertex its state, which its parents gather: in the order, or by the names, of ``state``."""
         recorder = active_recorder("scatter")
-        given = [*states, *(named[name] for name in self._state_names or [] if name in named)]
-        if len(given) != len(self.state_sizes) or len(states) + len(named) != len(given):
-            wanted = list(self._state_names or ()) or f"{len(self.state_sizes)} tensors"
-            raise DGLError(f"scatter got {len(states)} tensors and {list(named)}; the state is {wanted}")
+        values = [*states, *(named[name] for name in self._state_names or [] if name in named)]
+        if len(values) != len(self.state_sizes) or len(states) + len(named) != len(values):
+            expected = list(self._state_names or ()) or f"{len(self.state_sizes)} tensors"
+            raise DGLError(f"scatter got {len(states)} tensors and {list(named)}; the state is {expected}")
         if recorder.program.states:
             raise DGLError("F scatters twice; a vertex has one state")
-        for x, size in zip(given, self.state_sizes, strict=True):
+        for x, size in zip(values, self.state_sizes, strict=True):
             node = recorder.numbers(x, "scatter")
-            if node.domain is not Domain.VERTEX or node.shape != (size,) or node.dtype != recorder.dtype:
+            if node.domain is not RowDomain.VERTEX or node.shape != (size,) or node.dtype != recorder.dtype:
                 raise DGLError(
                     f"scatter got {_described(node)}; the state that {type(self).__name__} declares is ({size},) of "
                     f"{recorder.dtype} for each vertex"
@@ -175,7 +178,7 @@ class VertexFunction(nn.Module):
             raise DGLError("F pushes twice, or nothing; push all values of a vertex in one call")
         for x in values:
             node = recorder.numbers(x, "push")
-            if node.domain is not Domain.VERTEX:
+            if node.domain is not RowDomain.VERTEX:
                 raise DGLError(f"push got {_described(node)}; expected a value of each vertex")
             if node.dtype != recorder.dtype:
                 raise DGLError(f"push got {_described(node)}; expected {recorder.dtype}")
@@ -190,12 +193,12 @@ class Children:
     ``states`` has them all; by number, or by name where they have names, single ones.
     """
 
-    def __init__(self, recorder: Recorder, states: Sequence[torch.Tensor], made: Any) -> None:
-        self._recorder, self._every, self._made, self.states = recorder, states, made, made(*states)
+    def __init__(self, recorder: FunctionRecorder, states: Sequence[torch.Tensor], pack: Any) -> None:
+        self._recorder, self._every, self._packed, self.states = recorder, states, pack, pack(*states)
 
-    def __getitem__(self, which: int | str) -> torch.Tensor:
+    def __getitem__(self, state: int | str) -> torch.Tensor:
         """Return one of several states."""
-        return getattr(self.states, which) if isinstance(which, str) else self._every[which]
+        return getattr(self.states, state) if isinstance(state, str) else self._every[state]
 
     def sum(self, x: torch.Tensor | None = None) -> State:
         """Return, for each vertex, the sum of ``x`` over its children, 0 without; of each state when ``x`` is None."""
@@ -205,13 +208,18 @@ class Children:
         """Return the maximum in the same way, 0 without children. Children that have it share its gradient."""
         return self._reduced(x, "max")
 
+    def min(self, x: torch.Tensor | None = None) -> State:
+        """Return the minimum in the same way, 0 without children. Children that have it share its gradient."""
+        return self._reduced(x, "min")
+
     def mean(self, x: torch.Tensor | None = None) -> State:
         """Return the mean in the same way, 0 without children."""
         if x is None:
-            return self._made(*map(self.mean, self._every))
+            return self._packed(*map(self.mean, self._every))
         builder, node = self._recorder.builder, self._edge(x, "mean")
         number = builder.pointwise("maximum", builder.reduce(builder.full(1.0, node)), 1.0)
-        return self._recorder.value(builder.pointwise("div", builder.reduce(node), number))
+        mean: Any = self._recorder.value(builder.pointwise("div", builder.reduce(node), number))
+        return mean  # type: ignore[no-any-return]
 
     def softmax(self, x: torch.Tensor) -> torch.Tensor:
         """Return the softmax of ``x``, a value of each child, over the children of each vertex, column by column.
@@ -225,19 +233,19 @@ class Children:
 
     def _reduced(self, x: torch.Tensor | None, reducer: str) -> Any:
         if x is None:
-            return self._made(*[self._reduced(state, reducer) for state in self._every])
+            return self._packed(*[self._reduced(state, reducer) for state in self._every])
         return self._recorder.value(self._recorder.builder.reduce(self._edge(x, reducer), reducer))
 
     def _edge(self, x: torch.Tensor, verb: str) -> Node:
         node = self._recorder.node(x)
-        if node.domain is not Domain.EDGE:
+        if node.domain is not RowDomain.EDGE:
             raise DGLError(f"children.{verb} got {_described(node)}; expected a value of each child")
         return node
 
     def each(self, x: torch.Tensor) -> torch.Tensor:
         """Return a value of the vertex once for each of its children, to be combined with their states."""
         node = self._recorder.node(x)
-        if node.domain is not Domain.VERTEX:
+        if node.domain is not RowDomain.VERTEX:
             raise DGLError(f"children.each got {_described(node)}; expected a value of each vertex")
         return self._recorder.value(self._recorder.builder.each(node))
 

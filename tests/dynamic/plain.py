@@ -15,7 +15,7 @@ class PlainChildren:
     """What ``gather_all`` gives a vertex: each state as (children, size)."""
 
     def __init__(self, made: Any, states: list[torch.Tensor]) -> None:
-        self._made, self._states = made, states
+        self._packed, self._states = made, states
         self.states = made(*states)
 
     def __getitem__(self, which: int | str) -> torch.Tensor:
@@ -24,7 +24,7 @@ class PlainChildren:
     def sum(self, x: torch.Tensor | None = None) -> Any:
         if x is not None:
             return x.sum(0, keepdim=True)
-        return self._made(*(state.sum(0, keepdim=True) for state in self._states))
+        return self._packed(*(state.sum(0, keepdim=True) for state in self._states))
 
     def each(self, x: torch.Tensor) -> torch.Tensor:
         return x.expand(len(self._states[0]), *x.shape[1:])
@@ -50,7 +50,7 @@ def evaluate(functions: Sequence[VertexFunction], g: DGLGraph, *inputs: Any, kin
 
 
 def _run_vertex(function: VertexFunction, v: int, inputs: Any, below: list, states: dict, pushed: dict) -> None:
-    made, sizes = function._made, function.state_sizes
+    made, sizes = function._packed, function.state_sizes
     dtype = next((p.dtype for p in function.parameters()), inputs[0].dtype if inputs else torch.float32)
 
     def gather(k: int) -> Any:

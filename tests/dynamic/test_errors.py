@@ -204,3 +204,40 @@ def test_verbs_outside_of_a_function() -> None:
         dynamic.VertexFunction(2)(EDGE, torch.ones(2, 2))
     with pytest.raises(DGLError, match="size of a vertex's state"):
         dynamic.VertexFunction([2.5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
+def test_scans_over_vertices(name: str) -> None:
+    """The first rows of a scan come out alike without the others, and the last ones of a reversed scan."""
+    for scan in (lambda x: getattr(x, name)(0), lambda x: getattr(x.flip(0), name)(0).flip(0)):
+
+        class Program(dynamic.VertexFunction):
+            def forward(self) -> None:
+                self.push(scan(self.pull()))  # noqa: B023
+
+        with pytest.raises(DGLError, match="mixes vertices"):
+            Program(state=2)(EDGE, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("change", ["shape", "dtype", "device"])
+def test_a_parameter_whose_memory_is_replaced(change: str) -> None:
+    made, x = Chain(2, 2), torch.ones(2, 2)
+    made(EDGE, x)
+    replaced = {"shape": torch.ones(12, 2), "dtype": torch.ones(8, 2).double()}.get(change)
+    if replaced is None:
+        made.cell.weight_hh = torch.nn.Parameter(torch.ones(8, 2, device="meta"))
+    else:
+        made.cell.weight_hh.data = replaced
+    with pytest.raises(DGLError, match=r"a parameter or tensor that F reads is \(\d+, 2\)"):
+        made(EDGE, x)
+
+
+def test_values_that_are_no_tensors() -> None:
+    class Program(dynamic.VertexFunction):
+        def forward(self) -> None:
+            self.scatter(None)  # type: ignore[arg-type]
+
+    with pytest.raises(DGLError, match="scatter got NoneType"):
+        Program(state=2)(EDGE)
+    with pytest.raises(DGLError, match="called without any"):
+        Chain(2, 2)(EDGE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import dglite
@@ -34,6 +35,10 @@ BOOLEANS: dict[str, Form] = {
     "where, (n, k)": lambda x, m, i, b, h: torch.where(x > h, x, h * 2),
     "where of integers": lambda x, m, i, b, h: torch.where((i >= 0)[:, None], x, h),
     "where of a boolean input": lambda x, m, i, b, h: torch.where(b[:, None], x, h),
+    "one_hot": lambda x, m, i, b, h: F.one_hot(i.clamp(min=0), 4) * x + h,
+    "softmax of masked scores": lambda x, m, i, b, h: (
+        torch.softmax(x.masked_fill(x > 0, -torch.inf), 1).nan_to_num() + h
+    ),
     "where of state": lambda x, m, i, b, h: torch.where(h > 0.1, h, x),
     "where, numbers": lambda x, m, i, b, h: x + torch.where(h > 0.1, 1.0, 0.5),
     "where, one number": lambda x, m, i, b, h: x + torch.where(h > 0.1, h, 0.0),
@@ -82,6 +87,15 @@ WIDE: dict[str, Form] = {
     "column of state": lambda x, m, i, b, h: h[:, :1] * x + h,
     "sum of features": lambda x, m, i, b, h: h / (h.abs().sum(1, keepdim=True) + 1) + x,
     "norm": lambda x, m, i, b, h: h / (h.norm(dim=1, keepdim=True) + 1) + x,
+    "column times parameters": lambda x, m, i, b, h: (m * SHARED.to(x.dtype)) * x + h,
+    "rows of columns times parameters": lambda x, m, i, b, h: (
+        (x.view(-1, 2, 2)[:, :, :1] * SHARED.to(x.dtype)).sum(1) + h
+    ),
+    "expanded parameters": lambda x, m, i, b, h: SHARED.to(x.dtype).expand(len(x), -1) * x + h,
+    "expanded matrix": lambda x, m, i, b, h: (
+        torch.bmm(x[:, None], SHARED.to(x.dtype).diag().expand(len(x), 4, 4))[:, 0] + h
+    ),
+    "repeated parameters": lambda x, m, i, b, h: torch.cat([SHARED.to(x.dtype).repeat(x.size(0), 1), x], 1)[:, 2:6] + h,
     "both directions": lambda x, m, i, b, h: (x - x.mean(-1, keepdim=True)) * m + h,
 }
 
@@ -168,6 +182,10 @@ def test_indexing_by_a_boolean_is_refused() -> None:
 CONTRACTIONS: dict[str, Form] = {
     "einsum with a matrix": lambda x, w, t, h: torch.einsum("ni,ij->nj", h, w) + x,
     "einsum with its transpose": lambda x, w, t, h: torch.einsum("bi, oi -> bo", h, w) + x,
+    "einsum without output": lambda x, w, t, h: torch.einsum("bi,ij", h, w) + x,
+    "einsum with an ellipsis": lambda x, w, t, h: torch.einsum("...i,ij->...j", h, w) + x,
+    "einsum, ellipsis inside": lambda x, w, t, h: torch.einsum("b...i,ij->b...j", h.view(-1, 1, 4), w)[:, 0] + x,
+    "einsum, axes that stay": lambda x, w, t, h: torch.einsum("bai,ij->baj", torch.stack([h, x], 1), w).sum(1),
     "einsum, matrix first": lambda x, w, t, h: torch.einsum("ij,nj->ni", w, h) + x,
     "einsum, bilinear form": lambda x, w, t, h: torch.einsum("ni,ij,nj->n", h, w, x)[:, None] + x,
     "einsum, tensor": lambda x, w, t, h: torch.einsum("ni,kij,nj->nk", h, t, x) + x,
@@ -231,6 +249,8 @@ REDUCTIONS: dict[str, tuple[Callable[[Any, Tensor], Tensor], Callable[[Tensor, T
     "max": (lambda c, x: c.max(), lambda h, x: h.amax(0)),
     "max of a function": (lambda c, x: c.max(torch.tanh(-2 * c[0])), lambda h, x: torch.tanh(-2 * h).amax(0)),
     "max with the vertex": (lambda c, x: c.max(c.each(x) * c[0]), lambda h, x: (x * h).amax(0)),
+    "min": (lambda c, x: c.min(), lambda h, x: h.amin(0)),
+    "min of a function": (lambda c, x: c.min(torch.tanh(-2 * c[0])), lambda h, x: torch.tanh(-2 * h).amin(0)),
     "mean": (lambda c, x: c.mean(), lambda h, x: h.mean(0)),
     "mean of a function": (lambda c, x: c.mean(c[0] * c[0]), lambda h, x: (h * h).mean(0)),
     "softmax": (lambda c, x: c.sum(c.softmax(c[0] * 3) * c[0]), lambda h, x: (torch.softmax(h * 3, 0) * h).sum(0)),

@@ -32,7 +32,7 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-class Pointwise(dynamic.VertexFunction):
+class PointwiseFormulas(dynamic.VertexFunction):
     """No product, a parameter that is a row, two pushed values of which one is the state."""
 
     def __init__(self, size: int) -> None:
@@ -148,7 +148,7 @@ def test_formulas_alone_and_a_single_vertex() -> None:
     torch.manual_seed(0)
     for edges, count in ((TREE, 7), (([], []), 1)):
         g, x = graph(edges, count), torch.randn(count, 6, dtype=torch.float64)
-        compare(Pointwise(6).double(), lambda program, x: program(g, x), x)  # noqa: B023
+        compare(PointwiseFormulas(6).double(), lambda program, x: program(g, x), x)  # noqa: B023
 
 
 @pytest.mark.filterwarnings("error")
@@ -202,7 +202,7 @@ def test_what_has_no_kernel_is_run_by_torch() -> None:
     program, theirs = Words(4), Words(4)
     theirs.load_state_dict(program.state_dict())
     handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=0.1), processors=2)
-    with pytest.warns(UserWarning, match="no instruction for embedding.default in a vertex program"):
+    with pytest.warns(UserWarning, match="no instruction for embedding in a vertex program"):
         handle.step(program(g, dynamic.lazy(words)).sum())
     theirs(g, words).sum().backward()
     assert theirs.words.weight.grad is not None

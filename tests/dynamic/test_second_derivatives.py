@@ -63,7 +63,9 @@ class Attention(dynamic.VertexFunction):
     def forward(self) -> None:
         children, x = self.gather_all(), self.pull()
         mixed = children.sum(children.softmax(self.score(children[0])) * children[0])
-        h = torch.where(x > 0, torch.tanh(self.W(x) + mixed), children.max()) @ (self.V * 2)
+        h = torch.where(x > 0, torch.tanh(self.W(x) + mixed), children.max() - children.min(children[0].sin())) @ (
+            self.V * 2
+        )
         h = h + torch.cumsum(h, 1)
         self.scatter(h)
         self.push(h)

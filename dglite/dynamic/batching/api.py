@@ -37,9 +37,9 @@ def lazy(x: Any) -> LazyTensor:
     Parameters
     ----------
     x
-        a tensor (float32, float64, int32 or int64, on the CPU) with its gradient, if it wants one; an integer, as an
-        index or label; a float, of torch's default dtype; or a nested list of numbers. A tensor with a row for each
-        sample may be given once: ``x[i]`` is then no operation.
+        a tensor (float32, float64, int32, int64 or boolean, on the CPU) with its gradient, if it wants one; an
+        integer, as an index or label; a float, of torch's default dtype; or a nested list of numbers. A tensor with a
+        row for each sample may be given once: ``x[i]`` is then no operation.
 
     Write a model for one sample: there is no batch axis. Ordinary torch functions, modules and operators apply;
     everything recorded until :func:`run` or :func:`backward` belongs to one session and is batched together.
@@ -47,9 +47,7 @@ def lazy(x: Any) -> LazyTensor:
     session = current_session()
     if type(x) is LazyTensor:
         return x
-    if isinstance(x, bool):
-        raise DGLError("a truth cannot be lazy; use 0 and 1")
-    if isinstance(x, int):
+    if isinstance(x, int) and not isinstance(x, bool):
         return session.integer(x)
     if isinstance(x, float):
         return session.number(x, torch.get_default_dtype())
@@ -84,11 +82,11 @@ def run(outputs: Any, strategy: str = "agenda") -> Any:
     lazies = _checked([outputs] if single else outputs, "run")
     session = lazies[0]._session
     groups, stacked = _computed(session, lazies, strategy)
-    found: list[Any] = [None] * len(lazies)
+    results: list[Any] = [None] * len(lazies)
     for (_, _, positions), values in zip(groups, stacked, strict=True):
         for position, value in zip(positions, values.unbind(0), strict=True):
-            found[position] = value
-    return found[0] if single else found
+            results[position] = value
+    return results[0] if single else results
 
 
 def backward(losses: Any, strategy: str = "agenda") -> Tensor:
@@ -115,16 +113,16 @@ def _computed(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> 
     groups = _groups(lazies)
     tensors = _differentiable(session) if torch.is_grad_enabled() else []
     if tensors:
-        return groups, _Computed.apply(session, tensors, groups, *tensors)
+        return groups, _SessionResults.apply(session, tensors, groups, *tensors)
     return groups, [copy_rows(session, refs, kind) for kind, refs, _ in groups]
 
 
-class _Computed(torch.autograd.Function):
+class _SessionResults(torch.autograd.Function):
     """Results of a session as functions of its tensors. After the sweep ``reached`` tells if any has a gradient."""
 
     @staticmethod
     def forward(
-        ctx: Any, session: Session, tensors: list[Tensor], groups: Outputs, *given: Tensor
+        ctx: Any, session: Session, tensors: list[Tensor], groups: Outputs, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.session, ctx.tensors, ctx.groups = session, tensors, groups
         results = tuple(copy_rows(session, refs, kind) for kind, refs, _ in groups)
@@ -142,9 +140,9 @@ class _Computed(torch.autograd.Function):
             ctx.reached = True
             return None, None, None, *differentiable_gradients(again, ctx.tensors, ctx.needs_input_grad[3:], grads)
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
-        found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
-        ctx.reached = bool(found)
-        return None, None, None, *[found.get(id(tensor)) for tensor in ctx.tensors]
+        gradient_of = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
+        ctx.reached = bool(gradient_of)
+        return None, None, None, *[gradient_of.get(id(tensor)) for tensor in ctx.tensors]
 
 
 def _checked(lazies: Any, name: str) -> list[LazyTensor]:
@@ -163,7 +161,7 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
 
 
 def checked_losses(losses: Any, name: str) -> list[LazyTensor]:
-    """Return the losses that a function of this name was given as a list; raise if they are none."""
+    """Return losses as a list; raise, naming the function, for what is not a lazy loss."""
     lazies = _checked([losses] if type(losses) is LazyTensor else losses, name)
     for kind in {loss._kind for loss in lazies}:
         if kind.numel != 1 or kind.dtype not in DTYPES:
@@ -204,7 +202,7 @@ def _differentiable(session: Session) -> list[Tensor]:
     """Return the tensors that a session's results may have a gradient by, each once."""
     tensors = [tensor for tensor, _ in session.differentiable()]
     tensors += [tensor for tensor, _ in session.parameters.values() if tensor.requires_grad]
-    for signature in session.own:
+    for signature in session.own_signatures:
         if isinstance(signature.matrices, TorchCall):
             tensors += signature.matrices.parameters.values()
     return list({id(tensor): tensor for tensor in tensors}.values())

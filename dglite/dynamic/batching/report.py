@@ -59,11 +59,11 @@ class LastRun:
         return "\n".join(lines)
 
 
-class _Last(threading.local):
+class _ThreadReport(threading.local):
     report: LastRun | None = None
 
 
-_last = _Last()
+_last = _ThreadReport()
 
 
 def remember(run: BatchedRun, strategy: str, recording: float) -> None:

@@ -14,7 +14,7 @@ import torch
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
 from ...kernels.cpu.dynamic.program import active_nodes
-from .recording.kinds import DTYPES, TensorKind, kind_of
+from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
@@ -32,7 +32,7 @@ _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
 
 
 class ExternalTensor(NamedTuple):
-    """A tensor from outside, its values as they lie, its version then, its node and kind."""
+    """A tensor from outside, its contiguous values, its version then, its node and kind."""
 
     tensor: torch.Tensor
     values: torch.Tensor
@@ -59,7 +59,7 @@ class Session:
     def __init__(self) -> None:
         self.stream: list[int] = []
         self.count = 0
-        self.own: list[Signature] = []
+        self.own_signatures: list[Signature] = []
         self.caches: dict[Any, Any] = {}
         self.macros: list[list[int]] = []
         self.num_args = 0
@@ -69,7 +69,7 @@ class Session:
         self.runs: list[Any] = []
         self.num_nodes = 0
         self.sigs, self.done, self.where, self.argptr, self.args = _NOTHING
-        self.given: dict[int, ExternalTensor] = {}
+        self.external: dict[int, ExternalTensor] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
         self.device = torch.device("cpu")
@@ -80,11 +80,11 @@ class Session:
     # -- recording ----------------------------------------------------------------------------------------------
     def record(self, signature: Signature, refs: Sequence[int], kind: TensorKind) -> LazyTensor:
         """Append an operation and return its result."""
-        made = blank(LazyTensor)
-        made._session, made._ref, made._kind = self, self.count << PLACE_BITS, kind
+        lazy = blank(LazyTensor)
+        lazy._session, lazy._ref, lazy._kind = self, self.count << PLACE_BITS, kind
         self.count += 1
         self.stream += (signature.number, *refs)
-        return made
+        return lazy
 
     def own_signature(self, name: str, matrices: Any) -> Signature:
         """Return the signature of an operation on matrices, with its number in this session.
@@ -95,8 +95,8 @@ class Session:
             self._note_device(tensor)
             self.parameters[id(tensor)] = tensor, version_of(tensor)
         signature = on_matrices(name, matrices)
-        self.own.append(signature)
-        signature.number = -len(self.own)
+        self.own_signatures.append(signature)
+        signature.number = -len(self.own_signatures)
         return signature
 
     def own_macro(self, words: list[int]) -> int:
@@ -106,32 +106,34 @@ class Session:
 
     def signature(self, number: int) -> Signature:
         """Return the signature of a number."""
-        return shared[number] if number >= 0 else self.own[-1 - number]
+        return shared[number] if number >= 0 else self.own_signatures[-1 - number]
 
     def give(self, tensor: torch.Tensor) -> LazyTensor:
         """Return a lazy tensor that stands for a tensor."""
-        known = self.given.get(id(tensor))
-        if known is None:
-            known = self.given[id(tensor)] = self._taken(tensor)
-        return LazyTensor(self, known.node << PLACE_BITS, known.kind)
+        external = self.external.get(id(tensor))
+        if external is None:
+            external = self.external[id(tensor)] = self._add_external(tensor)
+        return LazyTensor(self, external.node << PLACE_BITS, external.kind)
 
-    def _taken(self, tensor: torch.Tensor) -> ExternalTensor:
+    def _add_external(self, tensor: torch.Tensor) -> ExternalTensor:
         self._note_device(tensor)
-        if tensor.dtype.itemsize not in (4, 8) or tensor.dtype.is_complex:
-            raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
+        if not is_recordable(tensor.dtype):
+            raise DGLError(
+                f"a lazy tensor is float32, float64, int32, int64 or boolean; got {tensor.dtype}: convert it first"
+            )
         kind = kind_of(tensor.shape, tensor.dtype)
         node = self.record(shared[EXTERNAL], (), kind)._ref >> PLACE_BITS
-        values = self.given_at[node] = tensor.detach().resolve_neg().contiguous()
+        values = self.given_at[node] = tensor.detach().resolve_neg().to(kind.stored).contiguous()
         self._new.append(node)
         return ExternalTensor(tensor, values, version_of(tensor), node, kind)
 
     def number(self, value: float, dtype: torch.dtype) -> LazyTensor:
         """Return the lazy tensor of a number, with no axes; at the same place each time."""
-        known = self._numbers.get((value, dtype))
-        if known is None:
-            made = self._pooled(value, dtype)
-            known = self._numbers[value, dtype] = made._ref, made._kind
-        return LazyTensor(self, *known)
+        place = self._numbers.get((value, dtype))
+        if place is None:
+            lazy = self._pooled(value, dtype)
+            place = self._numbers[value, dtype] = lazy._ref, lazy._kind
+        return LazyTensor(self, *place)
 
     def integer(self, value: int) -> LazyTensor:
         """Return the lazy tensor of an index or label."""
@@ -152,8 +154,8 @@ class Session:
         node, place = ref >> PLACE_BITS, ref & ((1 << PLACE_BITS) - 1)
         if pool is not None and pool[1] >> PLACE_BITS == node:
             return pool[0][place // 8]
-        given = self.given_at.get(node)
-        return None if given is None else int(given.view(-1)[place // given.itemsize])
+        external = self.given_at.get(node)
+        return None if external is None else int(external.view(-1)[place // external.itemsize])
 
     def _note_device(self, tensor: torch.Tensor) -> None:
         if tensor.device not in _accepted:
@@ -188,7 +190,7 @@ class Session:
             self.args = _grown(self.args, max(2 * needed, 512))
         macros = np.array([word for macro in self.macros for word in macro], np.int64)
         macro_ptr = np.cumsum([0, *map(len, self.macros)])
-        arities = np.array(shared_arities, np.int64), np.array([signature.arity for signature in self.own], np.int64)
+        arities = np.array(shared_arities, np.int64), np.array([s.arity for s in self.own_signatures], np.int64)
         self.num_nodes = parse(
             stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
         )
@@ -200,21 +202,21 @@ class Session:
 
     def differentiable(self) -> list[tuple[torch.Tensor, int]]:
         """Return the tensors that were given and want a gradient, with their nodes."""
-        wanted = [x for x in self.given.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
-        return [(x.tensor, x.node) for x in wanted]
+        differentiable = [x for x in self.external.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
+        return [(x.tensor, x.node) for x in differentiable]
 
-    def active(self, targets: np.ndarray, given: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
+    def active(self, targets: np.ndarray, sources: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
         """Return whether gradients flow through each node: from ``targets`` to given nodes, or to a signature of this
         session that ``wants`` them."""
-        wanted = np.zeros(len(self.sigs), np.bool_)
-        wanted[given] = True
-        own = np.array(wants, np.bool_)
-        return active_nodes(targets, self.sigs, self.argptr, self.args, wanted, own, self.num_nodes)
+        is_source = np.zeros(len(self.sigs), np.bool_)
+        is_source[sources] = True
+        by_signature = np.array(wants, np.bool_)
+        return active_nodes(targets, self.sigs, self.argptr, self.args, is_source, by_signature, self.num_nodes)
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""
-        known = [(x.tensor, x.version) for x in self.given.values()]
-        for tensor, version in [*known, *self.parameters.values()]:
+        versions = [(x.tensor, x.version) for x in self.external.values()]
+        for tensor, version in [*versions, *self.parameters.values()]:
             if version_of(tensor) != version:
                 raise DGLError(
                     f"a tensor of shape {list(tensor.shape)} was changed in place after lazy operations had used it; "
@@ -233,11 +235,11 @@ def _grown(array: np.ndarray, room: int) -> np.ndarray:
     return grown
 
 
-class _Current(threading.local):
+class _ThreadSession(threading.local):
     session: Session | None = None
 
 
-_current = _Current()
+_current = _ThreadSession()
 
 
 def current_session() -> Session:

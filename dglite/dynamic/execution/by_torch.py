@@ -16,9 +16,9 @@ from ...backend import active
 from ...expr import Call, Operand, Side, evaluate
 from ...opspec import OPERATORS
 from ..program.gradient import ancestors
-from ..program.ir import Domain, Node, NodeKind
+from ..program.ir import Node, NodeKind, RowDomain
 from ..program.traced import TracedProgram
-from .order import Order
+from .order import VertexOrder
 
 
 def differentiable_gradients(
@@ -36,11 +36,11 @@ def differentiable_gradients(
     outs = again(stand_ins)
     pairs = [(x, g.view_as(x)) for x, g in zip(outs, gradients, strict=True) if g is not None and x.requires_grad]
     targets = [x for x, needed in zip(stand_ins, needs, strict=True) if needed]
-    found: Sequence[Tensor | None] = [None] * len(targets)
+    target_grads: Sequence[Tensor | None] = [None] * len(targets)
     if pairs:
         values, seeds = zip(*pairs, strict=True)
-        found = torch.autograd.grad(values, targets, seeds, create_graph=True, allow_unused=True)
-    by_target = iter(found)
+        target_grads = torch.autograd.grad(values, targets, seeds, create_graph=True, allow_unused=True)
+    by_target = iter(target_grads)
     return [next(by_target) if needed else None for needed in needs]
 
 
@@ -49,7 +49,12 @@ Mask = Callable[[Node, int, int, int], Tensor]
 
 
 def push_by_torch(
-    traced: TracedProgram, order: Order, pulls: np.ndarray, values: Sequence[Tensor], shared: Sequence[Any], mask: Mask
+    traced: TracedProgram,
+    order: VertexOrder,
+    pulls: np.ndarray,
+    values: Sequence[Tensor],
+    shared: Sequence[Any],
+    mask: Mask,
 ) -> list[Tensor]:
     """Return what the vertices push, (nodes, width) each, in the order of the graph's nodes.
 
@@ -72,7 +77,7 @@ def push_by_torch(
     for c, first, last in segments:
         kind = c // (2 << len(traced.inputs))
         program = traced.programs[kind]
-        level = _Level(order, pulls, (c, first, last), values, shared, state, mask)
+        level = _LevelValues(order, pulls, (c, first, last), values, shared, state, mask)
         level.compute(needed[kind])
         for parts, nodes in ((states, program.states), (pushes, program.pushes)):
             for column, node in zip(parts, nodes, strict=False):
@@ -100,12 +105,12 @@ def rows_of_parts(parts: Sequence[Tensor], numbers: np.ndarray, rows: np.ndarray
     return torch.cat(pieces).index_select(0, torch.from_numpy(np.argsort(by_part)))
 
 
-class _Level:
+class _LevelValues:
     """Values of one level of one class, (rows, width) each: rows ``first`` to ``last`` of the order."""
 
     def __init__(
         self,
-        order: Order,
+        order: VertexOrder,
         pulls: np.ndarray,
         segment: tuple[int, int, int],
         inputs: Sequence[Tensor],
@@ -134,15 +139,15 @@ class _Level:
         return value if rows is not None else value.reshape(1, -1).expand(self._segment[2] - self._segment[1], -1)
 
     def _count(self, node: Node) -> int | None:
-        if node.domain is Domain.SHARED:
+        if node.domain is RowDomain.SHARED:
             return None
-        first, last = self._segment[1:] if node.domain is Domain.VERTEX else self._edges
+        first, last = self._segment[1:] if node.domain is RowDomain.VERTEX else self._edges
         return last - first
 
     def _args(self, node: Node) -> list[Tensor]:
         """Return inputs of an operation by rows; those that all rows share as one row."""
         values = [(x, self._values[x]) for x in node.inputs]
-        return [value.reshape(1, -1) if x.domain is Domain.SHARED else value for x, value in values]
+        return [value.reshape(1, -1) if x.domain is RowDomain.SHARED else value for x, value in values]
 
     # -- what each kind of node is ------------------------------------------------------------------------------
     def pull(self, node: Node, rows: int) -> Tensor:
@@ -167,7 +172,7 @@ class _Level:
         return torch.full((1 if rows is None else rows, node.width), node.attr, dtype=node.dtype)
 
     def random(self, node: Node, rows: int) -> Tensor:
-        first, last = self._segment[1:] if node.domain is Domain.VERTEX else self._edges
+        first, last = self._segment[1:] if node.domain is RowDomain.VERTEX else self._edges
         return self._mask(node, self._segment[0], first, last)
 
     def pointwise(self, node: Node, rows: int | None) -> Tensor:
@@ -187,7 +192,7 @@ class _Level:
         if node.attr == "sum":
             return zeros.index_add(0, self._parents, x)
         index = self._parents[:, None].expand_as(x)
-        return zeros.scatter_reduce(0, index, x, "amax", include_self=False)
+        return zeros.scatter_reduce(0, index, x, f"a{node.attr}", include_self=False)
 
     def each(self, node: Node, rows: int) -> Tensor:
         return self._args(node)[0].index_select(0, self._parents)
@@ -208,18 +213,18 @@ def _with_absent(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _COMPUTE: dict[NodeKind, Callable[..., Tensor]] = {
-    NodeKind.PULL: _Level.pull,
-    NodeKind.GATHER: _Level.gather,
-    NodeKind.CHILD: _Level.child,
-    NodeKind.SHARED: _Level.shared,
-    NodeKind.FULL: _Level.full,
-    NodeKind.RANDOM: _Level.random,
-    NodeKind.POINTWISE: _Level.pointwise,
-    NodeKind.COPY: _Level.copy,
-    NodeKind.MATMUL: _Level.matmul,
-    NodeKind.REDUCE: _Level.reduce,
-    NodeKind.EACH: _Level.each,
-    NodeKind.SLICE: _Level.slice,
-    NodeKind.CAT: _Level.cat,
-    NodeKind.OPAQUE: _Level.opaque,
+    NodeKind.PULL: _LevelValues.pull,
+    NodeKind.GATHER: _LevelValues.gather,
+    NodeKind.CHILD: _LevelValues.child,
+    NodeKind.SHARED: _LevelValues.shared,
+    NodeKind.FULL: _LevelValues.full,
+    NodeKind.RANDOM: _LevelValues.random,
+    NodeKind.POINTWISE: _LevelValues.pointwise,
+    NodeKind.COPY: _LevelValues.copy,
+    NodeKind.MATMUL: _LevelValues.matmul,
+    NodeKind.REDUCE: _LevelValues.reduce,
+    NodeKind.EACH: _LevelValues.each,
+    NodeKind.SLICE: _LevelValues.slice,
+    NodeKind.CAT: _LevelValues.cat,
+    NodeKind.OPAQUE: _LevelValues.opaque,
 }

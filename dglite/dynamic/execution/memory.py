@@ -17,17 +17,17 @@ _IN_NUMPY = {getattr(torch, name): np.dtype(name) for name in ("float32", "float
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
     num_bytes = math.prod(shape) * dtype.itemsize
-    lent = None if num_bytes < _SMALL else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
-    return torch.empty(shape, dtype=dtype) if lent is None else torch.from_numpy(lent)
+    memory = None if num_bytes < _SMALL else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
+    return torch.empty(shape, dtype=dtype) if memory is None else torch.from_numpy(memory)
 
 
 class Arena:
     """A whole number of cache lines, at least ``nbytes``, with views as tensors, which it must not outlive."""
 
     def __init__(self, nbytes: int) -> None:
-        taken = max(-(-nbytes // _LINE) * _LINE, _LINE)
-        lent = pool.lend((taken,), _IN_NUMPY[torch.uint8], taken, loose=True)
-        self._memory = torch.empty(taken, dtype=torch.uint8) if lent is None else torch.from_numpy(lent)
+        size = max(-(-nbytes // _LINE) * _LINE, _LINE)
+        memory = pool.lend((size,), _IN_NUMPY[torch.uint8], size, loose=True)
+        self._memory = torch.empty(size, dtype=torch.uint8) if memory is None else torch.from_numpy(memory)
         self.nbytes = nbytes
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}

@@ -17,7 +17,7 @@ _NO_KINDS = np.empty(0, np.int64)
 
 
 @dataclass
-class Order:
+class VertexOrder:
     """Vertices numbered by class, then level: class c is rows ``classes[c]`` to ``classes[c + 1]``.
 
     A level of a class is a run of rows, and its edges, numbered by row, are a run of edges. ``segments`` has
@@ -50,10 +50,10 @@ class Order:
         return kind(*[getattr(self, name).reshape(-1) for name in kind._fields])
 
 
-_ORDER: CacheKey[Order] = cache_key("vertex order", "the order in which a vertex program visits the nodes")
+_ORDER: CacheKey[VertexOrder] = cache_key("vertex order", "the order in which a vertex program visits the nodes")
 
 
-def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> Order:
+def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> VertexOrder:
     """Return the order of a graph's vertices, whose children are the sources of their in-edges in edge-id order.
 
     Vertices of the same kind form two classes: ``2 kind`` without children, ``2 kind + 1`` with children. Without
@@ -75,7 +75,7 @@ def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> 
             f"the graph has a cycle of {len(cycle)} nodes: {names}; a vertex program needs a graph without cycles, in "
             "which a vertex comes after those it gathers from"
         )
-    order = Order(*parts)
+    order = VertexOrder(*parts)
     if kinds is None:
         order = adjacency.cache.setdefault(_ORDER, order)
     return order

@@ -31,9 +31,9 @@ def add_rows(x: Tensor, y: Tensor, out: Tensor, adds: bool) -> None:
     if kernels is None:
         out.addmm_(x.t(), y, beta=int(adds))
         return
-    given, shape = (_place(y), (0, 0), _place(x), (0, 0)), (*x.shape, y.shape[1])
-    found = (0, 0), _place(out), (0, 0)
-    kernels.gradients(DTYPES[x.dtype], shape, given, found, torch.get_num_threads(), adds)
+    operands, shape = (_place(y), (0, 0), _place(x), (0, 0)), (*x.shape, y.shape[1])
+    results = (0, 0), _place(out), (0, 0)
+    kernels.gradients(DTYPES[x.dtype], shape, operands, results, torch.get_num_threads(), adds)
 
 
 def _kernels(matrix: Tensor, *rows: Tensor) -> ModuleType | None:

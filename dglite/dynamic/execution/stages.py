@@ -13,7 +13,7 @@ import torch
 from ..program.ir import Node, NodeKind
 from ..program.recipe import DenseOp, Place, PointwiseKernel
 from .products import add_rows, multiply
-from .script import FilledScript, Script
+from .script import FilledScript, ProgramScript
 
 
 @dataclass
@@ -22,7 +22,7 @@ class SweepCall:
 
     values: Sequence[torch.Tensor]
     shared: Sequence[torch.Tensor]
-    script: Script
+    script: ProgramScript
     filled: FilledScript
     shared_grads: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -63,8 +63,8 @@ def _gradient(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: None
 
 def _accumulate(call: SweepCall, index: int, term: torch.Tensor) -> None:
     term = term if term.is_sparse else term.view(call.shared[index].shape)
-    known = call.shared_grads.get(index)
-    call.shared_grads[index] = term if known is None else term + known
+    total = call.shared_grads.get(index)
+    call.shared_grads[index] = term if total is None else term + total
 
 
 def _opaque(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.Tensor) -> None:
@@ -72,16 +72,16 @@ def _opaque(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.
 
 
 def _vjp(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.Tensor | None) -> None:
-    (function, wanted), gradient = node.attr, inputs[-1]
+    (function, argument), gradient = node.attr, inputs[-1]
     values = [x.detach() for x in inputs[:-1]]
     with torch.enable_grad():
-        target = values[wanted] = values[wanted].requires_grad_()
+        target = values[argument] = values[argument].requires_grad_()
         result = function(values, len(gradient))
-    (found,) = torch.autograd.grad(result, target, gradient.reshape(result.shape))
+    (slope,) = torch.autograd.grad(result, target, gradient.reshape(result.shape))
     if out is None:
-        _accumulate(call, node.inputs[wanted].attr, found)
+        _accumulate(call, node.inputs[argument].attr, slope)
     else:
-        out.copy_(found.reshape(out.shape))
+        out.copy_(slope.reshape(out.shape))
 
 
 def _random(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.Tensor) -> None:

@@ -17,12 +17,12 @@ from ...kernels import compiled
 from ..options import current_options
 from ..program.ir import Node
 from ..program.layout import DTYPES, MOST_ROWS
-from ..program.traced import Needs, TracedProgram
+from ..program.traced import GradientNeeds, TracedProgram
 from .by_torch import differentiable_gradients, push_by_torch
 from .memory import empty
-from .order import Order
+from .order import VertexOrder
 from .products import add_rows
-from .script import Addresses, FilledScript, Script, stacked_rows
+from .script import CallAddresses, FilledScript, ProgramScript, stacked_rows
 from .stages import SweepCall, run_stage
 
 _NOTHING = torch.empty(0)
@@ -41,30 +41,33 @@ class VertexCall:
     """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
 
     traced: TracedProgram
-    order: Order
+    order: VertexOrder
     pulled: Sequence[PulledInput]
     name: str
 
-    def script(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool], returns: bool) -> Script:
+    def script(
+        self, shared: Sequence[Any], pulls: Sequence[bool], trained: Sequence[bool], returns: bool
+    ) -> ProgramScript:
         """Return the script for the gradients of inputs and of shared tensors that are wanted.
 
-        Raises :class:`.layout.Unsupported` where a stage has no kernel, unless the script ``returns`` for those.
+        Raises :class:`.layout.UnsupportedOperation` where a stage has no kernel, unless the script
+        ``returns`` for those.
         """
         traced, order, options = self.traced, self.order, current_options()
         strides = tuple([x.stride() if x is not None else () for x in shared])
-        needs, num_classes = Needs(tuple(pulls), tuple(wanted)), len(order.classes) - 1
+        needs, num_classes = GradientNeeds(tuple(pulls), tuple(trained)), len(order.classes) - 1
         key = needs, options, strides, order.filled, num_classes, returns
         if key not in traced.scripts:
             plans = {c: traced.plan(c, needs, options) for c in order.filled}
-            traced.scripts[key] = script = Script(traced, plans, num_classes, strides, returns)
+            traced.scripts[key] = script = ProgramScript(traced, plans, num_classes, strides, returns)
             if debug_level():
                 self._warn(script)
-        found: Script = traced.scripts[key]
-        return found
+        cached: ProgramScript = traced.scripts[key]
+        return cached
 
-    def _warn(self, script: Script) -> None:
+    def _warn(self, script: ProgramScript) -> None:
         """Warn once for each trace of operations that return to Python at every level."""
-        reasons = {script.reason(stage) for stages in script.own for stage in stages} - {""}
+        reasons = {script.reason(stage) for stages in script.python_stages for stage in stages} - {""}
         reasons = {reason.removesuffix(" in a vertex program") for reason in reasons}
         if reasons and not self.traced.warned:
             self.traced.warned = True
@@ -72,7 +75,7 @@ class VertexCall:
                 f"{self.name} leaves its kernels at every level: there is none for {', '.join(sorted(reasons))}; "
                 "dglite.explain(program, graph, *inputs) shows all stages",
                 DGLWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
 
     def run(self, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor] | None = None) -> Any:
@@ -80,16 +83,18 @@ class VertexCall:
         grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
         if stand_ins:
             shared = [stand_ins.get(id(x), x) for x in shared]
-        wanted = [grad and x is not None and x.requires_grad for x in shared]
-        script = self.script(shared, [grad and x.requires_grad for x in values], wanted, True)
+        trained = [grad and x is not None and x.requires_grad for x in shared]
+        script = self.script(shared, [grad and x.requires_grad for x in values], trained, True)
         rows = [p.rows for p in self.pulled]
-        outs = Sweep.apply(script, order, rows, self.traced, *values, *[_NOTHING if x is None else x for x in shared])
+        outs = ProgramSweep.apply(
+            script, order, rows, self.traced, *values, *[_NOTHING if x is None else x for x in shared]
+        )
         pairs = zip(outs, self.traced.pushed, strict=True)
         shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
         return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
 
-class Sweep(torch.autograd.Function):
+class ProgramSweep(torch.autograd.Function):
     """``Sweep.apply(script, order, rows, traced, *values, *shared)`` returns the pushed values, (nodes, width) each.
 
     ``rows`` has, for each input, the row that each node pulls, -1 for no row; None: that of its own number.
@@ -98,15 +103,15 @@ class Sweep(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        script: Script,
-        order: Order,
+        script: ProgramScript,
+        order: VertexOrder,
         rows: list[torch.Tensor | None],
         traced: TracedProgram,
         *tensors: torch.Tensor,
     ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(rows)], tensors[len(rows) :]
-        run = _Run(script, order, rows, values, shared)
+        run = _SweepRun(script, order, rows, values, shared)
         pushes = run.forward()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
@@ -125,17 +130,17 @@ class Sweep(torch.autograd.Function):
 
             return None, None, None, None, *differentiable_gradients(again, tensors, needs, gradients)
         values, shared = ctx.run.backward(gradients)
-        found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
-        return None, None, None, None, *found
+        grads = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
+        return None, None, None, None, *grads
 
 
-class _Run:
+class _SweepRun:
     """One call of a program by its script, which is filled in by one call and run, where it has kernels, by another."""
 
     def __init__(
         self,
-        script: Script,
-        order: Order,
+        script: ProgramScript,
+        order: VertexOrder,
         rows: list[torch.Tensor | None],
         values: Sequence[torch.Tensor],
         shared: Sequence[torch.Tensor],
@@ -156,7 +161,7 @@ class _Run:
         for i in script.input_grads:
             self._value_grads[i] = empty(self._values[i].shape, self._values[i].dtype)
         self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes] if script.has_backward else []
-        addresses = Addresses(
+        addresses = CallAddresses(
             [x.data_ptr() for x in self._values],
             [0 if x is None else x.data_ptr() for x in self._value_grads],
             [x.data_ptr() for x in self._pushes],
@@ -181,12 +186,12 @@ class _Run:
         """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
         filled = self._filled if self._filled is not None else self._fill(self._lease)
         self._filled = None  # what it gives is no longer ours: another time it is filled in anew
-        for given, into in zip(gradients, self._push_grads, strict=False):
-            into.zero_() if given is None else into.copy_(given.view(into.shape))
+        for gradient, into in zip(gradients, self._push_grads, strict=False):
+            into.zero_() if gradient is None else into.copy_(gradient.view(into.shape))
         terms = self._go(filled, 1).shared_grads
-        found = self._of_rows(filled)
-        found |= {i: found[i] + term if i in found else term for i, term in terms.items()}
-        return self._value_grads, [found.get(i) for i in range(len(self._shared))]
+        shared_grads = self._of_rows(filled)
+        shared_grads |= {i: shared_grads[i] + term if i in shared_grads else term for i, term in terms.items()}
+        return self._value_grads, [shared_grads.get(i) for i in range(len(self._shared))]
 
     def by_torch(
         self, traced: TracedProgram, values: Sequence[torch.Tensor], shared: Sequence[torch.Tensor]
@@ -204,39 +209,39 @@ class _Run:
 
         return push_by_torch(traced, self._order, self._rows_of, values, shared, mask)
 
-    def _go(self, filled: FilledScript, which: int) -> SweepCall:
+    def _go(self, filled: FilledScript, direction: int) -> SweepCall:
         """Go through the lines of a direction."""
-        kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
+        kernels, team, lines = compiled("dynamic.schedule"), filled.teams[direction], filled.lines[direction]
         call, done = SweepCall(self._values, self._shared, self._script, filled), 0
-        for at in filled.own[which].tolist():
+        for at in filled.python_lines[direction].tolist():
             kernels.run_lines(team, done, at)
             _, first, last, number = lines[at].tolist()
-            run_stage(self._script.own[which][number], call, first, last)
+            run_stage(self._script.python_stages[direction][number], call, first, last)
             done = at + 1
         kernels.run_lines(team, done, len(lines))
         return call
 
     def _of_rows(self, filled: FilledScript) -> dict[int, torch.Tensor]:
         """Add up what the rows of all classes give to each shared tensor: many rows by torch, then few by kernels."""
-        found = dict[int, torch.Tensor]()
+        sums = dict[int, torch.Tensor]()
         words, work, kernels = list[tuple[Any, ...]](), 0, compiled("dynamic.kernels")
         parts = zip(self._script.parts, filled.parts.tolist(), strict=True)
         for part, (count, x, x_row, y, y_row) in sorted(parts, key=lambda pair: -pair[1][0]):
-            weight, known = self._shared[part.shared], found.get(part.shared)
-            made = found[part.shared] = empty(weight.shape, weight.dtype) if known is None else known
-            into = made if part.form == "outer" else made.view(1, -1)
+            weight, total = self._shared[part.shared], sums.get(part.shared)
+            result = sums[part.shared] = empty(weight.shape, weight.dtype) if total is None else total
+            into = result if part.form == "outer" else result.view(1, -1)
             (height, width), dtype = into.shape, DTYPES[into.dtype]
             if count <= MOST_ROWS:
                 place = x, x_row, into.data_ptr(), width * into.element_size(), y, y_row
-                scales = (kernels.SET if known is None else kernels.ADD)[dtype]
+                scales = (kernels.SET if total is None else kernels.ADD)[dtype]
                 words.append((kernels.matrix_kernel(part.form, dtype), count, height, width, *place, scales))
                 work += count * height * width
                 continue
             right = filled.lease.view(y, count, y_row, (width,), into.dtype)
             if part.form == "outer":
                 left = filled.lease.view(x, count, x_row, (height,), into.dtype)
-                add_rows(left, right, into, known is not None)
-            elif known is None:
+                add_rows(left, right, into, total is not None)
+            elif total is None:
                 into[0].copy_(active.sum(right, 0))
             else:
                 into[0].add_(active.sum(right, 0))
@@ -244,4 +249,4 @@ class _Run:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)
             kernels.run_steps(table.ctypes.data, starts.ctypes.data, 0, len(words), work, torch.get_num_threads())
-        return found
+        return sums

@@ -21,12 +21,12 @@ from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import devices
 from ...structure.distinct import numbered
-from ..batching.execution.matrices import Product
+from ..batching.execution.matrices import WeightProduct
 from ..batching.recording.kinds import DTYPES
 from ..batching.session import ExternalTensor, accept
-from .parcel import Parcel
+from .parcel import ArrayParcel
 from .rules import TrainedParameter
-from .update import Listing
+from .update import OperationList
 
 CANDIDATES = (1, 2, 4)
 """Rows of a matrix that a warp multiplies at a time."""
@@ -66,7 +66,7 @@ class Profile:
         return self._turns[0] if self._turns else min(self._best, key=self._best.__getitem__)
 
     def note(self, rows: int, cost: float) -> None:
-        """Note what a step with so many rows took, for each of its operations."""
+        """Note what a step with this many rows for a warp took, for each of its operations."""
         if self._turns and self._turns[0] == rows:
             self._best[rows] = min(self._best[rows], cost)
             del self._turns[0]
@@ -136,8 +136,8 @@ class GpuBlocks:
 
         Cases come in an order of their own, so that the same model is the same program, whatever was met first.
         """
-        known, inverse = numbered(listed)
-        numbers = [self._number_of(operation) for operation in known.tolist()]
+        operations, inverse = numbered(listed)
+        numbers = [self._number_of(operation) for operation in operations.tolist()]
         if len(self._cases) < len(self._numbers):
             self._cases = tuple(sorted(self._numbers, key=repr))
             self._places = [self._cases.index(case) + cuda.FIRST_CASE for case in self._numbers]
@@ -148,8 +148,8 @@ class GpuBlocks:
     def _number_of(self, operation: int) -> int:
         if operation < _FIRST_ADDRESS:
             return operation
-        found = self._of_address.get(operation)
-        if found is None:
+        number = self._of_address.get(operation)
+        if number is None:
             case: cuda.Case
             if operation == HOST_CLEAR:
                 case = cuda.CLEAR
@@ -157,8 +157,8 @@ class GpuBlocks:
                 case = cuda.LOSSES
             else:
                 case = cuda.FormulaStep(**vars(step_of(operation)))
-            found = self._of_address[operation] = self.number(case)
-        return found
+            number = self._of_address[operation] = self.number(case)
+        return number
 
     def step(self, spec: StepSpec, late: bool = True) -> int:
         """Return the operation of formulas, of an update unless it is not ``late``."""
@@ -172,7 +172,7 @@ class GpuBlocks:
         """Return the operation that adds a sum to what is kept of a parameter or a gradient."""
         return self.number(cuda.Summed(form, cuda.KEPT, 0, dtype))
 
-    def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
+    def product(self, product: WeightProduct, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
         weight = product.weight
         if id(weight) not in self.weights:
@@ -180,7 +180,7 @@ class GpuBlocks:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: TrainedParameter, parts: Sequence[Any], numbers: int) -> bool:
+    def fuse(self, listing: OperationList, trained: TrainedParameter, parts: Sequence[Any], numbers: int) -> bool:
         """List a rule, its numbers at an address, together with the sum of a gradient in registers, if one sum is all
         of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
@@ -207,8 +207,8 @@ class GpuBlocks:
 
     def bring(self, layout: Any) -> None:
         """Note where on the GPU what was given on the host will lie."""
-        given = [x for x in layout.session.given.values() if not self._is_there(x)]
-        arrays = [*((x.node, x.values.view(-1).numpy()) for x in given), *layout.pools]
+        external = [x for x in layout.session.external.values() if not self._is_there(x)]
+        arrays = [*((x.node, x.values.view(-1).numpy()) for x in external), *layout.pools]
         sizes = [(array.nbytes + 15) // 16 * 16 for _, array in arrays]
         places = np.cumsum([0, *sizes])
         values = np.zeros(max(int(places[-1]), 16), np.uint8)
@@ -216,10 +216,10 @@ class GpuBlocks:
         for (node, array), place in zip(arrays, places.tolist(), strict=False):
             values[place : place + array.nbytes] = array.view(np.uint8)
             layout.where[node] = memory.address + place
-        layout.brought = _InboundBuffer(values, memory)
+        layout.inbound = _InboundBuffer(values, memory)
 
-    def _is_there(self, given: ExternalTensor) -> bool:
-        return given.values.device.type != "cpu" or id(given.tensor) in self._there
+    def _is_there(self, external: ExternalTensor) -> bool:
+        return external.values.device.type != "cpu" or id(external.tensor) in self._there
 
     # -- steps --------------------------------------------------------------------------------------------------
     def job(self) -> GpuJob:
@@ -237,17 +237,17 @@ class GpuJob:
         self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
         self.error = 0
 
-    def load(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+    def load(self, scripts: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
-        (instructions, words), forward, backward, lists, more_lists, *listings = kept
-        parcel, gpu = Parcel(), self._gpu
+        (instructions, words), forward, backward, lists, more_lists, *listings = scripts
+        parcel, gpu = ArrayParcel(), self._gpu
         parcel.add(self._status)
         parcel.add(loss)
         script = parcel.add(instructions)
         batches = parcel.add(words)
         sweeps = [(parcel.add(x.words), parcel.add(listed)) for x, listed in ((forward, lists), (backward, more_lists))]
         listed = [parcel.add(array) for listing in listings for array in listing.arrays]
-        listed += [parcel.add(looked.addresses) for looked in layout.lookups.values()]
+        listed += [parcel.add(lookup.addresses) for lookup in layout.lookups.values()]
         weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in gpu.weights.values()]
         matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
         self._packed, self._memory = parcel.pack(self._runner)
@@ -261,20 +261,20 @@ class GpuJob:
                 parcel.change(parcel.view(number))
         self._words = [parcel.address(script), len(instructions), parcel.address(0), parcel.address(matrices)]
         self._words += [gpu.scratch.address, cuda.SCRATCH_BYTES]
-        self._loss, self._size, self._kept = loss, len(layout.nodes), layout
+        self._loss, self._size, self._layout = loss, len(layout.nodes), layout
 
     def start(self) -> None:
         """Start it; returns when it has been handed to the GPU."""
-        gpu, brought = self._gpu, self._kept.brought
+        gpu, inbound = self._gpu, self._layout.inbound
         self._rows = gpu.profile.rows
-        self._runner.write(brought.memory.address, brought.values)
+        self._runner.write(inbound.memory.address, inbound.values)
         self._runner.write(self._memory.address, self._packed)
         self._runner.launch_together(gpu.program(self._cases, self._rows), "run", gpu.processors, self._words)
 
     def wait(self) -> None:
         """Wait for its end."""
-        found = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
-        self.error, self._loss[0] = int(found[cuda.ERROR]), found[cuda.STATUS_WORDS :].view(np.float64)[0]
-        self._gpu.ticks = int(found[cuda.ELAPSED])
+        status = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
+        self.error, self._loss[0] = int(status[cuda.ERROR]), status[cuda.STATUS_WORDS :].view(np.float64)[0]
+        self._gpu.ticks = int(status[cuda.ELAPSED])
         self._gpu.profile.note(self._rows, self._gpu.ticks / self._size)
-        del self._kept, self._packed
+        del self._layout, self._packed

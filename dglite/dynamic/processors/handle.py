@@ -18,8 +18,8 @@ from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session, end_session
 from .gpu import gpu_of
 from .host import HostThreads
-from .layout import Unsupported
-from .plan import Plans, StepPlan, key_of
+from .layout import UnsupportedOperation
+from .plan import PlanCache, StepPlan, key_of
 from .rules import TrainedParameter, check_optimizer
 
 
@@ -80,7 +80,7 @@ class Persistent:
         self._trained = {id(x): TrainedParameter(x, optimizer, groups[id(x)]) for x in parameters}
         self._lock = new_lock()
         self._running: StepPlan | None = None
-        self._plans = Plans()
+        self._plans = PlanCache()
         self._last: float | None = None
         self._warned: set[str] = set()
 
@@ -102,7 +102,7 @@ class Persistent:
         with self._lock:
             try:
                 step = self._planned(session, lazies)
-            except Unsupported as reason:
+            except UnsupportedOperation as reason:
                 if not self._machine.falls_back:
                     raise DGLError(
                         f"persistent processors have no instruction for {reason}, and on a GPU nothing else computes "
@@ -164,15 +164,15 @@ class Persistent:
             )
         before = self._finish()
         total = torch.stack([loss.reshape(()) for loss in run(list(lazies))]).sum()
-        parameters = [one.parameter for one in self._trained.values() if one.parameter.requires_grad]
+        parameters = [trained.parameter for trained in self._trained.values() if trained.parameter.requires_grad]
         if not total.requires_grad:
             raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
         grads = torch.autograd.grad(total, parameters, allow_unused=True)
-        kept = [x.grad for x in parameters]
+        old_grads = [x.grad for x in parameters]
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.grad = grad
         self._optimizer.step()
-        for parameter, old in zip(parameters, kept, strict=True):
+        for parameter, old in zip(parameters, old_grads, strict=True):
             parameter.grad = old
         self._last = float(total.detach())
         return before
@@ -182,10 +182,12 @@ def _check_parameters(parameters: Sequence[Tensor], groups: dict[int, Any]) -> N
     if not parameters:
         raise DGLError("persistent was given no parameters; expected those of the optimizer")
     for x in parameters:
-        known = isinstance(x, Tensor) and x.is_leaf and x.dtype in DTYPES and x.device.type in ("cpu", "cuda")
-        if not known or x.device != parameters[0].device:
-            what = f"{x.dtype} tensor on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU or on one GPU; got a {what}")
+        fits = isinstance(x, Tensor) and x.is_leaf and x.dtype in DTYPES and x.device.type in ("cpu", "cuda")
+        if not fits or x.device != parameters[0].device:
+            description = f"{x.dtype} tensor on {x.device}" if isinstance(x, Tensor) else type(x).__name__
+            raise DGLError(
+                f"parameters are leaf tensors of float32 or float64 on the CPU or on one GPU; got a {description}"
+            )
         if not x.is_contiguous():
             raise DGLError(f"a parameter of shape {list(x.shape)} is not contiguous; replace it by x.contiguous()")
     if {id(x) for x in parameters} != set(groups):

@@ -10,10 +10,10 @@ import torch
 
 from ...config import num_cores
 from ...kernels.cpu.dynamic.kernels import matrix_kernel, rowwise_kernel, step_kernel
-from ...kernels.cpu.dynamic.processors import Job, wait_for_all
+from ...kernels.cpu.dynamic.processors import ProcessorJob, wait_for_all
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
 from ...kernels.render.rows import StepSpec
-from ..batching.execution.matrices import Product
+from ..batching.execution.matrices import WeightProduct
 from ..batching.session import before_computing
 from ..execution.memory import Arena
 
@@ -24,21 +24,21 @@ _LEAVING, _TAKING = 0.9, 0.7
 which they take it back."""
 
 
-class Count:
-    """How many processors a step has: so many as given, else as many as torch has threads, or one fewer.
+class ProcessorCount:
+    """How many processors a step has: the number that the user fixed, else as many as torch has threads, or one fewer.
 
     Where they are as many as cores, Python takes its time from one of them, and the others wait for that one. So they
     leave a core to Python, unless it computes for a small part of a step: see
     docs/decisions/0184-processors-leave-a-core-to-python.md.
     """
 
-    def __init__(self, given: int | None) -> None:
-        self.given, self._cores, self._fewer = given, num_cores(), 0
+    def __init__(self, fixed: int | None) -> None:
+        self.fixed, self._cores, self._fewer = fixed, num_cores(), 0
         self._seconds, self._computed = 0.0, 0.0
 
     def __int__(self) -> int:
         threads = torch.get_num_threads()
-        return self.given or (max(1, threads - self._fewer) if self._cores <= threads else threads)
+        return self.fixed or (max(1, threads - self._fewer) if self._cores <= threads else threads)
 
     def note(self, seconds: float, computed: float) -> None:
         """Take note of a step: how long it ran, and for how long Python computed meanwhile."""
@@ -50,16 +50,16 @@ class Count:
 
 
 @final
-class HostJob(Job):
+class HostJob(ProcessorJob):
     """A step on threads, which lets a count know how long it took."""
 
-    def __init__(self, count: Count) -> None:
+    def __init__(self, count: ProcessorCount) -> None:
         super().__init__()
         self._count, self._began = count, (0.0, 0.0)
 
-    def load(self, kept: Sequence[Any], layout: Any, loss: Any) -> None:
+    def load(self, scripts: Sequence[Any], layout: Any, loss: Any) -> None:
         """Take over scripts, with all that they refer to."""
-        self.give(layout.processors, *kept[0])
+        self.give(layout.processors, *scripts[0])
 
     def start(self) -> None:
         """Start it."""
@@ -78,7 +78,7 @@ class HostThreads:
     """Threads, ``processors`` of them where that is given. Operations are addresses of kernels."""
 
     def __init__(self, processors: int | None = None) -> None:
-        self._count = Count(processors)
+        self._count = ProcessorCount(processors)
 
     device = torch.device("cpu")
     rowwise, matrix = staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
@@ -89,7 +89,7 @@ class HostThreads:
     sharing = False, WORTH_SHARING
     """Whether rows are shared out by elements, and up to which work one processor does it all."""
 
-    def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
+    def product(self, product: WeightProduct, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
         return [matrix_kernel(form, dtype) for form in forms]
 

@@ -14,16 +14,17 @@ from ...kernels.cpu.dynamic.schedule import LINES
 from ...kernels.cpu.dynamic.script import BATCH_WORDS, Batches, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
-from ..batching.execution.matrices import EmbeddingLookup, Product, TorchCall
-from ..batching.execution.placement import Placement
+from ..batching.execution.matrices import EmbeddingLookup, TorchCall, WeightProduct
+from ..batching.execution.placement import BatchPlacement
 from ..batching.recording.kinds import DTYPES, TensorKind
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import Signature, operand, places_of
 from ..batching.session import Session
-from ..execution.script import Addresses, FilledScript, Script, Unsupported
+from ..execution.script import CallAddresses, FilledScript, ProgramScript
+from ..program.layout import UnsupportedOperation
 
 
-class _Input(NamedTuple):
+class _BatchInput(NamedTuple):
     """An input of an operation on batches: what kind, and the address and distance of its rows."""
 
     kind: TensorKind
@@ -35,8 +36,8 @@ class PlacedProgram(NamedTuple):
     """A vertex program, its script, where its inputs and results lie, and the script for its graph."""
 
     call: ProgramCall
-    script: Script
-    addresses: Addresses
+    script: ProgramScript
+    addresses: CallAddresses
     filled: FilledScript
 
 
@@ -53,8 +54,8 @@ class LookupCopy:
         each = lookup.kinds[0].numel
         self.rows = rows = self._rows[: len(self._refs) * each]
         for i, (node, first) in enumerate(self._refs):
-            given = session.given_at[node].numpy().reshape(-1)
-            rows[i * each : (i + 1) * each] = given[first : first + each]
+            numbers = session.given_at[node].numpy().reshape(-1)
+            rows[i * each : (i + 1) * each] = numbers[first : first + each]
         addresses = self.addresses[: len(rows)]
         np.multiply(rows, self._row_bytes, out=addresses)
         addresses += self.lookup.table.data_ptr()
@@ -66,20 +67,20 @@ class LookupCopy:
         return self.rows if padding is None else np.where(self.rows == padding, -1, self.rows)
 
 
-class StepLayout(Placement):
+class StepLayout(BatchPlacement):
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
     They run on ``machine`` (see :class:`.host.HostThreads`), whose memory they lie in.
     """
 
-    brought: Any = None
+    inbound: Any = None
 
     def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None, machine: Any) -> None:
         """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session, self.machine = session, machine
-        given = session.sigs[: session.num_nodes] == batching.EXTERNAL
+        is_external = session.sigs[: session.num_nodes] == batching.EXTERNAL
         # What x.value() has computed is computed again: its results went to another place, and are few.
-        nodes = batching.needed_nodes(targets, session.argptr, session.args, given, session.num_nodes)
+        nodes = batching.needed_nodes(targets, session.argptr, session.args, is_external, session.num_nodes)
         super().__init__(session, nodes, check=self._check)
         self.where = np.zeros(len(session.where), np.int64)
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
@@ -96,7 +97,7 @@ class StepLayout(Placement):
     def _check(self, signature: Signature) -> None:
         why = _unsupported(signature, self.machine.takes_programs)
         if why is not None:
-            raise Unsupported(why)
+            raise UnsupportedOperation(why)
         for tensor in signature.tensors:
             if tensor.device != self.machine.device:
                 raise DGLError(
@@ -104,21 +105,22 @@ class StepLayout(Placement):
                     f"{self.machine.device}; move the model there before its handle is made"
                 )
 
-    def inputs(self, number: int) -> list[_Input]:
+    def inputs(self, number: int) -> list[_BatchInput]:
         """Return the inputs of an operation on batches."""
         matrices, first = self.signatures[number].matrices, int(self.first_input[number])
         assert matrices is not None
-        return [_Input(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
+        return [_BatchInput(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
 
     # -- gradients ----------------------------------------------------------------------------------------------
-    def find_gradients(self, targets: np.ndarray, trained: dict[int, int], wanted: set[int]) -> None:
+    def find_gradients(self, targets: np.ndarray, trained: dict[int, int], trained_ids: set[int]) -> None:
         """Note where gradients lie that lead from ``targets`` to given nodes or to products with tensors.
 
-        ``trained`` has the address of the gradient of each given node; ``wanted`` are the ids of weights and biases.
+        ``trained`` has the address of the gradient of each external node; ``trained_ids`` are those of weights and
+        biases.
         """
         session = self.session
-        own = [any(id(x) in wanted for x in signature.tensors) for signature in session.own]
-        active = session.active(targets, list(trained), own)
+        by_signature = [any(id(x) in trained_ids for x in signature.tensors) for signature in session.own_signatures]
+        active = session.active(targets, list(trained), by_signature)
         self.grads = np.zeros(len(self.where), np.int64)
         for node, address in trained.items():
             self.grads[node] = address if active[node] else 0
@@ -153,14 +155,14 @@ class StepLayout(Placement):
         return Batches(self.sweep(True), operations, words)
 
     # -- vertex programs and lookups ----------------------------------------------------------------------------
-    def prepare(self, processors: int, wanted: set[int]) -> None:
+    def prepare(self, processors: int, trained_ids: set[int]) -> None:
         """Fill vertex programs and lookups in. ``cleared`` are addresses and bytes of what must be zeros."""
         self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, LookupCopy]()
         self.processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, ProgramCall):
-                self.programs[number] = self._program(number, signature.matrices, wanted)
+                self.programs[number] = self._program(number, signature.matrices, trained_ids)
             elif isinstance(signature.matrices, EmbeddingLookup):
                 self.lookups[number] = self._lookup(number, signature.matrices)
 
@@ -169,14 +171,14 @@ class StepLayout(Placement):
 
         Of what a vertex program reads these are some: on a graph of leaves nothing reaches what combines children.
         """
-        found: set[int] = set()
+        ids: set[int] = set()
         for number, signature in enumerate(self.signatures):
             if self.reached[number] and number in self.programs:
                 program = self.programs[number]
-                found |= {id(program.call.shared[part.shared]) for part in program.script.parts}
+                ids |= {id(program.call.shared[part.shared]) for part in program.script.parts}
             elif self.reached[number]:
-                found |= {id(x) for x in signature.tensors}
-        return found
+                ids |= {id(x) for x in signature.tensors}
+        return ids
 
     def refill(self, session: Session) -> None:
         """Take values, vertex programs and lookups over from another session of the same operations."""
@@ -185,22 +187,22 @@ class StepLayout(Placement):
             copy.reshape(-1)[: len(values)] = values
         for node, copy in self.pools:
             copy[...] = next(pool for pool, ref in session.pools.values() if ref >> batching.PLACE_BITS == node)
-        for number, known in self.programs.items():
+        for number, placed in self.programs.items():
             call = session.signature(self.signatures[number].number).matrices
             assert isinstance(call, ProgramCall)
-            filled = call.filled(known.script, known.addresses, self.processors, known.filled.teams)
-            self.programs[number] = known._replace(call=call, filled=filled)
-        for number, looked in self.lookups.items():
+            filled = call.filled(placed.script, placed.addresses, self.processors, placed.filled.teams)
+            self.programs[number] = placed._replace(call=call, filled=filled)
+        for number, lookup_copy in self.lookups.items():
             lookup = session.signature(self.signatures[number].number).matrices
             assert isinstance(lookup, EmbeddingLookup)
-            looked.read(session, lookup)
+            lookup_copy.read(session, lookup)
 
     def rest(self) -> None:
         """Give memory of vertex programs back."""
-        for number, known in self.programs.items():
-            self.programs[number] = known._replace(filled=known.filled._replace(lease=None, keep=None))
+        for number, placed in self.programs.items():
+            self.programs[number] = placed._replace(filled=placed.filled._replace(lease=None, keep=None))
 
-    def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> PlacedProgram:
+    def _program(self, number: int, call: ProgramCall, trained_ids: set[int]) -> PlacedProgram:
         """Return the script of a vertex program, which is one operation."""
         session, inputs = self.session, self.inputs(number)
         (node,) = self.members(number).tolist()
@@ -213,43 +215,52 @@ class StepLayout(Placement):
         results = [int(self.starts[number]) + at for at in places_of(call.results)[:-1]]
         values = [x.address for x in inputs]
         shifted = [[x + self.shift for x in places] for places in (values, results)]
-        script = call.script(pulls, wanted if active else set())
-        addresses = Addresses(values, shifted[0], results, shifted[1])
+        script = call.script(pulls, trained_ids if active else set())
+        addresses = CallAddresses(values, shifted[0], results, shifted[1])
         return PlacedProgram(call, script, addresses, call.filled(script, addresses, self.processors))
 
     def _lookup(self, number: int, lookup: EmbeddingLookup) -> LookupCopy:
         """Return what copies rows of a table, which all uses of it read at once."""
         table, session, refs = lookup.table, self.session, list[tuple[int, int]]()
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
-            raise Unsupported(f"{self.signatures[number].name} of a table that does not lie by rows")
+            raise UnsupportedOperation(f"{self.signatures[number].name} of a table that does not lie by rows")
         for node in self.members(number).tolist():
             at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
             if at not in session.given_at:
-                raise Unsupported(f"{self.signatures[number].name} with computed numbers")
+                raise UnsupportedOperation(f"{self.signatures[number].name} with computed numbers")
             refs.append((at, place // session.given_at[at].itemsize))
-        looked = LookupCopy(lookup, refs, table.stride(0) * table.element_size(), int(self.starts[number]) + self.shift)
-        looked.read(session, lookup)
-        return looked
+        lookup_copy = LookupCopy(
+            lookup, refs, table.stride(0) * table.element_size(), int(self.starts[number]) + self.shift
+        )
+        lookup_copy.read(session, lookup)
+        return lookup_copy
 
     def _words(self, number: int, error: int) -> tuple[int, list[list[_Word]]]:
         """Return the work for each node of an operation on batches, and the words of its kernels in both directions."""
-        signature, (given, *others) = self.signatures[number], self.inputs(number)
+        signature, (operand_rows, *others) = self.signatures[number], self.inputs(number)
         matrices, start = signature.matrices, int(self.starts[number])
         if isinstance(matrices, EmbeddingLookup):
-            each, (width, item) = given.kind.numel, (matrices.table.shape[1], matrices.table.element_size())
+            each, (width, item) = operand_rows.kind.numel, (matrices.table.shape[1], matrices.table.element_size())
             spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
             result, addresses = (start, signature.nbytes), (self.lookups[number].addresses.ctypes.data, 8 * each)
             kernel = self.machine.step(spec, late=False)
             return each * width, [[kernel, (0, 0, each), width, result, width * item, 0, 0, 0, addresses], [0]]
-        kind, dtype, adds = given.kind, DTYPES[given.kind.dtype], self.input_at[self.first_input[number]] == 0
+        kind, dtype, adds = (
+            operand_rows.kind,
+            DTYPES[operand_rows.kind.dtype],
+            self.input_at[self.first_input[number]] == 0,
+        )
         features, rows = kind.shape[-1], kind.numel // kind.shape[-1]
-        x, x_grad = (given.address, given.distance), (given.address + self.shift, given.distance)
+        x, x_grad = (
+            (operand_rows.address, operand_rows.distance),
+            (operand_rows.address + self.shift, operand_rows.distance),
+        )
         y, y_grad = (start, signature.nbytes), (start + self.shift, signature.nbytes)
         # Values of several rows lie one after the other, so their rows do, too.
-        x_row = given.distance if rows == 1 else features * kind.item
+        x_row = operand_rows.distance if rows == 1 else features * kind.item
         y_row = signature.nbytes // rows
         count = 0, 0, rows
-        if isinstance(matrices, Product):
+        if isinstance(matrices, WeightProduct):
             weight = matrices.weight
             forms = ("sums", "dots") if matrices.turned else ("dots", "sums")
             multiply, back = self.machine.product(matrices, forms, dtype)
@@ -276,10 +287,10 @@ batch's."""
 
 def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndarray]] | None:
     """Return copies of values from outside, apart from nodes that stay, with their nodes; None if they are large."""
-    given = [(node, values) for node, values in session.given_at.items() if node not in stays]
-    if sum(values.numel() * values.itemsize for _, values in given) > _MOST_COPIED:
+    external = [(node, values) for node, values in session.given_at.items() if node not in stays]
+    if sum(values.numel() * values.itemsize for _, values in external) > _MOST_COPIED:
         return None
-    return [(node, values.numpy().copy()) for node, values in given]
+    return [(node, values.numpy().copy()) for node, values in external]
 
 
 _MOST_COPIED = 1 << 17
@@ -289,17 +300,17 @@ def _unsupported(signature: Signature, takes_programs: bool) -> str | None:
     """Return what there is no instruction for, None if there is one for the signature."""
     name, matrices = signature.name, signature.matrices
     if isinstance(matrices, ProgramCall):
-        made = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
-        if made:
-            return f"{name} with a tensor of shape {list(made[0].shape)} made of parameters"
+        computed = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
+        if computed:
+            return f"{name} with a tensor of shape {list(computed[0].shape)} made of parameters"
         return None if takes_programs else name
-    if isinstance(matrices, Product):
+    if isinstance(matrices, WeightProduct):
         by_rows = all(x.stride(-1) == 1 for x in matrices.tensors) and (
             matrices.bias is None or matrices.bias.dim() == 1
         )
         return None if by_rows else f"{name} with a weight that does not lie by rows"
     if isinstance(matrices, TorchCall) and not isinstance(matrices, EmbeddingLookup):
         scores, *labels = matrices.kinds
-        known = matrices.form is not None and scores.dtype in DTYPES
-        return None if known and all(x.dtype is torch.int64 for x in labels) else name
+        has_kernel = matrices.form is not None and scores.dtype in DTYPES
+        return None if has_kernel and all(x.dtype is torch.int64 for x in labels) else name
     return None

@@ -1,4 +1,4 @@
-"""Arrays of the host on their way to a GPU."""
+"""Arrays of the host that are copied to a GPU together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...kernels.cuda.run.program import Memory, Runner
 
 
 @final
-class Parcel:
+class ArrayParcel:
     """Arrays of the host in one piece of memory of the GPU; what they say of each other's addresses is changed."""
 
     def __init__(self) -> None:

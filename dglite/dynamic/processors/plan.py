@@ -17,7 +17,7 @@ from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
 from .layout import StepLayout
 from .rules import TrainedParameter
-from .update import Listing, Updates
+from .update import OperationList, ParameterUpdates
 
 _MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
@@ -45,37 +45,37 @@ class StepPlan:
         self.sizes = self._now = sizes
         self.key = key
         refs = np.array([x._ref for x in lazies], np.int64)
-        stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
+        stays = None if key is None else {x.node for k, x in session.external.items() if k in trained}
         self.layout = layout = StepLayout(session, refs >> PLACE_BITS, stays, machine)
-        given = _given(session, trained)
-        wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
-        places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
-        layout.find_gradients(refs >> PLACE_BITS, places, wanted)
-        layout.prepare(machine.processors, wanted)
-        self.reached = _reached(layout, trained, given, wanted)
+        nodes = _parameter_nodes(session, trained)
+        trained_ids = {key for key, parameter in trained.items() if parameter.parameter.requires_grad}
+        places = {node: trained[key].grad.data_ptr() for key, node in nodes.items()}
+        layout.find_gradients(refs >> PLACE_BITS, places, trained_ids)
+        layout.prepare(machine.processors, trained_ids)
+        self.reached = _reached(layout, trained, nodes, trained_ids)
         self._count()
         self.loss, self.job = np.zeros(1), machine.job()
-        self._updates = updates = Updates(layout, self.reached, given)
+        self._updates = updates = ParameterUpdates(layout, self.reached, nodes)
         sized = self._script(_seeds(layout, lazies, refs, self.loss))
         tensors = [x for s in layout.signatures for x in s.tensors]
-        tensors += [x for one in self.reached for x in (one.parameter, *one.rule.states)]
+        tensors += [x for parameter in self.reached for x in (parameter.parameter, *parameter.rule.states)]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         self.reusable = key is not None and updates.repeats and layout.copies is not None
         self.reusable = self.reusable and layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
         self._sized = self._find_sized(*sized) if self.reusable else None
 
-    def _script(self, seeds: Listing) -> tuple[Stage, Stage, np.ndarray]:
+    def _script(self, seeds: OperationList) -> tuple[Stage, Stage, np.ndarray]:
         """Write the scripts of the job; return both sweeps, and the words of operations on batches."""
         layout, before, after = self.layout, self._updates.before, self._updates.after
         before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
         for address, nbytes in layout.cleared:
             before.add([CLEAR, address, nbytes], nbytes // 8)
-        (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
+        (forward, forward_lists), (backward, backward_lists) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
         batches = layout.batches(self.job.error_address)
         script = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
-        self._kept = script, forward, backward, kept, kept_2, before, seeds, after
-        self.job.load(self._kept, layout, self.loss)
+        self._scripts = script, forward, backward, forward_lists, backward_lists, before, seeds, after
+        self.job.load(self._scripts, layout, self.loss)
         return forward, backward, script[1]
 
     def _find_sized(
@@ -95,22 +95,22 @@ class StepPlan:
         return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]
 
     def _count(self) -> None:
-        for one in self.reached:
-            one.count()
+        for parameter in self.reached:
+            parameter.count()
 
     def started(self) -> None:
         """Tell torch that parameters change."""
-        for one in self.reached:
-            increment_version(one.parameter)
+        for parameter in self.reached:
+            increment_version(parameter.parameter)
 
     def take_back(self) -> None:
         """Undo the step count."""
-        for one in self.reached:
-            one.take_back()
+        for parameter in self.reached:
+            parameter.take_back()
 
     # -- again --------------------------------------------------------------------------------------------------
     def holds(self, sizes: tuple[int, ...]) -> bool:
-        """Whether there is room for so many rows."""
+        """Whether there is room for rows of these numbers."""
         if self._sized is None:
             return sizes == self.sizes
         return all(size <= most for size, most in zip(sizes, self.sizes, strict=True))
@@ -140,19 +140,19 @@ class StepPlan:
         return True
 
 
-class Plans:
+class PlanCache:
     """Plans that may be filled in again, by what their sessions had recorded."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[StepPlan]] = {}
+        self._plans: dict[Any, list[StepPlan]] = {}
         self._count = 0
 
     def take(self, key: Any, sizes: tuple[int, ...]) -> StepPlan | None:
-        """Return a plan that is not in use, and has room for so many rows."""
-        for i, plan in enumerate(self._known.get(key, ())):
+        """Return a plan that is not in use, and has room for rows of these numbers."""
+        for i, plan in enumerate(self._plans.get(key, ())):
             if plan.holds(sizes):
                 self._count -= 1
-                return self._known[key].pop(i)
+                return self._plans[key].pop(i)
         return None
 
     def keep(self, plan: StepPlan) -> None:
@@ -160,9 +160,9 @@ class Plans:
         plan.rest()
         if plan.reusable:
             if self._count >= _MOST_PLANS:
-                self._known.clear()
+                self._plans.clear()
                 self._count = 0
-            self._known.setdefault(plan.key, []).append(plan)
+            self._plans.setdefault(plan.key, []).append(plan)
             self._count += 1
 
 
@@ -176,7 +176,7 @@ def key_of(
     if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
         return None, ()
     sizes: dict[int, int] = {}
-    found: list[Any] = [processors]
+    parts: list[Any] = [processors]
     stream, at = session.stream, 0
     while at < len(stream):
         signature = session.signature(stream[at])
@@ -184,27 +184,27 @@ def key_of(
         if signature.form is None:
             if signature.number < 0 and signature.key is None:
                 return None, ()
-            found += [signature.key if signature.number < 0 else signature.number, *stream[at + 1 : end]]
+            parts += [signature.key if signature.number < 0 else signature.number, *stream[at + 1 : end]]
         else:
-            found += [signature.form, *[sizes.setdefault(n, len(sizes)) for n in signature.lengths]]
-            found += stream[at + 1 : end]
+            parts += [signature.form, *[sizes.setdefault(n, len(sizes)) for n in signature.lengths]]
+            parts += stream[at + 1 : end]
         at = end
-    for x in session.given.values():
-        known = id(x.tensor) if id(x.tensor) in trained else 0
+    for x in session.external.values():
+        parameter_id = id(x.tensor) if id(x.tensor) in trained else 0
         if len(x.kind.shape) == 1 and x.kind.dtype not in DTYPES:
-            found += [x.node, x.kind.dtype, sizes.setdefault(x.kind.shape[0], len(sizes))]
+            parts += [x.node, x.kind.dtype, sizes.setdefault(x.kind.shape[0], len(sizes))]
         else:
-            found += [x.node, x.kind, x.tensor.requires_grad, known]
-    found += [(ref, len(pool)) for pool, ref in session.pools.values()]
-    found += [(x._ref, x._kind) for x in lazies]
-    found += [one.parameter.requires_grad for one in trained.values()]
-    return tuple(found), tuple(sizes)
+            parts += [x.node, x.kind, x.tensor.requires_grad, parameter_id]
+    parts += [(ref, len(pool)) for pool, ref in session.pools.values()]
+    parts += [(x._ref, x._kind) for x in lazies]
+    parts += [parameter.parameter.requires_grad for parameter in trained.values()]
+    return tuple(parts), tuple(sizes)
 
 
-def _given(session: Session, trained: dict[int, TrainedParameter]) -> dict[int, int]:
+def _parameter_nodes(session: Session, trained: dict[int, TrainedParameter]) -> dict[int, int]:
     """Return the nodes of parameters that operations read directly, by the parameters' ids."""
-    tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
-    tensors += [x for s in session.own for x in s.tensors]
+    tensors = [x.tensor for x in session.external.values() if x.kind.dtype in DTYPES]
+    tensors += [x for s in session.own_signatures for x in s.tensors]
     for tensor in tensors:
         if tensor.requires_grad and not tensor.is_leaf:
             raise DGLError(
@@ -212,22 +212,22 @@ def _given(session: Session, trained: dict[int, TrainedParameter]) -> dict[int, 
                 "from what wants a gradient. With persistent processors parameters are used lazily only: look rows up "
                 "by lazy numbers, embedding(dynamic.lazy(words)), and compute on dynamic.lazy(parameter)"
             )
-    return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
+    return {key: x.node for key, x in session.external.items() if key in trained and x.tensor.requires_grad}
 
 
 def _reached(
-    layout: StepLayout, trained: dict[int, TrainedParameter], given: dict[int, int], wanted: set[int]
+    layout: StepLayout, trained: dict[int, TrainedParameter], nodes: dict[int, int], trained_ids: set[int]
 ) -> list[TrainedParameter]:
-    used = layout.read_with_gradient() | {key for key, node in given.items() if layout.grads[node]}
-    found = [one for key, one in trained.items() if key in used & wanted]
-    if not found:
+    used = layout.read_with_gradient() | {key for key, node in nodes.items() if layout.grads[node]}
+    reached = [parameter for key, parameter in trained.items() if key in used & trained_ids]
+    if not reached:
         raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
-    return found
+    return reached
 
 
-def _seeds(layout: StepLayout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
+def _seeds(layout: StepLayout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> OperationList:
     """Return what sums up the losses and starts their gradients."""
-    listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
+    listing, nodes, kinds = OperationList(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
     losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
     # A loss that depends on no parameter has no gradient to start.
     grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)

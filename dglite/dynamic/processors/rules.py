@@ -47,10 +47,10 @@ _DESCENT = [(0, _KEEP * _W + _SCALE * _G)]
 
 @cache
 def _momentum(decays: bool, nesterov: bool) -> Formulas:
-    rate, shrink, kept, new = _numbers(3, 4)
+    rate, shrink, decayed, new = _numbers(3, 4)
     gradient = _G + shrink * _W if decays else _G
-    step = gradient + kept * _FIRST if nesterov else _FIRST
-    return [(2, kept * _FIRST + new * gradient), (0, _W - rate * step)]
+    step = gradient + decayed * _FIRST if nesterov else _FIRST
+    return [(2, decayed * _FIRST + new * gradient), (0, _W - rate * step)]
 
 
 def _sgd(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> UpdateRule:
@@ -82,10 +82,10 @@ def _adagrad(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) ->
 
 @cache
 def _moments(decays: bool) -> Formulas:
-    keep, shrink, kept, new, kept_2, new_2, rate, root, epsilon = _numbers(4, 9)
+    keep, shrink, decayed, new, kept_2, new_2, rate, root, epsilon = _numbers(4, 9)
     gradient = _G + shrink * _W if decays else _G
     return [
-        (2, kept * _FIRST + new * gradient),
+        (2, decayed * _FIRST + new * gradient),
         (3, kept_2 * _SECOND + new_2 * gradient * gradient),
         (0, keep * _W - rate * _FIRST / (_SECOND.call("sqrt") * root + epsilon)),
     ]
@@ -131,7 +131,7 @@ class TrainedParameter:
         self.rule = _RULES[type(self._optimizer)](self.parameter, state, self._group)
 
     def take_back(self) -> None:
-        """Count as if the last step had not been."""
+        """Undo the step count."""
         state = self._optimizer.state[self.parameter]
         if "step" in state:
             state["step"] -= 1
@@ -149,9 +149,9 @@ class TrainedParameter:
 def check_optimizer(optimizer: Optimizer) -> None:
     """Raise unless there is a rule for the optimizer and its options."""
     if type(optimizer) not in _RULES:
-        known = ", ".join(kind.__name__ for kind in _RULES)
+        names = ", ".join(kind.__name__ for kind in _RULES)
         raise DGLError(
-            f"persistent processors update by {known}; got {type(optimizer).__name__}: use one of these, or train with "
+            f"persistent processors update by {names}; got {type(optimizer).__name__}: use one of these, or train with "
             "dglite.dynamic.backward(losses) and optimizer.step()"
         )
     for group in optimizer.param_groups:

@@ -20,7 +20,7 @@ from ...expr import Call, Constant, Expr, Operand, Side, evaluate
 from ...opspec import COMPARISONS, OPERATORS
 
 
-class Domain(Enum):
+class RowDomain(Enum):
     """What a value has a row for."""
 
     VERTEX = "vertex"
@@ -72,7 +72,7 @@ class Node:
     kind: NodeKind
     inputs: tuple[Node, ...]
     attr: Any
-    domain: Domain
+    domain: RowDomain
     shape: tuple[int, ...]
     dtype: torch.dtype
 
@@ -82,11 +82,11 @@ class Node:
         return math.prod(self.shape)
 
     def __repr__(self) -> str:
-        what = self.attr if self.kind is NodeKind.POINTWISE else self.kind.value
+        name = self.attr if self.kind is NodeKind.POINTWISE else self.kind.value
         detail = (
             f" {self.attr}" if self.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL, NodeKind.SLICE) else ""
         )
-        return f"%{self.number} = {what}{detail}({', '.join(f'%{x.number}' for x in self.inputs)})"
+        return f"%{self.number} = {name}{detail}({', '.join(f'%{x.number}' for x in self.inputs)})"
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Builder:
     """Makes nodes. Equal computations give one node, and arithmetic with 0 and 1 disappears."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Node] = {}
+        self._nodes: dict[Any, Node] = {}
         self._count = 0
         self.ones: Callable[[int, int], Node] = _no_constants
         """Returns a shared matrix of ones; set by the recorder, which has the shared tensors."""
@@ -128,23 +128,25 @@ class Builder:
         kind: NodeKind,
         inputs: Sequence[Node],
         attr: Any,
-        domain: Domain,
+        domain: RowDomain,
         shape: Sequence[int],
         dtype: torch.dtype,
         unique: bool = False,
     ) -> Node:
         """Return the node of these properties."""
         key = kind, tuple(x.number for x in inputs), attr, domain, tuple(shape), dtype
-        if not unique and key in self._known:
-            return self._known[key]
+        if not unique and key in self._nodes:
+            return self._nodes[key]
         node = Node(self._count, kind, tuple(inputs), attr, domain, tuple(shape), dtype)
         self._count += 1
         if not unique:
-            self._known[key] = node
+            self._nodes[key] = node
         return node
 
     # -- values without inputs ----------------------------------------------------------------------------------
-    def full(self, value: float, like: Node, shape: Sequence[int] | None = None, domain: Domain | None = None) -> Node:
+    def full(
+        self, value: float, like: Node, shape: Sequence[int] | None = None, domain: RowDomain | None = None
+    ) -> Node:
         """Return ``value`` in the shape and domain of ``like``, unless others are given."""
         shape = like.shape if shape is None else shape
         return self.make(NodeKind.FULL, (), value, domain or like.domain, shape, like.dtype)
@@ -153,7 +155,7 @@ class Builder:
     def pointwise(self, name: str, *args: Node | float, like: Node | None = None) -> Node:
         """Return an operator's value; numbers and constants are folded where that is exact."""
         nodes = [x for x in args if isinstance(x, Node)]
-        varying = [x for x in nodes if x.domain is not Domain.SHARED] or nodes
+        varying = [x for x in nodes if x.domain is not RowDomain.SHARED] or nodes
         like = like or max(varying, key=lambda x: x.dtype.is_floating_point)
         full = [x if isinstance(x, Node) else self.full(float(x), like) for x in args]
         constants = [x.attr if x.kind is NodeKind.FULL else None for x in full]
@@ -162,16 +164,16 @@ class Builder:
         simpler = self._simplified(name, full, constants, like)
         if simpler is not None:
             return simpler
-        domain = varying[0].domain if any(x.domain is not Domain.SHARED for x in nodes) else Domain.SHARED
+        domain = varying[0].domain if any(x.domain is not RowDomain.SHARED for x in nodes) else RowDomain.SHARED
         return self.make(NodeKind.POINTWISE, full, name, domain, like.shape, like.dtype)
 
     def _simplified(self, name: str, args: list[Node], constants: list[Any], like: Node) -> Node | None:
         """Return what ``0 + x``, ``1 * x`` and their kin come to, None when nothing is simpler."""
         a, b = (*constants, None, None)[:2]
         if (name in ("add", "sub") and b == 0) or (name in ("mul", "div") and b == 1):
-            return self._spread(args[0], like)
+            return self.spread(args[0], like)
         if (name == "add" and a == 0) or (name == "mul" and a == 1):
-            return self._spread(args[1], like)
+            return self.spread(args[1], like)
         if (name == "mul" and 0 in (a, b)) or (name == "div" and a == 0):
             return self.full(0.0, like)
         if (name == "sub" and a == 0) or (name == "mul" and a == -1):
@@ -180,9 +182,9 @@ class Builder:
             return self.pointwise("neg", args[0], like=like)
         return None
 
-    def _spread(self, x: Node, like: Node) -> Node:
+    def spread(self, x: Node, like: Node) -> Node:
         """Return ``x``, with a row for each vertex or edge where it had one row for all."""
-        if x.domain is like.domain or like.domain is Domain.SHARED:
+        if x.domain is like.domain or like.domain is RowDomain.SHARED:
             return x
         return self.make(NodeKind.COPY, (x,), None, like.domain, like.shape, like.dtype)
 
@@ -273,14 +275,14 @@ class Builder:
     def each(self, x: Node) -> Node:
         """Return a vertex's value once for each of its children."""
         if x.kind is NodeKind.FULL:
-            return self.full(x.attr, x, domain=Domain.EDGE)
-        return self.make(NodeKind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
+            return self.full(x.attr, x, domain=RowDomain.EDGE)
+        return self.make(NodeKind.EACH, (x,), None, RowDomain.EDGE, x.shape, x.dtype)
 
     def reduce(self, x: Node, reducer: str = "sum") -> Node:
-        """Return the ``"sum"`` or ``"max"`` over a vertex's children, 0 without children."""
+        """Return the ``"sum"``, ``"max"`` or ``"min"`` over a vertex's children, 0 without children."""
         if x.kind is NodeKind.FULL and x.attr == 0:
-            return self.full(0.0, x, domain=Domain.VERTEX)
-        return self.make(NodeKind.REDUCE, (x,), reducer, Domain.VERTEX, x.shape, x.dtype)
+            return self.full(0.0, x, domain=RowDomain.VERTEX)
+        return self.make(NodeKind.REDUCE, (x,), reducer, RowDomain.VERTEX, x.shape, x.dtype)
 
     # -- products -----------------------------------------------------------------------------------------------
     def matmul(self, x: Node, weight: Node, turned: bool = False) -> Node:

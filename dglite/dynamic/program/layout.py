@@ -14,8 +14,8 @@ import torch
 
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
-from .ir import GRADIENT_KINDS, Domain, Node, NodeKind, OpaqueCall
-from .recipe import DenseOp, Place, PointwiseKernel, Reading, Role, StagePhase, Stages, rows_of_all
+from .ir import GRADIENT_KINDS, Node, NodeKind, OpaqueCall, RowDomain
+from .recipe import BufferRole, DenseOp, KernelInput, Place, PointwiseKernel, StagePhase, Stages, rows_of_all
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
@@ -31,7 +31,7 @@ their names, ("shared", i) for a tensor that all vertices share, and ("left", st
 parents leave their share of a state's gradient."""
 
 
-class Unsupported(Exception):
+class UnsupportedOperation(Exception):
     """An operation that processors have no instruction for; the message names it."""
 
 
@@ -39,8 +39,8 @@ class StageTable:
     """The stages of some plans, row kernels gathered in chains, and what their words are made from.
 
     ``rows`` has one (see :mod:`dglite.kernels.cpu.dynamic.schedule`) for each. Stages without kernels are ``allowed``,
-    or :class:`Unsupported` is raised for them. ``parts`` are (class, stage) that gradients of shared tensors are made
-    of when the sweep is over. ``strides`` are those of matrices that all vertices share.
+    or :class:`UnsupportedOperation` is raised for them. ``parts`` are (class, stage) that gradients of shared tensors
+    are made of when the sweep is over. ``strides`` are those of matrices that all vertices share.
     """
 
     def __init__(self, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
@@ -49,10 +49,10 @@ class StageTable:
         self.rows, self.parts = list[list[int]](), list[tuple[int, DenseOp]]()
         self.indices, self.constants = list[int](), list[int]()
 
-    def add(self, c: int, stages: Stages, own: list[PointwiseKernel | DenseOp]) -> list[int]:
+    def add(self, c: int, stages: Stages, by_python: list[PointwiseKernel | DenseOp]) -> list[int]:
         """Lay down the stages of class ``c``; return how many rows there are after each phase.
 
-        ``own`` takes those that run, or may run, without kernels.
+        ``by_python`` takes those that run, or may run, without kernels.
         """
         bounds = list[int]()
         for phase in StagePhase:
@@ -61,7 +61,7 @@ class StageTable:
                 if isinstance(first, DenseOp) and first.node.kind in GRADIENT_KINDS and waits:
                     self.parts.append((c, first))
                 else:
-                    self.rows.append(self._row(chain, own))
+                    self.rows.append(self._row(chain, by_python))
             bounds.append(len(self.rows))
         return bounds
 
@@ -69,15 +69,15 @@ class StageTable:
         """Return the number of a source."""
         return self.sources.setdefault(source, len(self.sources))
 
-    def _row(self, chain: list[PointwiseKernel | DenseOp], own: list[PointwiseKernel | DenseOp]) -> list[int]:
+    def _row(self, chain: list[PointwiseKernel | DenseOp], by_python: list[PointwiseKernel | DenseOp]) -> list[int]:
         """Lay down a chain of row kernels, or another stage alone; return its row."""
         first, lacks, number = chain[0], self.lacks(chain[0]), -1
         if lacks and not self._allowed:
-            raise Unsupported(lacks)
+            raise UnsupportedOperation(lacks)
         if self._allowed and (lacks or not _is_row_kernel(first)):
-            number = len(own)
-            own.append(first)
-        edges = first.domain is Domain.EDGE
+            number = len(by_python)
+            by_python.append(first)
+        edges = first.domain is RowDomain.EDGE
         if lacks:
             return [-1, edges, -1, 0, 0, number]
         start, work, fixed = len(self.indices), 0, 0
@@ -99,8 +99,8 @@ class StageTable:
             return f"{stage.dtype} inputs of a vertex program"
         node = stage.node
         if node.kind is NodeKind.MATMUL:
-            known = self._matrix(node.inputs[1]) is not None
-            return "" if known else "a product with a weight that does not lie by rows in a vertex program"
+            by_rows = self._matrix(node.inputs[1]) is not None
+            return "" if by_rows else "a product with a weight that does not lie by rows in a vertex program"
         return f"{function_name(node) or node.kind.value} in a vertex program"
 
     # -- words --------------------------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ class StageTable:
 
     def _product(self, stage: DenseOp) -> tuple[int, int, int]:
         node, weight = stage.node, stage.node.inputs[1]
-        known = self._matrix(weight)
-        assert known is not None
-        by_columns, stride = known
+        matrix = self._matrix(weight)
+        assert matrix is not None
+        by_columns, stride = matrix
         height, width = reversed(weight.shape) if by_columns else weight.shape
         for size in (height, width):
             self._word(size)
@@ -172,7 +172,7 @@ class StageTable:
         self._word(place.column * item, place.buffer)
         self._word(place.buffer.width * item)
 
-    def _operand(self, reading: Reading) -> None:
+    def _operand(self, reading: KernelInput) -> None:
         """Lay down address, row stride, address of the index and its step."""
         source = reading.source
         if isinstance(source, Place):
@@ -191,12 +191,12 @@ class StageTable:
 
     def _state(self, source: Node, column: int = 0) -> None:
         state = source.attr[1] if source.kind is NodeKind.GATHER else source.attr
-        self._place(rows_of_all(Role.SCATTER, state, source.width, source.dtype).whole.part(column, source.width))
+        self._place(rows_of_all(BufferRole.SCATTER, state, source.width, source.dtype).whole.part(column, source.width))
 
 
 def _chains(stages: Sequence[PointwiseKernel | DenseOp]) -> Iterator[list[PointwiseKernel | DenseOp]]:
     """Yield runs of row kernels over vertices as one, other stages alone."""
-    for together, group in groupby(stages, lambda stage: _is_row_kernel(stage) and stage.domain is Domain.VERTEX):
+    for together, group in groupby(stages, lambda stage: _is_row_kernel(stage) and stage.domain is RowDomain.VERTEX):
         run = list(group)
         yield from [run] if together else [[stage] for stage in run]
 

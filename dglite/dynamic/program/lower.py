@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import DGLError
 from ...formulas import FORMULAS, Formula
 from ...opspec import COMPARISONS
-from .ir import Builder, Domain, Node, NodeKind
+from .ir import Builder, Node, NodeKind, RowDomain
 
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 
@@ -84,7 +84,7 @@ TAKES_BOOLEANS = ("where", "masked_fill", "clone", "cat", *BOOLEAN)
 
 # -- products ----------------------------------------------------------------------------------------------------
 def _mm(builder: Builder, x: Any, weight: Any) -> Node:
-    if not isinstance(weight, Node) or not isinstance(x, Node) or weight.domain is not Domain.SHARED:
+    if not isinstance(weight, Node) or not isinstance(x, Node) or weight.domain is not RowDomain.SHARED:
         raise DGLError(
             "F multiplies matrices of which the second is not a parameter: rows are vertices, so that would mix "
             "vertices; multiply as x @ weight, and use torch.einsum or a product of a row's own features for the rest"
@@ -100,7 +100,7 @@ def _addmm(builder: Builder, bias: Any, x: Any, weight: Any, beta: float = 1, al
 
 # -- shapes ------------------------------------------------------------------------------------------------------
 def _cat(builder: Builder, parts: Any, dim: int = 0) -> Any:
-    if dim not in (1, -1) or any(part.domain is Domain.SHARED or len(part.shape) != 1 for part in parts):
+    if dim not in (1, -1) or any(part.domain is RowDomain.SHARED or len(part.shape) != 1 for part in parts):
         return NotImplemented
     if len({part.domain for part in parts}) > 1 or len({part.dtype for part in parts}) > 1:
         return NotImplemented
@@ -172,3 +172,10 @@ def check_independent(name: str) -> None:
             "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
             "with lazy batching"
         )
+
+
+# -- what is not lowered one by one ----------------------------------------------------------------------------------
+TRANSPOSES = ("t", "transpose", "permute")
+FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
+FACTORIES |= {form.format(name): value for name, value in FACTORIES.items() for form in ("new_{}", "{}_like")}
+"""Functions that make constants, with the value of their elements; None where it is an argument."""

@@ -17,15 +17,15 @@ from ...kernels.render.rows import RowAccess
 from ...opspec import COMPARISONS, OPERATORS
 from ..options import Options
 from .gradient import ancestors
-from .ir import GRADIENT_KINDS, Builder, Domain, Node, NodeKind
+from .ir import GRADIENT_KINDS, Builder, Node, NodeKind, RowDomain
 from .recipe import (
     Buffer,
+    BufferRole,
     DenseOp,
+    KernelInput,
     Place,
     PointwiseKernel,
-    Reading,
-    Role,
-    Root,
+    ProgramResult,
     StagePhase,
     VertexPlan,
     own_buffer,
@@ -46,23 +46,28 @@ _HEAVY = (*_MADE_ALONE, *GRADIENT_KINDS)
 
 
 def make_plan(
-    builder: Builder, roots: Sequence[Root], given: dict[Node, Place], backward: bool, options: Options
+    builder: Builder, roots: Sequence[ProgramResult], inputs: dict[Node, Place], backward: bool, options: Options
 ) -> VertexPlan:
-    """Plan a program. ``given`` has the places of values that exist before it runs."""
-    return _Planner(builder, roots, given, backward, options).plan()
+    """Plan a program. ``inputs`` has the places of values that exist before it runs."""
+    return _StagePlanner(builder, roots, inputs, backward, options).plan()
 
 
-class _Planner:
+class _StagePlanner:
     """``executed`` are the nodes that stages compute; ``makers`` those of them that fill a value's place."""
 
     def __init__(
-        self, builder: Builder, roots: Sequence[Root], given: dict[Node, Place], backward: bool, options: Options
+        self,
+        builder: Builder,
+        roots: Sequence[ProgramResult],
+        inputs: dict[Node, Place],
+        backward: bool,
+        options: Options,
     ) -> None:
-        self.builder, self.options, self.given = builder, options, given
-        self.places, self.buffers, self.makers = dict(given), list[Buffer](), dict[Node, list[Node]]()
+        self.builder, self.options, self.inputs = builder, options, inputs
+        self.places, self.buffers, self.makers = dict(inputs), list[Buffer](), dict[Node, list[Node]]()
         self.executed, self.pending = dict[Node, None](), list[Node]()
         self.sources = (NodeKind.COLLECT,) if backward else _STATES
-        self.sinks = (Role.STATE_GRAD,) if backward else (Role.SCATTER,)
+        self.sinks = (BufferRole.STATE_GRAD,) if backward else (BufferRole.SCATTER,)
         self.roots = [self._placed(root) for root in roots]
 
     def plan(self) -> VertexPlan:
@@ -73,16 +78,16 @@ class _Planner:
         return VertexPlan(self._stages(phases, self._depths(phases)), self.places, self.roots, self.buffers)
 
     # -- places -------------------------------------------------------------------------------------------------
-    def _placed(self, root: Root) -> Root:
+    def _placed(self, root: ProgramResult) -> ProgramResult:
         """Return the root with the node that is put where this result belongs: a copy where its node lies elsewhere."""
         node = root.node
-        if root.role is Role.SHARED_GRAD:
+        if root.role is BufferRole.SHARED_GRAD:
             self._execute(node)
-        elif root.role in (Role.KEEP, Role.STATE_GRAD):
+        elif root.role in (BufferRole.KEEP, BufferRole.STATE_GRAD):
             self._place(node)
         else:
             node = self._computed(node, rows_of_all(root.role, root.key, node.width, node.dtype).whole)
-        return Root(root.role, root.key, node)
+        return ProgramResult(root.role, root.key, node)
 
     def _execute(self, node: Node) -> None:
         if node not in self.executed:
@@ -125,42 +130,42 @@ class _Planner:
         """Return the values whose places an executed node reads, arranging that they are put there."""
         if node.kind in _HEAVY:
             summed = node.kind is NodeKind.REDUCE and node.inputs[0].kind is NodeKind.CHILD
-            placed = [x for x in node.inputs if x.domain is not Domain.SHARED and not summed]
+            placed = [x for x in node.inputs if x.domain is not RowDomain.SHARED and not summed]
             for x in placed:
                 self._place(x)
             return placed
-        found, pending, seen = list[Node](), list(node.inputs), set[Node]()
+        read, pending, visited = list[Node](), list(node.inputs), set[Node]()
         while pending:
             x = pending.pop()
-            if x in seen:
+            if x in visited:
                 continue
-            seen.add(x)
+            visited.add(x)
             reading = self._reading(x, (node,))
             if reading is None:
                 pending.extend(x.inputs)
             elif isinstance(reading.source, Place):
-                found.append(x if reading.index is None else x.inputs[0])
-        return found
+                read.append(x if reading.index is None else x.inputs[0])
+        return read
 
-    def _reading(self, x: Node, together: Collection[Node]) -> Reading | None:
+    def _reading(self, x: Node, together: Collection[Node]) -> KernelInput | None:
         """Return what the kernel of the nodes ``together`` reads for a value, None where it computes it."""
         if x in self.places and not any(maker in together for maker in self.makers.get(x, ())):
-            return Reading(RowAccess.SAME, self.places[x])
+            return KernelInput(RowAccess.SAME, self.places[x])
         column, source = (x.attr[0], x.inputs[0]) if x.kind is NodeKind.SLICE else (0, x)
         if _is_outside(source):
             shared = source.kind is NodeKind.SHARED
-            return Reading(RowAccess.SHARED if shared else RowAccess.INDEXED, source, column)
+            return KernelInput(RowAccess.SHARED if shared else RowAccess.INDEXED, source, column)
         if x.kind is NodeKind.EACH:
-            return Reading(RowAccess.INDEXED, self._place(source.inputs[0]), 0, "parents")
+            return KernelInput(RowAccess.INDEXED, self._place(source.inputs[0]), 0, "parents")
         inlined = self.options.fuse or x.attr in COMPARISONS
         if x.kind is NodeKind.FULL or (x.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined):
             return None
-        return Reading(RowAccess.SAME, self._place(x))
+        return KernelInput(RowAccess.SAME, self._place(x))
 
     # -- order --------------------------------------------------------------------------------------------------
     def _phases(self) -> dict[Node, StagePhase]:
         """Return when each executed node runs."""
-        every = ancestors([*self.executed, *(root.node for root in self.roots)], self.given.keys() - self.executed)
+        every = ancestors([*self.executed, *(root.node for root in self.roots)], self.inputs.keys() - self.executed)
         depends, needed = set[Node](), {root.node for root in self.roots if root.role in self.sinks}
         for node in every:
             if node.kind in self.sources or any(x in depends for x in node.inputs):
@@ -209,8 +214,8 @@ class _Planner:
         groups: dict[tuple[StagePhase, int, bool, Any], list[Node]] = {}
         for node in sorted(self.executed, key=lambda node: node.number):
             heavy = node.kind in _HEAVY
-            which = node.number if heavy or not self.options.fuse else _form(node)
-            groups.setdefault((phases[node], depths[node], heavy, which), []).append(node)
+            key = node.number if heavy or not self.options.fuse else _form(node)
+            groups.setdefault((phases[node], depths[node], heavy, key), []).append(node)
         stages: dict[StagePhase, list[PointwiseKernel | DenseOp]] = {phase: [] for phase in StagePhase}
         for (phase, _, heavy, _), nodes in sorted(groups.items(), key=lambda group: group[0][:3]):
             stages[phase].append(self._heavy(nodes[0]) if heavy else self._cell(nodes))
@@ -221,13 +226,13 @@ class _Planner:
 
     def _cell(self, nodes: list[Node]) -> PointwiseKernel:
         """Return the kernel that computes ``nodes``; what one of them is made from another's value is not read back."""
-        readings: dict[Reading, int] = {}
-        together, known = set(nodes), dict[Node, Expr]()
+        readings: dict[KernelInput, int] = {}
+        together, expressions = set(nodes), dict[Node, Expr]()
 
         def expr(node: Node) -> Expr:
-            if node not in known:
-                known[node] = build(node)
-            return known[node]
+            if node not in expressions:
+                expressions[node] = build(node)
+            return expressions[node]
 
         def build(node: Node) -> Expr:
             reading = None if node in together else self._reading(node, together)
@@ -249,6 +254,6 @@ def _is_outside(node: Node) -> bool:
     return node.kind in (*_STATES, NodeKind.SHARED)
 
 
-def _form(node: Node) -> tuple[Domain, int, torch.dtype]:
+def _form(node: Node) -> tuple[RowDomain, int, torch.dtype]:
     """Return what nodes have in common that one kernel computes."""
     return node.domain, node.width, node.dtype

@@ -12,7 +12,7 @@ import torch
 
 from ...expr import Expr
 from ...kernels.render.rows import RowAccess
-from .ir import Domain, Node
+from .ir import Node, RowDomain
 
 
 class StagePhase(IntEnum):
@@ -23,7 +23,7 @@ class StagePhase(IntEnum):
     LATE = 2
 
 
-class Role(Enum):
+class BufferRole(Enum):
     """The use of a program's result, or of memory."""
 
     SCATTER = "scatter"
@@ -43,10 +43,10 @@ class Role(Enum):
 
 
 @dataclass(frozen=True)
-class Root:
+class ProgramResult:
     """A result: the node, what it is, and which one. Keys of state gradients are (slot or None, state)."""
 
-    role: Role
+    role: BufferRole
     key: Any
     node: Node
 
@@ -61,10 +61,10 @@ class Buffer:
     Those that :func:`own_buffer` makes belong to one class; they have numbers as keys.
     """
 
-    domain: Domain
+    domain: RowDomain
     width: int
     dtype: torch.dtype
-    role: Role | None = None
+    role: BufferRole | None = None
     key: Any = None
 
     @property
@@ -78,9 +78,9 @@ def own_buffer(node: Node) -> Buffer:
     return Buffer(node.domain, node.width, node.dtype, None, next(_number))
 
 
-def rows_of_all(role: Role, key: object, width: int, dtype: torch.dtype) -> Buffer:
+def rows_of_all(role: BufferRole, key: object, width: int, dtype: torch.dtype) -> Buffer:
     """Return memory that all vertices share."""
-    return Buffer(Domain.VERTEX, width, dtype, role, key)
+    return Buffer(RowDomain.VERTEX, width, dtype, role, key)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Reading:
+class KernelInput:
     """What a kernel reads: a place or, of ``source``, a state, another vertex's value or a shared row.
 
     ``index`` is what picks rows of a place, where it is not the rows' own.
@@ -113,11 +113,11 @@ class Reading:
 class PointwiseKernel:
     """A kernel: formulas over what it reads, and where each goes."""
 
-    domain: Domain
+    domain: RowDomain
     width: int
     dtype: torch.dtype
     formulas: tuple[Expr, ...]
-    readings: tuple[Reading, ...]
+    readings: tuple[KernelInput, ...]
     places: tuple[Place, ...]
 
 
@@ -130,9 +130,9 @@ class DenseOp:
     place: Place | None
 
     @property
-    def domain(self) -> Domain:
+    def domain(self) -> RowDomain:
         """What it has a row for; of a gradient that all rows share: what rows it is a sum of."""
-        return next(x.domain for x in (self.node, *self.node.inputs) if x.domain is not Domain.SHARED)
+        return next(x.domain for x in (self.node, *self.node.inputs) if x.domain is not RowDomain.SHARED)
 
 
 Stages = Mapping[StagePhase, Sequence[PointwiseKernel | DenseOp]]
@@ -145,5 +145,5 @@ class VertexPlan:
 
     stages: Stages
     places: dict[Node, Place]
-    roots: list[Root]
+    roots: list[ProgramResult]
     buffers: list[Buffer] = field(default_factory=list)

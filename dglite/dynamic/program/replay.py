@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .ir import Domain, Node
+from .ir import Node, RowDomain
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedTensor:
     """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``.
 
     One that ``is_constant`` belongs to the trace, not to F.
@@ -31,7 +31,7 @@ class TracedFunction:
 
     states: list[Node] = field(default_factory=list)
     pushes: list[Node] = field(default_factory=list)
-    shared: list[Shared] = field(default_factory=list)
+    shared: list[SharedTensor] = field(default_factory=list)
     slots: int = 0
     gathers_all: bool = False
 
@@ -40,10 +40,10 @@ def filler(call: Any, is_place: Callable[[Any], bool]) -> Callable[[Sequence[Any
     """Return what puts values in the places of a call's arguments that ``is_place`` tells, and keeps all others."""
     leaves, spec = pytree.tree_flatten(call)
     places = [i for i, x in enumerate(leaves) if is_place(x)]
-    kept = [None if is_place(x) else x for x in leaves]
+    constants = [None if is_place(x) else x for x in leaves]
 
     def filled(values: Sequence[Any]) -> Any:
-        every = list(kept)
+        every = list(constants)
         for place, value in zip(places, values, strict=True):
             every[place] = value
         return pytree.tree_unflatten(every, spec)
@@ -59,7 +59,7 @@ def batch_filler(call: Any, nodes: Sequence[Node], rows: int) -> Callable[[Seque
 
     counts = [is_count(x) for x in pytree.tree_leaves(call) if is_count(x) or isinstance(x, torch.Tensor)]
     filled = filler(call, lambda x: is_count(x) or isinstance(x, torch.Tensor))
-    shapes = [None if node.domain is Domain.SHARED else node.shape for node in nodes]
+    shapes = [None if node.domain is RowDomain.SHARED else node.shape for node in nodes]
 
     def arguments(values: Sequence[torch.Tensor], num_rows: int) -> Any:
         pairs = zip(values, shapes, strict=True)
@@ -84,3 +84,13 @@ def on_copy(function: Callable[..., Any], written: torch.Tensor, *args: Any, **k
 def converted(values: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
     """Return a shared tensor in another dtype."""
     return values[0].to(dtype)
+
+
+def outputs_of(result: Any) -> list[Any]:
+    """Return the results of a function that returns one or several."""
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether a leaf of a call's arguments is a tensor."""
+    return isinstance(x, torch.Tensor)

@@ -36,7 +36,7 @@ _MOST_ELEMENTS = 4096
 _MISSING = object()
 
 
-class Surroundings:
+class FunctionSurroundings:
     """The values that functions read, by where they lie: attributes, globals, closures, elements of containers."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
@@ -53,11 +53,11 @@ class Surroundings:
             self._entries, self._cells = list[tuple[Mapping[Any, Any], Any, Any]](), list[tuple[Any, Any]]()
             self._slots, self._contents = list[tuple[Any, str, Any]](), list[tuple[Any, Any]]()
             self._pending: list[Any] = [*roots, *_GLOBAL_HOOKS]
-            seen = dict[int, Any]()
+            visited = dict[int, Any]()
             while self._pending:
                 value = self._pending.pop()
-                if id(value) not in seen:
-                    seen[id(value)] = value
+                if id(value) not in visited:
+                    visited[id(value)] = value
                     self._note(value)
 
     def change(self) -> str | None:

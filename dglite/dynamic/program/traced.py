@@ -7,7 +7,8 @@ binary tree, need no product with their children's state.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +17,20 @@ import torch
 from ...errors import DGLError
 from ...opspec import OPERATORS
 from ..options import Options
+from .contraction import RowContractions
 from .gradient import ancestors, differentiate
-from .ir import Builder, Domain, Node, NodeKind
+from .ir import Builder, Node, NodeKind, RowDomain
 from .plan import make_plan
-from .recipe import Buffer, Place, Role, Root, VertexPlan, own_buffer, rows_of_all
+from .recipe import Buffer, BufferRole, Place, ProgramResult, VertexPlan, own_buffer, rows_of_all
 from .replay import TracedFunction
-from .trace import Recorder, trace_function
+from .surroundings import states_of_generators
+from .trace import FunctionRecorder
+
+_recording: ContextVar[FunctionRecorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
 
 @dataclass(frozen=True)
-class Needs:
+class GradientNeeds:
     """Which gradients are wanted: of inputs, of shared tensors. Both are empty where none is."""
 
     pulls: tuple[bool, ...] = ()
@@ -36,9 +41,12 @@ class Needs:
         """Whether any is."""
         return any(self.pulls) or any(self.shared)
 
-    def has(self, root: Root) -> bool:
+    def includes(self, root: ProgramResult) -> bool:
         """Whether a gradient is wanted; those of states always are."""
-        return root.role is Role.STATE_GRAD or (self.pulls if root.role is Role.PULL_GRAD else self.shared)[root.key]
+        return (
+            root.role is BufferRole.STATE_GRAD
+            or (self.pulls if root.role is BufferRole.PULL_GRAD else self.shared)[root.key]
+        )
 
 
 @dataclass
@@ -81,7 +89,7 @@ class TracedProgram:
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self.nodes = ancestors(roots)
-        self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
+        self._read = {node.attr: (node.shape, node.dtype) for node in self.nodes if node.kind is NodeKind.SHARED}
         self.inputs = [(math.prod(shape), key.stored(dtype)) for shape, dtype in key.inputs]
         self.state_widths = [node.width for node in first.states]
         self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
@@ -92,12 +100,12 @@ class TracedProgram:
     def _trace(self, function: Any, key: TraceKey) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
         sizes |= {n for shape, _ in key.inputs for n in shape} | set(function.state_sizes)
-        recorder = Recorder(self.builder, sizes, key.dtype)
+        recorder = FunctionRecorder(self.builder, sizes, key.dtype)
         if self.programs:
             recorder.program.shared = self.programs[0].shared
         make = self.builder.make
         for i, (shape, dtype) in enumerate(key.inputs):
-            node = make(NodeKind.PULL, (), i, Domain.VERTEX, shape, key.stored(dtype))
+            node = make(NodeKind.PULL, (), i, RowDomain.VERTEX, shape, key.stored(dtype))
             recorder.pulls.append((node, dtype is torch.bool))
         trace_function(function.forward, recorder)
         self.programs.append(recorder.program)
@@ -119,9 +127,18 @@ class TracedProgram:
                 values[index] = value.contiguous() if value.dim() > 1 and len(value) == 1 else value
             return values[index]
 
-        return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
+        values_read = [resolve(i) if i in self._read else None for i in range(len(self.shared))]
+        for i, (shape, dtype) in self._read.items():
+            x = values_read[i]
+            assert x is not None
+            if x.shape != shape or x.dtype is not dtype or not x.is_cpu:
+                raise DGLError(
+                    f"a parameter or tensor that F reads is {tuple(x.shape)} of {x.dtype} on {x.device}; F was traced "
+                    f"with {shape} of {dtype} on the CPU. Move the whole module, or assign a new nn.Parameter"
+                )
+        return values_read
 
-    def plan(self, c: int, needs: Needs, options: Options) -> ClassPlan:
+    def plan(self, c: int, needs: GradientNeeds, options: Options) -> ClassPlan:
         """Return the plan of a class of vertices: of the kind ``c // (2 << inputs)``, with children if ``c`` is odd."""
         key = c, needs, options
         if key not in self._plans:
@@ -133,6 +150,29 @@ class TracedProgram:
             program = self.programs[kind]
             self._plans[key] = plan_class(self.builder, program, bool(c & 1), absent, collected, needs, options)
         return self._plans[key]
+
+
+def trace_function(forward: Callable[[], Any], recorder: FunctionRecorder) -> None:
+    """Run F once under the recorder."""
+    token, generators = _recording.set(recorder), states_of_generators()
+    try:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False), RowContractions(recorder.has_rows), recorder:
+            forward()
+    finally:
+        _recording.reset(token)
+    if states_of_generators() != generators:
+        raise DGLError(
+            "F draws random numbers by Python's random or by NumPy; a trace would keep the first ones. Pull them as "
+            "an input, or use torch's dropout or bernoulli"
+        )
+
+
+def active_recorder(verb: str) -> FunctionRecorder:
+    """Return the recorder under which F runs now; ``verb`` is what F calls."""
+    recorder = _recording.get()
+    if recorder is None:
+        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
+    return recorder
 
 
 def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:
@@ -169,7 +209,7 @@ def plan_class(
     has_children: bool,
     absent: Sequence[int],
     collected: Sequence[tuple[int, bool]],
-    needs: Needs,
+    needs: GradientNeeds,
     options: Options,
 ) -> ClassPlan:
     """Plan ``program`` for vertices of one class.
@@ -179,18 +219,24 @@ def plan_class(
     """
     results = _specialised(builder, [*program.states, *program.pushes], has_children, set(absent))
     states, pushes = results[: len(program.states)], results[len(program.states) :]
-    roots = [Root(Role.SCATTER, j, node) for j, node in enumerate(states)]
-    roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes)]
-    made = set(ancestors(results))
-    pulls = {node.attr: own_buffer(node) for node in made if node.kind is NodeKind.PULL}
-    given = {node: pulls[node.attr].whole for node in made if node.kind is NodeKind.PULL}
-    forward = make_plan(builder, roots, given, False, options)
+    roots = [ProgramResult(BufferRole.SCATTER, j, node) for j, node in enumerate(states)]
+    roots += [ProgramResult(BufferRole.PUSH, k, node) for k, node in enumerate(pushes)]
+    forward_nodes = set(ancestors(results))
+    pulls = {node.attr: own_buffer(node) for node in forward_nodes if node.kind is NodeKind.PULL}
+    inputs = {node: pulls[node.attr].whole for node in forward_nodes if node.kind is NodeKind.PULL}
+    forward = make_plan(builder, roots, inputs, False, options)
     backward, push_places = None, dict[Node, Place]()
     if needs.any:
         gradient_roots, push_places = _gradient(builder, states, pushes, collected, needs)
-        kept = _kept(gradient_roots, made, forward)
-        forward = make_plan(builder, [*roots, *(Root(Role.KEEP, None, node) for node in kept)], given, False, options)
-        saved = {node: place for node, place in forward.places.items() if node in made}
+        saved_nodes = _saved_nodes(gradient_roots, forward_nodes, forward)
+        forward = make_plan(
+            builder,
+            [*roots, *(ProgramResult(BufferRole.KEEP, None, node) for node in saved_nodes)],
+            inputs,
+            False,
+            options,
+        )
+        saved = {node: place for node, place in forward.places.items() if node in forward_nodes}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     return ClassPlan(forward, backward, pulls, [node.attr for node in push_places])
 
@@ -200,29 +246,29 @@ def _gradient(
     states: Sequence[Node],
     pushes: Sequence[Node],
     collected: Sequence[tuple[int, bool]],
-    needs: Needs,
-) -> tuple[list[Root], dict[Node, Place]]:
+    needs: GradientNeeds,
+) -> tuple[list[ProgramResult], dict[Node, Place]]:
     """Return the results of the gradient's program, and the places of what it is given."""
     seeds, places = [], {}
     for k, node in enumerate(pushes):
         if node.dtype.is_floating_point:
-            given = builder.make(NodeKind.GIVEN, (), k, Domain.VERTEX, (node.width,), node.dtype)
-            places[given] = rows_of_all(Role.PUSH_GRAD, k, node.width, node.dtype).whole
-            seeds.append((node, given))
+            seed = builder.make(NodeKind.GIVEN, (), k, RowDomain.VERTEX, (node.width,), node.dtype)
+            places[seed] = rows_of_all(BufferRole.PUSH_GRAD, k, node.width, node.dtype).whole
+            seeds.append((node, seed))
     for j, by_slot in collected:
         if j < len(states):
             node = states[j]
-            given = builder.make(NodeKind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype)
-            seeds.append((node, given))
-    return [root for root in differentiate(builder, seeds) if needs.has(root)], places
+            seed = builder.make(NodeKind.COLLECT, (), (j, by_slot), RowDomain.VERTEX, (node.width,), node.dtype)
+            seeds.append((node, seed))
+    return [root for root in differentiate(builder, seeds) if needs.includes(root)], places
 
 
-def _kept(roots: Sequence[Root], made: set[Node], forward: VertexPlan) -> list[Node]:
+def _saved_nodes(roots: Sequence[ProgramResult], forward_nodes: set[Node], forward: VertexPlan) -> list[Node]:
     """Return what of the forward program its gradient reads and what would be dear to compute again."""
 
     def is_kept(node: Node) -> bool:
         costly = node.kind is NodeKind.POINTWISE and OPERATORS[node.attr].costly
-        return node in made and (node in forward.places or node.kind in _SAVED or costly)
+        return node in forward_nodes and (node in forward.places or node.kind in _SAVED or costly)
 
     everything = ancestors(root.node for root in roots)
     stops = {node for node in everything if is_kept(node)}
@@ -233,16 +279,16 @@ def _kept(roots: Sequence[Root], made: set[Node], forward: VertexPlan) -> list[N
 # -- what is left when something is 0 --------------------------------------------------------------------------------
 def _specialised(builder: Builder, roots: Sequence[Node], has_children: bool, absent: set[int]) -> list[Node]:
     """Return the results for vertices without children, or without some inputs."""
-    made: dict[Node, Node] = {}
+    specialised: dict[Node, Node] = {}
     for node in ancestors(roots):
-        made[node] = _rebuilt(builder, node, [made[x] for x in node.inputs], has_children, absent)
-    return [made[root] for root in roots]
+        specialised[node] = _rebuilt(builder, node, [specialised[x] for x in node.inputs], has_children, absent)
+    return [specialised[root] for root in roots]
 
 
 def _rebuilt(builder: Builder, node: Node, inputs: list[Node], has_children: bool, absent: set[int]) -> Node:
     if (node.kind is NodeKind.PULL and node.attr in absent) or (node.kind is NodeKind.GATHER and not has_children):
         return builder.full(0.0, node)
-    if node.domain is Domain.EDGE and not has_children:
+    if node.domain is RowDomain.EDGE and not has_children:
         return builder.full(0.0, node)  # of no rows
     if all(x is y for x, y in zip(inputs, node.inputs, strict=True)):
         return node

@@ -185,13 +185,14 @@ def cell_source(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtype: 
 
 
 def reduce_source(rows: RowAccess, dtype: str, width: int, lanes: int, reducer: str = "sum") -> str:
-    """Return the kernel that takes the sum or the maximum of rows of ``width`` values; 0 of no rows."""
+    """Return the kernel that takes the ``"sum"``, ``"max"`` or ``"min"`` of rows of ``width`` values; 0 of no rows."""
     place = {
         RowAccess.SAME: "x + entry * x_stride",
         RowAccess.INDEXED: "x + word(index, entry) * x_stride",
         RowAccess.ADDRESSED: "word(index, entry)",
     }[rows]
-    formula = Call(OPERATORS["add" if reducer == "sum" else "maximum"], (Operand(Side.E, 0), Operand(Side.E, 1)))
+    operator = {"sum": "add", "max": "maximum", "min": "minimum"}[reducer]
+    formula = Call(OPERATORS[operator], (Operand(Side.E, 0), Operand(Side.E, 1)))
 
     def chunk(lanes: int) -> list[str]:
         lines = [f"total = splat{lanes}(0.0)", "for entry in range(begin, end):", f"    source = {place}"]

@@ -55,11 +55,11 @@ def test_branching_asks_for_a_value(call: object) -> None:
         call(vector())  # type: ignore[operator]
 
 
-def test_truths_are_not_recorded() -> None:
-    with pytest.raises(DGLError, match=r"torch.bool; lazy tensors are"):
-        _ = vector() > 0
-    with pytest.raises(DGLError, match="truth"):
-        dynamic.lazy(True)
+def test_dtypes_that_are_not_recorded() -> None:
+    with pytest.raises(DGLError, match=r"returns torch.uint8; lazy tensors are"):
+        vector().to(torch.uint8)
+    with pytest.raises(DGLError, match=r"got torch.int16: convert it first"):
+        dynamic.lazy(torch.ones(2, dtype=torch.int16))
 
 
 def test_sessions_do_not_mix() -> None:
@@ -91,7 +91,7 @@ def test_what_cannot_be_run() -> None:
 
 
 def test_what_cannot_be_lazy() -> None:
-    with pytest.raises(DGLError, match="float32, float64, int32 or int64"):
+    with pytest.raises(DGLError, match="float32, float64, int32, int64 or boolean"):
         dynamic.lazy(torch.ones(2, dtype=torch.float16))
     with pytest.raises(DGLError, match="on the CPU"):
         dynamic.lazy(torch.ones(2, device="meta"))

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dglite import dynamic
+from dglite import DGLError, dynamic
 
 WEIGHT = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(6, 7)
 BIAS = torch.linspace(0, 1, 6, dtype=torch.float64)
@@ -223,3 +223,49 @@ def test_gradients_by_differences() -> None:
         return torch.stack(dynamic.run([state, *rows]))
 
     assert torch.autograd.gradcheck(function, (x, w))
+
+
+BOOLEANS: dict[str, Callable[..., Any]] = {
+    "where": lambda x, y, b: torch.where(x > y, x, y * 2),
+    "where with a number": lambda x, y, b: torch.where(x >= 0.1, x, 0.0),
+    "masked_fill": lambda x, y, b: x.masked_fill(y < 0, -1.0) * x,
+    "not": lambda x, y, b: torch.where(~(x > y), x, y),
+    "and, or, xor": lambda x, y, b: torch.where(((x > y) & (x > 0)) | ((y > 0) ^ b), x, y),
+    "logical": lambda x, y, b: torch.where(torch.logical_and(x > y, b).logical_not(), x, y),
+    "product": lambda x, y, b: x * (y > 0) + (x > 0) * y,
+    "float": lambda x, y, b: (x > 0).double() * y,
+    "a boolean input": lambda x, y, b: torch.where(b, x, y),
+    "any": lambda x, y, b: x * (y > 0).any(),
+    "sum": lambda x, y, b: (y > 0).sum() * x,
+    "cross entropy of labels": lambda x, y, b: F.binary_cross_entropy_with_logits(x, (y > 0).double()),
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, dynamic.cell], ids=["operation", "cell"])
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_booleans(name: str, wrap: Any) -> None:
+    if wrap is dynamic.cell and name in ("any", "sum", "cross entropy of labels"):
+        pytest.skip("these mix the rows of a cell's body")
+    form, b = BOOLEANS[name], torch.tensor([[True, False, True], [False, False, True]])
+    x, y = (torch.randn(2, 3, requires_grad=True) for _ in range(2))
+    sample = wrap(form)
+    ours = dynamic.run([sample(dynamic.lazy(x)[i], dynamic.lazy(y)[i], dynamic.lazy(b)[i]) for i in range(2)])
+    theirs = [form(x[i], y[i], b[i]) for i in range(2)]
+    for found, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, expected)
+    for found, expected in zip(
+        torch.autograd.grad(sum(z.square().sum() for z in ours), [x, y], create_graph=True, allow_unused=True),
+        torch.autograd.grad(sum(z.square().sum() for z in theirs), [x, y], allow_unused=True),
+        strict=True,
+    ):
+        missing = torch.zeros(2, 3)
+        torch.testing.assert_close(missing if found is None else found, missing if expected is None else expected)
+
+
+def test_boolean_results() -> None:
+    x = dynamic.lazy(torch.tensor([1.0, -1.0]))
+    assert (x > 0).dtype is torch.bool and (x > 0).value().tolist() == [True, False]
+    flags, flag = dynamic.run([(x > 0) & dynamic.lazy(True), dynamic.lazy(True)])
+    assert flags.dtype is torch.bool and flags.tolist() == [True, False] and flag.item() is True
+    with pytest.raises(DGLError, match="branches on a value"):
+        bool(dynamic.lazy(torch.ones(2)).sum() > 0)

@@ -233,7 +233,7 @@ def test_processors_leave_a_core_to_python_where_it_has_none(
 ) -> None:
     monkeypatch.setattr(host, "num_cores", lambda: cores)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    count = host.Count(None)
+    count = host.ProcessorCount(None)
     assert int(count) == threads
     count.note(2 * host.WINDOW, 2 * host.WINDOW)
     assert int(count) == fewer
@@ -242,7 +242,7 @@ def test_processors_leave_a_core_to_python_where_it_has_none(
 def test_processors_take_all_cores_while_python_computes_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "num_cores", lambda: 2)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    counts = {count: host.Count(count) for count in (None, 1, 2)}
+    counts = {count: host.ProcessorCount(count) for count in (None, 1, 2)}
     assert [int(count) for count in counts.values()] == [2, 1, 2]
     for share, expected in [(0.5, 1), (0.3, 2), (0.4, 2), (0.5, 1), (0.4, 1), (0.0, 2)]:
         for count in counts.values():

@@ -35,14 +35,14 @@ def values_by_torch(
     """
     session.settle()
     session.check_unchanged()
-    drawn = torch.get_rng_state()
+    generator_state = torch.get_rng_state()
     with torch.enable_grad(), without_autocast():
-        replay = _Replay(session, stand_ins)
+        replay = _SessionReplay(session, stand_ins)
         for run in session.runs:
             for batch, number in enumerate(run.batch_kinds.tolist()):
                 replay.add(run.signatures[number], run.order[run.bounds[batch] : run.bounds[batch + 1]])
-        values = [replay.read(refs, kind.numel).view(-1, *kind.shape) for kind, refs in outputs]
-    if not torch.equal(drawn, torch.get_rng_state()):
+        values = [replay.read(refs, kind.numel).view(-1, *kind.shape).to(kind.dtype) for kind, refs in outputs]
+    if not torch.equal(generator_state, torch.get_rng_state()):
         raise DGLError(
             "a lazy result that depends on random numbers, such as dropout, has no second derivative: they would be "
             "drawn again. Switch dropout off (model.eval()), or multiply by a lazy mask that you draw yourself"
@@ -50,7 +50,7 @@ def values_by_torch(
     return values
 
 
-class _Replay:
+class _SessionReplay:
     """Values by node of the session. A part is a tensor (nodes, columns); a node's result is one part, or several."""
 
     def __init__(self, session: Session, stand_ins: Mapping[int, Tensor]) -> None:
@@ -59,7 +59,7 @@ class _Replay:
         """Each part, with the byte of its nodes' results at which it begins."""
         self._last, self._rank = np.full(session.num_nodes, -1), np.zeros(session.num_nodes, np.int64)
         """The last part of each node, and the node's row there."""
-        for x in session.given.values():
+        for x in session.external.values():
             self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), x.values).reshape(1, -1))])
         for dtype, (pool, ref) in session.pools.items():
             self._note(np.array([ref >> PLACE_BITS]), [(0, torch.tensor([pool.tolist()], dtype=dtype))])
@@ -100,7 +100,8 @@ class _Replay:
         inputs = [self.read(refs, kind.numel).view(-1, *kind.shape) for refs, kind in pairs]
         results = matrices.again(inputs, self._stand_ins)
         starts = places_of(matrices.results)[:-1]
-        self._note(nodes, [(at, x.reshape(len(nodes), -1)) for at, x in zip(starts, results, strict=True)])
+        stored = [x.to(kind.stored).reshape(len(nodes), -1) for x, kind in zip(results, matrices.results, strict=True)]
+        self._note(nodes, list(zip(starts, stored, strict=True)))
 
     def _pointwise(self, signature: Signature, args: Sequence[np.ndarray], rows: int) -> Tensor:
         """Compute the steps of formulas, whose results lie side by side."""
@@ -111,8 +112,10 @@ class _Replay:
             places: list[Any] = [words[at : at + program.WORDS_PER_ROWS] for at in each]
             operands = []
             for role, slot, place, spread in places[count : count + words[program.OPERANDS]]:
-                own = results[place] if role == program.OWN else self.read(args[slot] + place, 1 if spread else width)
-                operands.append(own)
+                operand = (
+                    results[place] if role == program.OWN else self.read(args[slot] + place, 1 if spread else width)
+                )
+                operands.append(operand)
             for formula, (_, _, place, _) in zip(spec.formulas, places, strict=False):
                 value = torch.as_tensor(evaluate(formula, operands, active.functions)).expand(rows, width)
                 results[place] = value.sum(1, keepdim=True) if spec.total else value

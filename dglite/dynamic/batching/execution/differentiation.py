@@ -37,9 +37,9 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
 
 def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     """Return values of one kind at ``refs`` as one tensor, (n, *shape)."""
-    values = torch.empty((len(refs), *kind.shape), dtype=kind.dtype)
+    values = torch.empty((len(refs), *kind.shape), dtype=kind.stored)
     _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
-    return values
+    return values.to(kind.dtype)
 
 
 def differentiate(
@@ -52,13 +52,15 @@ def differentiate(
     session.settle()
     session.check_unchanged()
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
-    given, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
+    sources, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
     active = session.active(
-        targets, [node for _, node in given], [s.matrices is not None and s.matrices.wants for s in session.own]
+        targets,
+        [node for _, node in sources],
+        [s.matrices is not None and s.matrices.wants for s in session.own_signatures],
     )
-    given = [(tensor, node) for tensor, node in given if active[node]]
-    buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
-    for (_, node), buffer in zip(given, buffers, strict=True):
+    sources = [(tensor, node) for tensor, node in sources if active[node]]
+    buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in sources]
+    for (_, node), buffer in zip(sources, buffers, strict=True):
         grads[node] = buffer.data_ptr()
     gradients, runs = GradientSums(), session.runs
     for run in runs:
@@ -66,11 +68,11 @@ def differentiate(
     for kind, refs, values in outputs:
         nodes = refs >> PLACE_BITS
         if kind.dtype in DTYPES:
-            kept = np.nonzero(grads[nodes])[0]
-            values = values if len(kept) == len(refs) else values[torch.from_numpy(kept)]
-            _move(kind, (grads[nodes] + (refs & _MASK))[kept], values.contiguous(), add=True, out=False)
+            reached = np.nonzero(grads[nodes])[0]
+            values = values if len(reached) == len(refs) else values[torch.from_numpy(reached)]
+            _move(kind, (grads[nodes] + (refs & _MASK))[reached], values.contiguous(), add=True, out=False)
     for run in reversed(runs):
         run.backward(session, grads, gradients)
-    for (tensor, _), buffer in zip(given, buffers, strict=True):
+    for (tensor, _), buffer in zip(sources, buffers, strict=True):
         gradients.add(tensor, buffer)
     return gradients.finish()

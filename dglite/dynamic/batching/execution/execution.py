@@ -14,15 +14,15 @@ from ....kernels.cpu.dynamic.kernels import run_steps
 from ...execution.memory import Arena
 from ..recording.kinds import DTYPES
 from ..recording.signatures import places_of
-from .matrices import Product, Target, TorchCall
-from .placement import Placement
+from .matrices import GradientTarget, TorchCall, WeightProduct
+from .placement import BatchPlacement
 from .products import GradientSums
 
 if TYPE_CHECKING:
     from ..session import Session
 
 
-class BatchedRun(Placement):
+class BatchedRun(BatchPlacement):
     """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""
 
     def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
@@ -33,7 +33,7 @@ class BatchedRun(Placement):
         work = program.build(self.plan(False, where, where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
-        self._kept: dict[int, Any] = {}
+        self._saved: dict[int, Any] = {}
         self._views = self._split(self.arena, 0)
         self._perform(work, lambda batch: self._forward(batch, keep))
         self._views.clear()
@@ -50,17 +50,19 @@ class BatchedRun(Placement):
             else:
                 run_steps(*addresses, first, last, amount, threads)
 
-    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[Product | TorchCall, list[Tensor], list[Tensor]]]:
+    def _split(
+        self, arena: Arena, shift: int
+    ) -> dict[int, tuple[WeightProduct | TorchCall, list[Tensor], list[Tensor]]]:
         """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
-        found, sizes = {}, self.bounds[1:] - self.bounds[:-1]
+        views, sizes = {}, self.bounds[1:] - self.bounds[:-1]
         for number in np.flatnonzero(self.heavy).tolist():
             batches, matrices = np.flatnonzero(self.batch_kinds == number), self.signatures[number].matrices
             assert matrices is not None
             counts = sizes[batches].tolist()
             inputs, results = ([x.split_with_sizes(counts) for x in side] for side in self._rows(number, arena, shift))
             for i, batch in enumerate(batches.tolist()):
-                found[batch] = matrices, [x[i] for x in inputs], [y[i] for y in results]
-        return found
+                views[batch] = matrices, [x[i] for x in inputs], [y[i] for y in results]
+        return views
 
     def _rows(self, number: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         """Return the inputs and results of all operations of one signature."""
@@ -68,15 +70,15 @@ class BatchedRun(Placement):
         assert signature.matrices is not None
         inputs, results = [], []
         for (address, distance), kind in zip(self.places[first:], signature.matrices.kinds, strict=False):
-            inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
+            inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.stored))
         start = int(self.starts[number]) + shift
         for kind, at in zip(signature.matrices.results, places_of(signature.matrices.results), strict=False):
-            results.append(arena.view(start + at, count, signature.nbytes, kind.shape, kind.dtype))
+            results.append(arena.view(start + at, count, signature.nbytes, kind.shape, kind.stored))
         return inputs, results
 
     def _forward(self, batch: int, keep: bool) -> None:
         matrices, inputs, results = self._views[batch]
-        self._kept[batch] = matrices.forward(inputs, results, keep)
+        self._saved[batch] = matrices.forward(inputs, results, keep)
 
     # -- gradients ----------------------------------------------------------------------------------------------
     def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
@@ -95,12 +97,12 @@ class BatchedRun(Placement):
         def differentiate(batch: int) -> None:
             matrices, inputs, results = views[batch]
             places = zip(inputs, matrices.kinds, adds[first[kinds[batch]] :], strict=False)
-            into = [Target(x, add) if kind.dtype in DTYPES else None for x, kind, add in places]
-            matrices.backward(self._kept[batch], results, into, gradients)
+            into = [GradientTarget(x, add) if kind.dtype in DTYPES else None for x, kind, add in places]
+            matrices.backward(self._saved[batch], results, into, gradients)
 
         self._perform(work, differentiate)
         for number, signature in enumerate(self.signatures):
-            if isinstance(signature.matrices, Product) and signature.matrices.wants:
+            if isinstance(signature.matrices, WeightProduct) and signature.matrices.wants:
                 inputs, _ = self._rows(number, self.arena, 0)
                 _, grads_of_results = self._rows(number, self.grad_arena, self._shift)
                 signature.matrices.add_gradients(inputs[0], grads_of_results[0], gradients)

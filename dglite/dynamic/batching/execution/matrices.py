@@ -17,7 +17,7 @@ from ..recording.kinds import TensorKind
 from .products import FewRows, GradientSums
 
 
-class Target(NamedTuple):
+class GradientTarget(NamedTuple):
     """Where the gradient of an input goes, and whether it is added to what is there."""
 
     place: Tensor
@@ -31,11 +31,11 @@ class Target(NamedTuple):
             self.place.zero_() if grad is None else self.place.copy_(grad)
 
 
-Targets = Sequence[Target | None]
+Targets = Sequence[GradientTarget | None]
 """Those of all inputs; None for integers."""
 
 
-class Product:
+class WeightProduct:
     """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
 
     Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.products`.
@@ -64,7 +64,7 @@ class Product:
         else:
             multiply(x, self.matrix, y, self._added)
 
-    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Multiply the gradient by the weight."""
         assert into[0] is not None
         grad, target, adds = self.columns_of(grads[0]), self.rows_of(into[0].place), into[0].adds
@@ -139,11 +139,11 @@ class TorchCall:
         """Call the function. ``.data`` keeps torch from counting later writes to the memory that all batches share."""
         if not keep:
             with torch.no_grad():
-                self._store(self.call(*inputs), results)
+                self._store(self.call(*self._typed(inputs)), results)
             return None
         with torch.enable_grad():
             leaves = [x.data.requires_grad_(x.is_floating_point()) for x in inputs]
-            values = list(self.call(*leaves))
+            values = list(self.call(*self._typed(leaves)))
         self._store(values, results)
         for parameter in _leaves_of(values, leaves):
             self.parameters.setdefault(id(parameter), parameter)
@@ -151,27 +151,33 @@ class TorchCall:
 
     def again(self, inputs: list[Tensor], stand_ins: Mapping[int, Tensor]) -> Sequence[Tensor]:
         """Return the results, differentiable, with other tensors in the places of some, by their ids."""
-        with _Replaced(stand_ins):
-            return self.call(*inputs)
+        with _StandInMode(stand_ins):
+            return self.call(*self._typed(inputs))
+
+    def _typed(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return inputs in the dtypes of their kinds: booleans are stored as integers."""
+        return [x if x.dtype is kind.dtype else x.to(kind.dtype) for x, kind in zip(inputs, self.kinds, strict=True)]
 
     def _store(self, values: Sequence[Tensor], results: list[Tensor]) -> None:
         for value, result in zip(values, results, strict=True):
             result.copy_(value.detach())
 
-    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Differentiate the recorded call."""
-        leaves, values = kept
+        leaves, values = saved
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
-        wanted = [(x, target) for x, target in zip(leaves, into, strict=True) if target is not None]
-        own = list(self.parameters.values())
-        sources = [x for x, _ in wanted] + own
-        found: Sequence[Tensor | None] = [None] * len(sources)
+        float_inputs = [(x, target) for x, target in zip(leaves, into, strict=True) if target is not None]
+        parameters = list(self.parameters.values())
+        sources = [x for x, _ in float_inputs] + parameters
+        gradients_of: Sequence[Tensor | None] = [None] * len(sources)
         if pairs and sources:
             shaped = [g.view(v.shape) for v, g in pairs]
-            found = torch.autograd.grad([v for v, _ in pairs], sources, shaped, allow_unused=True, retain_graph=True)
-        for (_, target), grad in zip(wanted, found, strict=False):
+            gradients_of = torch.autograd.grad(
+                [v for v, _ in pairs], sources, shaped, allow_unused=True, retain_graph=True
+            )
+        for (_, target), grad in zip(float_inputs, gradients_of, strict=False):
             target.take(grad)
-        for parameter, grad in zip(own, found[len(wanted) :], strict=True):
+        for parameter, grad in zip(parameters, gradients_of[len(float_inputs) :], strict=True):
             if grad is not None:
                 gradients.add(parameter, grad)
 
@@ -195,9 +201,9 @@ class CrossEntropy(TorchCall):
         results[0].copy_(losses.view(results[0].shape))
         return logs, labels, total
 
-    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Subtract the labels from the softmax."""
-        (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
+        (logs, labels, total), target, steps = saved, into[0], torch.ops.aten
         assert target is not None
         slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
         target.take(steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.place.shape))
@@ -206,7 +212,7 @@ class CrossEntropy(TorchCall):
 _NO_REDUCTION, _IGNORED = 0, -100
 
 
-class _Replaced(TorchFunctionMode):
+class _StandInMode(TorchFunctionMode):
     """Puts stand-ins in the places of tensors in the arguments of torch's functions, by the ids of these."""
 
     def __init__(self, stand_ins: Mapping[int, Tensor]) -> None:
@@ -223,13 +229,13 @@ def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[T
     """Yield the leaf tensors that a recorded call depends on, apart from its inputs."""
     ours = {id(x) for x in inputs}
     pending = [value.grad_fn for value in values if value.grad_fn is not None]
-    seen = set(pending)
+    visited = set(pending)
     while pending:
         step = pending.pop()
         variable = getattr(step, "variable", None)
         if variable is not None and id(variable) not in ours:
             yield variable
         for following, _ in step.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
+            if following is not None and following not in visited:
+                visited.add(following)
                 pending.append(following)

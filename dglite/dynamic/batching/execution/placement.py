@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("agenda", "depth", "none")
 
 
-class Placement:
+class BatchPlacement:
     """Batches of ``nodes`` of a session.
 
     Batch b is ``order[bounds[b]:bounds[b + 1]]``, of signature ``signatures[batch_kinds[b]]``; ``heavy`` signatures are
@@ -37,8 +37,8 @@ class Placement:
         if strategy not in STRATEGIES:
             raise DGLError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
         self.nodes, self._graph = nodes, (session.argptr, session.args)
-        found = batching.depths_of(nodes, session.sigs, *self._graph, session.num_nodes, len(shared))
-        place, depth, self.kind, numbers = found
+        depths = batching.depths_of(nodes, session.sigs, *self._graph, session.num_nodes, len(shared))
+        place, depth, self.kind, numbers = depths
         self.signatures = [session.signature(number) for number in numbers.tolist()]
         if ARGUMENT in self.signatures:
             raise DGLError("values inside of a cell's body stand for any sample's; return from it what is wanted")

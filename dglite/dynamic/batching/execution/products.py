@@ -65,8 +65,8 @@ class GradientSums:
 
     def add(self, parameter: Tensor, grad: Tensor) -> None:
         """Add a gradient."""
-        known = self._sums.get(id(parameter))
-        self._sums[id(parameter)] = parameter, (grad if known is None else known[1] + grad)
+        entry = self._sums.get(id(parameter))
+        self._sums[id(parameter)] = parameter, (grad if entry is None else entry[1] + grad)
 
     def add_product(self, weight: Tensor, x: Tensor, y: Tensor) -> None:
         """Add the gradient ``x.T @ y``, for x (n, height), y (n, width)."""

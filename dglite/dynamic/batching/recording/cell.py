@@ -23,7 +23,7 @@ from .generic import made_by_rows, only
 from .kinds import TensorKind, kind_of
 from .pointwise import refs_of
 from .signatures import ARGUMENT
-from .tensor import LazyTensor, Untraceable, blank
+from .tensor import LazyTensor, UntraceableBody, blank
 
 _MASK = (1 << PLACE_BITS) - 1
 _kind_of = attrgetter("_kind")
@@ -43,10 +43,10 @@ class Cell:
         """Record one use, or call the function itself where no argument is lazy."""
         try:
             session = args[0]._session
-            known = session.caches[self, session.tracing, *map(_kind_of, args)]
+            recorder = session.caches[self, session.tracing, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return known.record(session, args)
+        return recorder.record(session, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -55,15 +55,15 @@ class Cell:
             return self.function(*args)
         session = lazies[0]._session
         key = self, False, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = self._made(session, args)
-        return known.record(session, lazies)
+        recorder = session.caches.get(key)
+        if recorder is None:
+            recorder = session.caches[key] = self._recorder_of(session, args)
+        return recorder.record(session, lazies)
 
-    def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
+    def _recorder_of(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
             return _traced(session, self.function, args)
-        except Untraceable:
+        except UntraceableBody:
             kinds = [x._kind for x in args if type(x) is LazyTensor]
             with without_autocast():
                 return made_by_rows(session, self.function, (args, {}), kinds)
@@ -115,14 +115,14 @@ class _TracedCell(NamedTuple):
         session.num_args += self.num_args
         session.stream += (self.number, *refs)
         parts: list[LazyTensor] = []
-        for whose, place, kind in self.results:
-            made = blank(LazyTensor)
-            made._session, made._kind = session, kind
-            if whose == INNER:
-                made._ref = first + place
+        for origin, place, kind in self.results:
+            lazy = blank(LazyTensor)
+            lazy._session, lazy._kind = session, kind
+            if origin == INNER:
+                lazy._ref = first + place
             else:  # an argument, or what is the same for all samples
-                made._ref = place if whose == ABSOLUTE else refs[place >> PLACE_BITS] + (place & _MASK)
-            parts.append(made)
+                lazy._ref = place if origin == ABSOLUTE else refs[place >> PLACE_BITS] + (place & _MASK)
+            parts.append(lazy)
         return self.assemble(parts)
 
 
@@ -141,7 +141,7 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
         session.tracing = False
     values, assemble = (list(returned), type(returned)) if isinstance(returned, list | tuple) else ([returned], only)
     if not all(type(value) is LazyTensor and value._kind.shape[:1] == (1,) for value in values):
-        raise Untraceable("the body returns what has no row for each sample")
+        raise UntraceableBody("the body returns what has no row for each sample")
     steps, local, outside = _recorded_since(session, begin, first, num_inputs)
     results = [local(value._ref) for value in values]
     steps, inner = fused(steps, [ref >> PLACE_BITS for ref in results])
@@ -158,8 +158,10 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
         words += [step.signature.number, len(step.refs)]
         words += [word for ref in step.refs for word in place_of(ref)]
     kinds = [kind_of(value._kind.shape[1:], value._kind.dtype) for value in values]
-    found = [(*place_of(ref), kind) for ref, kind in zip(results, kinds, strict=True)]
-    return _TracedCell(session.own_macro(words), len(steps), sum(len(step.refs) for step in steps), found, assemble)
+    places_of_results = [(*place_of(ref), kind) for ref, kind in zip(results, kinds, strict=True)]
+    return _TracedCell(
+        session.own_macro(words), len(steps), sum(len(step.refs) for step in steps), places_of_results, assemble
+    )
 
 
 def _row(session: Session, kind: TensorKind) -> LazyTensor:
@@ -176,10 +178,10 @@ def _recorded_since(
     what changes a place in the session to one of these, and the places outside, numbered.
     """
     stream, at, node = session.stream, begin, 0
-    steps, known, outside = list[RecordedOperation](), set(range(num_inputs)), dict[int, int]()
+    steps, inside, outside = list[RecordedOperation](), set(range(num_inputs)), dict[int, int]()
 
     def local(ref: int) -> int:
-        if (ref >> PLACE_BITS) - first in known:
+        if (ref >> PLACE_BITS) - first in inside:
             return ref - (first << PLACE_BITS)
         return -1 - outside.setdefault(ref, len(outside)) << PLACE_BITS
 
@@ -188,6 +190,6 @@ def _recorded_since(
         end = at + 1 + signature.arity
         if signature.arity:
             steps.append(RecordedOperation(node, signature, [local(ref) for ref in stream[at + 1 : end]]))
-            known.add(node)
+            inside.add(node)
         at, node = end, node + 1
     return steps, local, outside

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, replaced, result
+from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise, replaced, result
 
 _MASK = (1 << PLACE_BITS) - 1
 
@@ -27,49 +27,50 @@ _plans: dict[Any, tuple[list[RecordedOperation | int], dict[int, int]]] = {}
 """What became of bodies that have been seen: cells are traced in every session, and mostly they are the same."""
 
 
-def fused(steps: Sequence[RecordedOperation], kept: Iterable[int]) -> tuple[list[RecordedOperation], dict[int, int]]:
+def fused(steps: Sequence[RecordedOperation], outputs: Iterable[int]) -> tuple[list[RecordedOperation], dict[int, int]]:
     """Return fewer steps that compute the same, and where the result of each old node that is read lies among them.
 
-    ``kept`` are nodes that are read from outside. A place is a new step's number in the upper bits, bytes in the lower.
+    ``outputs`` are nodes that are read from outside. A place is a new step's number in the upper bits, bytes in the
+    lower.
     """
     numbers = [(s.node, s.signature.number if s.signature.formulas is not None else None, *s.refs) for s in steps]
-    key = tuple(numbers), tuple(kept)
-    known = _plans.get(key)
-    if known is None:
-        known = _plans[key] = _planned(steps, key[1])
-    made, places = known
-    return [steps[step] if isinstance(step, int) else step for step in made], places
+    key = tuple(numbers), tuple(outputs)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _planned(steps, key[1])
+    order, places = plan
+    return [steps[step] if isinstance(step, int) else step for step in order], places
 
 
 def _planned(
-    steps: Sequence[RecordedOperation], kept: Iterable[int]
+    steps: Sequence[RecordedOperation], outputs: Iterable[int]
 ) -> tuple[list[RecordedOperation | int], dict[int, int]]:
     """Return what :func:`fused` does, steps that stay as they are by their number."""
     groups, number = _groups(steps), {step.node: i for i, step in enumerate(steps)}
     group_of = {step.node: number for number, group in enumerate(groups) for step in group}
-    read = set(kept)
+    read = set(outputs)
     for step in steps:
         read |= {node for node in _nodes(step) if group_of.get(node) != group_of[step.node]}
     places: dict[int, int] = {}
-    made: list[RecordedOperation | int] = []
+    order: list[RecordedOperation | int] = []
     for group in groups:
         results = [step.node for step in group if step.node in read]
-        one = _one(group, results) if len(group) > 1 and results else None
-        if one is not None:
-            first, shape = len(made) << PLACE_BITS, _formulas(group[0])
+        fused_step = _fused_step(group, results) if len(group) > 1 and results else None
+        if fused_step is not None:
+            first, shape = len(order) << PLACE_BITS, _formulas(group[0])
             places |= {node: first + i * shape.width * shape.dtype.itemsize for i, node in enumerate(results)}
-            made.append(one)
+            order.append(fused_step)
         elif results:
-            places |= {step.node: len(made) + i << PLACE_BITS for i, step in enumerate(group)}
-            made += [number[step.node] for step in group]
-    return made, places
+            places |= {step.node: len(order) + i << PLACE_BITS for i, step in enumerate(group)}
+            order += [number[step.node] for step in group]
+    return order, places
 
 
 def _nodes(step: RecordedOperation) -> list[int]:
     return [ref >> PLACE_BITS for ref in step.refs]
 
 
-def _formulas(step: RecordedOperation) -> Pointwise:
+def _formulas(step: RecordedOperation) -> PointwiseFormulas:
     assert step.signature.formulas is not None
     return step.signature.formulas
 
@@ -81,16 +82,16 @@ def _groups(steps: Sequence[RecordedOperation]) -> list[list[RecordedOperation]]
     shape_of: dict[int, Any] = {}
     members: dict[Any, list[RecordedOperation]] = {}
     for step in steps:
-        own = step.signature.formulas
-        shape = None if own is None else (own.width, own.dtype)
-        known = [node for node in _nodes(step) if node in stage]
-        at = max((stage[n] + (shape is None or shape_of[n] != shape) for n in known), default=0)
+        formulas = step.signature.formulas
+        shape = None if formulas is None else (formulas.width, formulas.dtype)
+        before = [node for node in _nodes(step) if node in stage]
+        at = max((stage[n] + (shape is None or shape_of[n] != shape) for n in before), default=0)
         stage[step.node], shape_of[step.node] = at, shape
         members.setdefault((at, shape, step.node if shape is None else 0), []).append(step)
     return [members[key] for key in sorted(members, key=lambda key: key[0])]
 
 
-def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation | None:
+def _fused_step(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation | None:
     """Return one step for a group, whose results are those of the given nodes, one after the other.
 
     None where it would have more operands than a kernel takes.
@@ -101,8 +102,8 @@ def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> Recorded
     values: dict[int, list[Expr]] = {}
     formulas: list[Expr] = []
     for step in group:
-        own, operands = _formulas(step), list[Expr]()
-        for part in own.parts:
+        formulas_of_step, operands = _formulas(step), list[Expr]()
+        for part in formulas_of_step.parts:
             ref = step.refs[part.slot]
             node, place = ref >> PLACE_BITS, (ref & _MASK) // dtype.itemsize + part.start
             if node in values:
@@ -114,15 +115,15 @@ def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> Recorded
                 operands.append(operand(parts.setdefault(ColumnRun(slot, start, part.spread), len(parts))))
         values[step.node] = list[Expr]()
         instead: dict[Expr, Expr] = {operand(i): x for i, x in enumerate(operands)}
-        for j, formula in enumerate(own.formulas):
+        for j, formula in enumerate(formulas_of_step.formulas):
             values[step.node].append(replaced(formula, instead))
             instead[result(j)] = values[step.node][j]
         if step.node in results:
             at = len(formulas)
             formulas += values[step.node]
-            values[step.node] = [result(at + i) for i in range(len(own.formulas))]
+            values[step.node] = [result(at + i) for i in range(len(formulas_of_step.formulas))]
     try:
-        signature = pointwise("fused", len(sources), Pointwise(tuple(formulas), tuple(parts), width, dtype))
+        signature = pointwise("fused", len(sources), PointwiseFormulas(tuple(formulas), tuple(parts), width, dtype))
     except ValueError:
         return None
     return RecordedOperation(results[0], signature, list(sources))

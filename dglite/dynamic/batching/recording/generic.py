@@ -20,10 +20,10 @@ from ...autocast import without_autocast
 from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
-from .kinds import TensorKind, kind_of
+from .kinds import TensorKind, is_recordable, kind_of
 from .pointwise import refs_of
 from .signatures import Signature, places_of
-from .tensor import LazyTensor, Untraceable, later
+from .tensor import LazyTensor, UntraceableBody, later
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -32,16 +32,16 @@ _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS
 def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Record a torch function that has no entry of its own; in a cell's body it is one of batches."""
     lazies: list[LazyTensor] = []
-    given: list[Tensor] = []
-    structure = _structure((args, kwargs), lazies, given)
+    tensors: list[Tensor] = []
+    structure = _structure((args, kwargs), lazies, tensors)
     session, kinds = lazies[0]._session, [x._kind for x in lazies]
     key = function, session.tracing, structure
-    known = session.caches.get(key)
-    if known is None:
-        make = _made_in_cell if session.tracing else _made
+    recorder = session.caches.get(key)
+    if recorder is None:
+        make = _made_in_cell if session.tracing else _recorded_call
         with without_autocast():
-            known = session.caches[key] = make(session, function, (args, kwargs), kinds)
-    return known.record(session, lazies)
+            recorder = session.caches[key] = make(session, function, (args, kwargs), kinds)
+    return recorder.record(session, lazies)
 
 
 class RecordedFunction(NamedTuple):
@@ -66,18 +66,18 @@ def only(parts: Sequence[Any]) -> Any:
     return parts[0]
 
 
-def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
+def _structure(x: Any, lazies: list[LazyTensor], tensors: list[Tensor]) -> Any:
     """Return what identifies a call: kinds of lazy tensors, identities of tensors, values of everything else."""
     if type(x) is LazyTensor:
         lazies.append(x)
         return x._kind
     if isinstance(x, Tensor):
-        given.append(x)
+        tensors.append(x)
         return Tensor, id(x)
     if isinstance(x, list | tuple):
-        return type(x), tuple(_structure(item, lazies, given) for item in x)
+        return type(x), tuple(_structure(item, lazies, tensors) for item in x)
     if isinstance(x, dict):
-        return tuple((name, _structure(item, lazies, given)) for name, item in x.items())
+        return tuple((name, _structure(item, lazies, tensors)) for name, item in x.items())
     if isinstance(x, slice):
         return slice, x.start, x.stop, x.step
     return type(x), x
@@ -87,7 +87,7 @@ def _is_lazy(x: Any) -> bool:
     return type(x) is LazyTensor
 
 
-def _made(
+def _recorded_call(
     session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
 ) -> RecordedFunction:
     """Return the operation that calls a function on batches."""
@@ -123,12 +123,12 @@ def _made_in_cell(
     """Return the operation for a body's rows, which have an axis of length 1 in front."""
     try:
         if any(kind.shape[:1] != (1,) for kind in kinds):  # parts of rows that are rows now, or what all samples share
-            return _made(session, function, recorded, kinds)
+            return _recorded_call(session, function, recorded, kinds)
         _check_new_result(function.__name__, recorded[1])
-        made = made_by_rows(session, function, recorded, [kind_of(kind.shape[1:], kind.dtype) for kind in kinds])
+        operation = made_by_rows(session, function, recorded, [kind_of(kind.shape[1:], kind.dtype) for kind in kinds])
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, DGLError) as error:
-        raise Untraceable(f"the body calls {function.__name__}: {error}") from error
-    return made._replace(kinds=[kind_of((1, *kind.shape), kind.dtype) for kind in made.kinds])
+        raise UntraceableBody(f"the body calls {function.__name__}: {error}") from error
+    return operation._replace(kinds=[kind_of((1, *kind.shape), kind.dtype) for kind in operation.kinds])
 
 
 def made_by_rows(
@@ -173,11 +173,8 @@ def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[l
     if not values or not all(isinstance(value, Tensor) for value in values):
         raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
     for value in values:
-        if value.dtype.itemsize not in (4, 8) or value.dtype.is_complex:
-            raise DGLError(
-                f"{name} returns {value.dtype}; lazy tensors are float32, float64, int32 or int64. Truths can be "
-                "written as torch.sign, torch.maximum, or looked at with x.value()"
-            )
+        if not is_recordable(value.dtype):
+            raise DGLError(f"{name} returns {value.dtype}; lazy tensors are float32, float64, int32, int64 or boolean")
     kinds = [kind_of(value.shape, value.dtype) for value in values]
     if isinstance(returned, Tensor):
         return kinds, only

@@ -12,17 +12,22 @@ DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class TensorKind:
-    """Shape and dtype of a lazy tensor; one object for each pair."""
+    """Shape and dtype of a lazy tensor; one object for each pair. Booleans are ``stored`` as int32, 0 and 1."""
 
-    __slots__ = ("dtype", "item", "nbytes", "numel", "shape")
+    __slots__ = ("dtype", "item", "nbytes", "numel", "shape", "stored")
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        self.shape, self.dtype = shape, dtype
-        self.numel, self.item = math.prod(shape), dtype.itemsize
+        self.shape, self.dtype, self.stored = shape, dtype, torch.int32 if dtype is torch.bool else dtype
+        self.numel, self.item = math.prod(shape), self.stored.itemsize
         self.nbytes = self.numel * self.item
 
     def __repr__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+def is_recordable(dtype: torch.dtype) -> bool:
+    """Whether there are lazy tensors of a dtype: values of 4 or 8 bytes, and booleans."""
+    return dtype is torch.bool or (dtype.itemsize in (4, 8) and not dtype.is_complex)
 
 
 _kinds: dict[tuple[tuple[int, ...], torch.dtype], TensorKind] = {}

@@ -16,21 +16,21 @@ from ....formulas import ALIASES, FORMULAS
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
 from .kinds import DTYPES, TensorKind, kind_of
-from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise
+from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise
 from .tensor import LazyTensor, blank, install, later
 
 _X = operand(0)
 
 
 def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]]]:
-    """Return (expression, torch's function) of the formulas of so many tensors, by name."""
-    found = {}
+    """Return (expression, torch's function) of the formulas of ``count`` tensors, by name."""
+    functions = {}
     for name, formula in FORMULAS.items():
         function = getattr(torch, name, None) or getattr(F, name, None)
         expr = formula.bind(formula.operands) if len(formula.operands) == formula.required == count else None
         if function is not None and expr is not None and name not in COMPARISONS:
-            found[name] = expr, function
-    return found
+            functions[name] = expr, function
+    return functions
 
 
 _UNARY, _BINARY = _recorded_by_formula(1), _recorded_by_formula(2)
@@ -83,7 +83,9 @@ def _signature(name: str, formula: Expr, *kinds: TensorKind) -> tuple[int, Tenso
     fits = all(part.spread or kind.numel == numel for part, kind in zip(parts, kinds, strict=True))
     if dtype not in DTYPES or any(kind.dtype != dtype for kind in kinds) or not fits or not numel:
         return None
-    return pointwise(name, len(kinds), Pointwise((formula,), tuple(parts), numel, dtype)).number, kind_of(shape, dtype)
+    return pointwise(name, len(kinds), PointwiseFormulas((formula,), tuple(parts), numel, dtype)).number, kind_of(
+        shape, dtype
+    )
 
 
 # -- one argument ------------------------------------------------------------------------------------------------------
@@ -94,19 +96,19 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
         kind = x._kind
         if kind not in numbers or option or named:
             return first(x, option, named)
-        made = blank(LazyTensor)
-        made._session = session = x._session
-        made._ref, made._kind = session.count << PLACE_BITS, kind
+        lazy = blank(LazyTensor)
+        lazy._session = session = x._session
+        lazy._ref, lazy._kind = session.count << PLACE_BITS, kind
         session.count += 1
         session.stream += (numbers[kind], x._ref)
-        return made
+        return lazy
 
     def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
         options = {key: value for key, value in named.items() if value}
-        found = None if option or options else _signature(name, formula, x._kind)
-        if found is None:
+        signature = None if option or options else _signature(name, formula, x._kind)
+        if signature is None:
             return later.record(function, (x, *([option] if option else [])), options)
-        numbers[x._kind] = found[0]
+        numbers[x._kind] = signature[0]
         return call(x)
 
     return call
@@ -114,7 +116,7 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
 
 # -- two arguments -----------------------------------------------------------------------------------------------------
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    known: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
+    signatures: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
 
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
         if named:  # alpha, rounding_mode
@@ -125,25 +127,25 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
                 return later.record(function, (x, y), {})
             x, y = as_lazy(x, like), as_lazy(y, like)
         try:
-            number, kind = known[x._kind][y._kind]
+            number, kind = signatures[x._kind][y._kind]
         except KeyError:
             return first(x, y)
-        made = blank(LazyTensor)
-        made._session = session = x._session
+        lazy = blank(LazyTensor)
+        lazy._session = session = x._session
         if session is not y._session:
             same_session(x, y)
-        made._ref, made._kind = session.count << PLACE_BITS, kind
+        lazy._ref, lazy._kind = session.count << PLACE_BITS, kind
         session.count += 1
         session.stream += (number, x._ref, y._ref)
-        return made
+        return lazy
 
     def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
         """Record kinds that have not met before."""
         same_session(x, y)
-        found = _signature(name, formula, x._kind, y._kind)
-        if found is None:
+        signature = _signature(name, formula, x._kind, y._kind)
+        if signature is None:
             return later.record(function, (x, y), {})
-        known[x._kind][y._kind] = found
+        signatures[x._kind][y._kind] = signature
         return call(x, y)
 
     return call
@@ -169,10 +171,10 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
         scalar = kind_of((), kind.dtype)
         if kind not in signatures:
             formula = _X if name == "sum" else _X * (1.0 / kind.numel)
-            made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
-            signatures[kind] = known = pointwise(name, 1, made, total=True)
+            pointwise_sum = PointwiseFormulas((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
+            signatures[kind] = signature = pointwise(name, 1, pointwise_sum, total=True)
             if name == "sum":
-                known.form, known.lengths = ("sum", kind.dtype), (kind.numel,)
+                signature.form, signature.lengths = ("sum", kind.dtype), (kind.numel,)
         return x._session.record(signatures[kind], (x._ref,), scalar)
 
     return call
@@ -180,15 +182,18 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
 
 # -- under which names they are called ---------------------------------------------------------------------------------
 def _install() -> None:
-    made = {name: _unary(name, formula, function) for name, (formula, function) in _UNARY.items()}
-    made |= {name: _binary(name, formula, function) for name, (formula, function) in _BINARY.items()}
-    made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
-    named = made | {alias: made[name] for alias, name in ALIASES.items() if name in made}
+    functions = {name: _unary(name, formula, function) for name, (formula, function) in _UNARY.items()}
+    functions |= {name: _binary(name, formula, function) for name, (formula, function) in _BINARY.items()}
+    functions |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
+    named = functions | {alias: functions[name] for alias, name in ALIASES.items() if name in functions}
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
-    named |= {f"__{operator}__": made[name] for operator, name in operators.items()}
-    named |= {f"__r{operator}__": _reflected(made[name]) for operator, name in operators.items()}
-    named |= {f"__{name}__": made[name] for name in ("neg", "abs")}
+    named |= {f"__{operator}__": functions[name] for operator, name in operators.items()}
+    named |= {f"__r{operator}__": _reflected(functions[name]) for operator, name in operators.items()}
+    named |= {f"__{name}__": functions[name] for name in ("neg", "abs")}
     named |= {f"__{name}__": _recorded(getattr(torch, name)) for name in ("gt", "ge", "lt", "le", "eq", "ne", "pow")}
+    logic = {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+    named |= {f"__{form}{name}__": _recorded(getattr(torch, f)) for name, f in logic.items() for form in ("", "r")}
+    named |= {"__invert__": lambda self: later.record(torch.bitwise_not, (self,), {})}
     named |= {"__mod__": _recorded(torch.remainder), "__floordiv__": _recorded(torch.floor_divide)}
     install(named | {"__rpow__": _reflected(named["__pow__"])})
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...execution.script import Addresses, FilledScript, Script, stacked_rows
+from ...execution.script import CallAddresses, FilledScript, ProgramScript, stacked_rows
 from ...execution.sweep import VertexCall
 from ...options import current_options
 from ..execution.matrices import TorchCall
@@ -37,12 +37,12 @@ class ProgramCall(TorchCall):
         return [x.unsqueeze(0) for x in (pushed if isinstance(pushed, tuple) else (pushed,))]
 
     # -- for processors -----------------------------------------------------------------------------------------
-    def script(self, pulls: Sequence[bool], wanted: set[int]) -> Script:
+    def script(self, pulls: Sequence[bool], trained: set[int]) -> ProgramScript:
         """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
-        return self._call.script(self.shared, pulls, [x is not None and id(x) in wanted for x in self.shared], False)
+        return self._call.script(self.shared, pulls, [x is not None and id(x) in trained for x in self.shared], False)
 
     def filled(
-        self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None
+        self, script: ProgramScript, addresses: CallAddresses, processors: int, teams: np.ndarray | None = None
     ) -> FilledScript:
         """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
         call = self._call
@@ -52,14 +52,14 @@ class ProgramCall(TorchCall):
 
 
 def record_program(call: VertexCall, like: LazyTensor) -> Any:
-    """Record a call of a program, some of whose inputs are lazy, and return what it pushes."""
+    """Record a call of a program with lazy inputs, and return what it pushes."""
     session, num_nodes = like._session, call.order.num_nodes
     values = [as_lazy(p.values, like) for p in call.pulled]
     kinds = [x._kind for x in values]
     results = [kind_of((num_nodes, *shape), dtype) for shape, dtype in call.traced.pushed]
     assemble: Any = only if len(results) == 1 else tuple
-    made = ProgramCall(call, kinds, results)
-    recorded = made_operation(session, f"{call.name}[{num_nodes} vertices]", made, assemble)
+    matrices = ProgramCall(call, kinds, results)
+    recorded = made_operation(session, f"{call.name}[{num_nodes} vertices]", matrices, assemble)
     signature = recorded.signature
     everywhere = tuple([p.rows is None for p in call.pulled])
     alike = "program", id(call.traced), call.order.filled, everywhere, current_options()

@@ -17,7 +17,7 @@ from ..session import Session
 from .generic import RecordedFunction, made_operation, only
 from .kinds import TensorKind, kind_of, of_row
 from .pointwise import as_lazy
-from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, result
+from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise, result
 from .structure import axis_of, linear
 from .tensor import LazyTensor, install, later
 
@@ -29,9 +29,9 @@ def lstm_cell(
     """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
     h, c = as_lazy(state[0], x), as_lazy(state[1], x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates(_lstm, 4, from_x, from_h, c)
+    gates = _gates(_lstm, 4, from_x, from_h, c)
     kind = c._kind
-    return LazyTensor(made._session, made._ref + kind.nbytes, kind), LazyTensor(made._session, made._ref, kind)
+    return LazyTensor(gates._session, gates._ref + kind.nbytes, kind), LazyTensor(gates._session, gates._ref, kind)
 
 
 def gru_cell(
@@ -40,8 +40,8 @@ def gru_cell(
     """Record a GRU cell: two products and one operation for the gates."""
     h = as_lazy(hx, x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates(_gru, 3, from_x, from_h, h)
-    return LazyTensor(made._session, made._ref, h._kind)
+    gates = _gates(_gru, 3, from_x, from_h, h)
+    return LazyTensor(gates._session, gates._ref, h._kind)
 
 
 def _lstm(gates: Sequence[tuple[Expr, Expr]], c: Expr) -> list[Expr]:
@@ -64,10 +64,10 @@ _cells: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
 def _gates(formulas_of: Callable[..., list[Expr]], count: int, *args: LazyTensor) -> LazyTensor:
-    """Record so many gates of a cell, from both products and the state that they change."""
+    """Record ``count`` gates of a cell, from both products and the state that they change."""
     key = (formulas_of, *[x._kind for x in args])
-    known = _cells.get(key)
-    if known is None:
+    entry = _cells.get(key)
+    if entry is None:
         width, dtype, name = args[2]._kind.numel, args[2]._kind.dtype, formulas_of.__name__.strip("_")
         if args[0]._kind.numel != args[1]._kind.numel or args[0]._kind.numel % width:
             raise DGLError(
@@ -75,10 +75,10 @@ def _gates(formulas_of: Callable[..., list[Expr]], count: int, *args: LazyTensor
             )
         parts = [ColumnRun(slot, gate * width) for gate in range(count) for slot in (0, 1)] + [ColumnRun(2)]
         gates = [(operand(2 * gate), operand(2 * gate + 1)) for gate in range(count)]
-        made = Pointwise(tuple(formulas_of(gates, operand(2 * count))), tuple(parts), width, dtype)
-        known = pointwise(f"{name} gates", len(args), made), kind_of((width * len(made.formulas),), dtype)
-        _cells[key] = known
-    return args[0]._session.record(known[0], [x._ref for x in args], known[1])
+        formulas = PointwiseFormulas(tuple(formulas_of(gates, operand(2 * count))), tuple(parts), width, dtype)
+        entry = pointwise(f"{name} gates", len(args), formulas), kind_of((width * len(formulas.formulas),), dtype)
+        _cells[key] = entry
+    return args[0]._session.record(entry[0], [x._ref for x in args], entry[1])
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(input: Any, target: Any, *args: Any, reduction: str = "mean", **options: Any) -> Any:
         try:
             session = input._session
-            known = session.caches[name, input._kind, target._kind, args, *options.values()]
-            if known.kinds[0].shape or target._session is not session:
+            operation = session.caches[name, input._kind, target._kind, args, *options.values()]
+            if operation.kinds[0].shape or target._session is not session:
                 raise KeyError(name)
         except (AttributeError, KeyError):
             return first(input, target, args, reduction, options)
-        return session.record(known.signature, (input._ref, target._ref), known.kinds[0])
+        return session.record(operation.signature, (input._ref, target._ref), operation.kinds[0])
 
     def first(input: Any, target: Any, args: tuple[Any, ...], reduction: str, options: dict[str, Any]) -> Any:
         """Record losses of kinds that are new in the session, of labels that are not lazy, and of several rows."""
@@ -104,13 +104,13 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
         key = name, input._kind, label._kind, args, *options.values()
-        known = session.caches.get(key) or _made_loss(session, name, function, input._kind, label._kind, options)
+        operation = session.caches.get(key) or _made_loss(session, name, function, input._kind, label._kind, options)
         labels = session.given_at.get(label._ref >> PLACE_BITS) if label._kind.shape else None
         counts = labels is not None and labels.shape == label._kind.shape  # the mean is that of rows with a label
-        if known is None or (label._kind.shape and reduction == "mean" and not counts):
+        if operation is None or (label._kind.shape and reduction == "mean" and not counts):
             return later.record(function, (input, label), named)
-        session.caches[key] = known
-        values = session.record(known.signature, (input._ref, label._ref), known.kinds[0])
+        session.caches[key] = operation
+        values = session.record(operation.signature, (input._ref, label._ref), operation.kinds[0])
         if not label._kind.shape or reduction == "none":
             return values
         total = values.sum()
@@ -146,11 +146,11 @@ def _made_loss(
 
     usual = all(_USUAL[key] == x for key, x in rest.items())
     call = CrossEntropy if usual and name == "cross_entropy" else TorchCall
-    made = made_operation(session, name, call([row, of_one], [each], losses, name if usual else None), only)
+    operation = made_operation(session, name, call([row, of_one], [each], losses, name if usual else None), only)
     if usual and of_one.shape:
-        made.signature.key, made.signature.lengths = (name, "rows", row), of_one.shape
-        made.signature.form = name, row.shape[1], row.dtype
-    return made._replace(kinds=[kind_of(label.shape, kind.dtype)])
+        operation.signature.key, operation.signature.lengths = (name, "rows", row), of_one.shape
+        operation.signature.form = name, row.shape[1], row.dtype
+    return operation._replace(kinds=[kind_of(label.shape, kind.dtype)])
 
 
 def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -163,12 +163,12 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return later.record(function, (input, dim, *args), kwargs)
         axis = axis_of(input, dim) - len(kind.shape)
         row = of_row(kind, -axis)
-        known = session.caches.get((name, row, axis))
-        if known is None:
+        softmax = session.caches.get((name, row, axis))
+        if softmax is None:
             form = name if len(row.shape) == 1 else None
             operation = TorchCall([row], [row], lambda x: [function(x, axis)], form)
-            known = session.caches[name, row, axis] = made_operation(session, name, operation, only)
-        return session.record(known.signature, (input._ref,), kind)
+            softmax = session.caches[name, row, axis] = made_operation(session, name, operation, only)
+        return session.record(softmax.signature, (input._ref,), kind)
 
     return call
 

@@ -14,10 +14,10 @@ from ..execution.matrices import TorchCall
 from .generic import made_operation
 from .kinds import kind_of
 from .pointwise import as_lazy
-from .tensor import LazyTensor, Untraceable, install
+from .tensor import LazyTensor, UntraceableBody, install
 
 
-class _Layer(TorchCall):
+class _RecurrentLayer(TorchCall):
     """A recurrent layer on the sequences of a batch, whose own batch axes of every sample become one."""
 
     def __init__(self, function: Callable[..., Any], lazies: Sequence[LazyTensor], weights: Any, options: Any) -> None:
@@ -55,15 +55,15 @@ def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
         like = next(x for x in (input, *states) if type(x) is LazyTensor)
         session = like._session
         if session.tracing:
-            raise Untraceable(f"the body calls {name}")
+            raise UntraceableBody(f"the body calls {name}")
         lazies = [as_lazy(x, like) for x in (input, *states)]
         key = name, *[x._kind for x in lazies], *map(id, weights), *options
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = made_operation(
-                session, name, _Layer(function, lazies, weights, options), tuple
+        operation = session.caches.get(key)
+        if operation is None:
+            operation = session.caches[key] = made_operation(
+                session, name, _RecurrentLayer(function, lazies, weights, options), tuple
             )
-        return known.record(session, lazies)
+        return operation.record(session, lazies)
 
     return call
 

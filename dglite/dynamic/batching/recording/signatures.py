@@ -25,7 +25,7 @@ from ....locks import new_lock
 from .kinds import DTYPES, TensorKind
 
 if TYPE_CHECKING:
-    from ..execution.matrices import Product, TorchCall
+    from ..execution.matrices import TorchCall, WeightProduct
 
 _RESULT, _GRAD = 1000, 2000
 Template = list[int]
@@ -39,7 +39,7 @@ class ColumnRun(NamedTuple):
     spread: bool = False
 
 
-class Pointwise(NamedTuple):
+class PointwiseFormulas(NamedTuple):
     """Formulas over parts of the arguments, each ``width`` columns of the result. A formula may use those before it."""
 
     formulas: tuple[Expr, ...]
@@ -61,9 +61,9 @@ class Signature:
     nbytes: int
     forward: list[Template] = field(default_factory=list)
     backward: list[Template] = field(default_factory=list)
-    matrices: Product | TorchCall | None = None
+    matrices: WeightProduct | TorchCall | None = None
     number: int = 0
-    formulas: Pointwise | None = None
+    formulas: PointwiseFormulas | None = None
     key: Any = None
     form: Any = None
     lengths: tuple[int, ...] = ()
@@ -136,17 +136,19 @@ def _template(
     return words + [0] * (program.TEMPLATE_WORDS - len(words))
 
 
-def pointwise(name: str, arity: int, made: Pointwise, total: bool = False) -> Signature:
+def pointwise(name: str, arity: int, formulas: PointwiseFormulas, total: bool = False) -> Signature:
     """Return the signature of formulas, which all sessions share.
 
     With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
     fit.
     """
-    key = made, arity, total
+    key = formulas, arity, total
     if key not in _pointwise:
-        count = 1 if total else len(made.formulas) * made.width
-        signature = Signature(f"{name}[{count}]", arity, count * made.dtype.itemsize, formulas=None if total else made)
-        _add_steps(signature, made, total=total)
+        count = 1 if total else len(formulas.formulas) * formulas.width
+        signature = Signature(
+            f"{name}[{count}]", arity, count * formulas.dtype.itemsize, formulas=None if total else formulas
+        )
+        _add_steps(signature, formulas, total=total)
         _pointwise[key] = shared_signature(signature)
     return _pointwise[key]
 
@@ -154,9 +156,11 @@ def pointwise(name: str, arity: int, made: Pointwise, total: bool = False) -> Si
 _pointwise: dict[Any, Signature] = {}
 
 
-def _add_steps(signature: Signature, made: Pointwise, start: int = 0, total: bool = False) -> None:
+def _add_steps(
+    signature: Signature, pointwise_formulas: PointwiseFormulas, start: int = 0, total: bool = False
+) -> None:
     """Add the steps of formulas, whose results are from byte ``start`` on, and those of their gradients."""
-    formulas, parts, width, dtype = made
+    formulas, parts, width, dtype = pointwise_formulas
     item, each = dtype.itemsize, [start + j * width * dtype.itemsize for j in range(len(formulas))]
     values: dict[int, OperandRows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
     values |= {_RESULT + j: (program.OWN, 0, place, False) for j, place in enumerate(each)}
@@ -225,8 +229,8 @@ def copies(name: str, widths: Sequence[int], dtype: torch.dtype) -> Signature:
         slots = list(group)
         for first in range(0, len(slots) if width else 0, _MOST_COPIES):
             parts = tuple(ColumnRun(slot) for slot in slots[first : first + _MOST_COPIES])
-            made = Pointwise(tuple(operand(i) for i in range(len(parts))), parts, width, dtype)
-            _add_steps(signature, made, start)
+            copied = PointwiseFormulas(tuple(operand(i) for i in range(len(parts))), parts, width, dtype)
+            _add_steps(signature, copied, start)
             start += len(parts) * width * dtype.itemsize
     return shared_signature(signature)
 
@@ -241,7 +245,7 @@ def places_of(kinds: Sequence[TensorKind]) -> list[int]:
     return [0, *accumulate((kind.nbytes + 7) // 8 * 8 if several else kind.nbytes for kind in kinds)]
 
 
-def on_matrices(name: str, matrices: Product | TorchCall) -> Signature:
+def on_matrices(name: str, matrices: WeightProduct | TorchCall) -> Signature:
     """Return the signature of an operation on matrices, with steps that copy arguments into rows one after the other.
 
     Its number is that which a session gives it.
@@ -273,14 +277,14 @@ MOVED_AS = {4: torch.float32, 8: torch.float64}
 def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the words of several signatures' templates, one after the other, and where each signature's begin."""
     key = tuple(tuple(map(id, several)) for several in templates)
-    known = _tables.get(key)
-    if known is None:
+    entry = _tables.get(key)
+    if entry is None:
         if len(_tables) >= 1000:
             _tables.clear()
         rows = [template for several in templates for template in several]
         table = np.array(rows, np.int64).reshape(-1)
-        known = _tables[key] = table, np.cumsum([0, *map(len, templates)]), rows
-    return known[:2]
+        entry = _tables[key] = table, np.cumsum([0, *map(len, templates)]), rows
+    return entry[:2]
 
 
 _tables: dict[Any, tuple[np.ndarray, np.ndarray, list[Template]]] = {}

@@ -14,11 +14,11 @@ from torch import Tensor
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_of
-from ..execution.matrices import EmbeddingLookup, Product
+from ..execution.matrices import EmbeddingLookup, WeightProduct
 from .kinds import DTYPES, TensorKind, kind_of, of_row
 from .pointwise import as_lazy, refs_of
 from .signatures import Signature, copies
-from .tensor import LazyTensor, Untraceable, blank, install, later
+from .tensor import LazyTensor, UntraceableBody, blank, install, later
 
 _VIEWS = (
     "reshape",
@@ -45,11 +45,11 @@ def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTe
         if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
             return later.record(F.linear, (input, weight, bias), {})
         return _product(input, weight, bias, turned=False)
-    made = blank(LazyTensor)
-    made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
+    lazy = blank(LazyTensor)
+    lazy._session, lazy._ref, lazy._kind = session, session.count << PLACE_BITS, kind
     session.count += 1
     session.stream += (signature.number, input._ref)
-    return made
+    return lazy
 
 
 def matmul(x: Any, y: Any) -> LazyTensor:
@@ -67,9 +67,9 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
         function = torch.matmul if turned else F.linear
         return later.record(function, (x, weight) if turned else (x, weight, bias), {})
     session = x._session
-    row, which = of_row(kind), (id(weight),) if turned else (id(weight), id(bias))
-    known = session.caches.get((row, *which))
-    if known is None:
+    row, ids = of_row(kind), (id(weight),) if turned else (id(weight), id(bias))
+    entry = session.caches.get((row, *ids))
+    if entry is None:
         features, columns = weight.shape if turned else reversed(weight.shape)
         if not kind.shape or kind.shape[-1] != features:
             raise DGLError(
@@ -77,15 +77,15 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
                 "have as many elements (there is no batch axis)"
             )
         out = kind_of((*row.shape[:-1], columns), kind.dtype)
-        product = Product(row, out, weight, bias, turned)
+        product = WeightProduct(row, out, weight, bias, turned)
         signature = session.own_signature(f"linear{list(row.shape)}->{list(out.shape)}", product)
         signature.key = "linear", row, id(weight), id(bias), turned
         if len(row.shape) == 2:
             signature.form, signature.lengths = (*signature.key[2:], kind.dtype), row.shape[:1]
-        known = session.caches[(row, *which)] = signature, out
+        entry = session.caches[(row, *ids)] = signature, out
     if row is not kind:
-        known = session.caches[(kind, *which)] = known[0], kind_of((*kind.shape[:-1], known[1].shape[-1]), kind.dtype)
-    return session.record(known[0], (x._ref,), known[1])
+        entry = session.caches[(kind, *ids)] = entry[0], kind_of((*kind.shape[:-1], entry[1].shape[-1]), kind.dtype)
+    return session.record(entry[0], (x._ref,), entry[1])
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
@@ -141,32 +141,32 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Where a part is elements that follow each other it is a place in the value, and no operation.
     """
-    known: dict[Any, Any] = {}
+    parts_by_key: dict[Any, Any] = {}
 
     def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
         kind, key = x._kind, args
         if args and type(args[0]) in (list, slice):
             key = _hashable(args)
         try:
-            several, parts = known[(kind, key, *named.items()) if named else (kind, key)]
+            several, parts = parts_by_key[(kind, key, *named.items()) if named else (kind, key)]
         except (KeyError, TypeError):
             several, parts = first(kind, args, named)
         if several is None:
             return later.record(function, (x, *args), named)
-        session, ref, made = x._session, x._ref, []
+        session, ref, lazies = x._session, x._ref, []
         for start, of_part in parts:
-            one = blank(LazyTensor)
-            one._session, one._ref, one._kind = session, ref + start, of_part
-            made.append(one)
-        return tuple(made) if several else made[0]
+            lazy = blank(LazyTensor)
+            lazy._session, lazy._ref, lazy._kind = session, ref + start, of_part
+            lazies.append(lazy)
+        return tuple(lazies) if several else lazies[0]
 
     def first(kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         key = _hashable((kind, args, *named.items()))
-        if key not in known:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[key] = _parts_of(function, kind, args, named) or (None, ())
-        return known[key]
+        if key not in parts_by_key:
+            if len(parts_by_key) >= _MOST_KNOWN:
+                parts_by_key.clear()
+            parts_by_key[key] = _parts_of(function, kind, args, named) or (None, ())
+        return parts_by_key[key]
 
     return call
 
@@ -179,21 +179,21 @@ def _parts_of(
 ) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
     """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none."""
     whole = torch.empty(kind.shape, dtype=kind.dtype, device="meta")
-    what = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
+    call = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
     try:
-        found = function(whole, *args, **named)
+        returned = function(whole, *args, **named)
     except IndexError as error:
-        raise IndexError(f"{what}: {error}") from error
+        raise IndexError(f"{call}: {error}") from error
     except (RuntimeError, TypeError) as error:
-        raise DGLError(f"{what}: {str(error).splitlines()[0]}") from error
-    parts = [found] if isinstance(found, Tensor) else list(found)
+        raise DGLError(f"{call}: {str(error).splitlines()[0]}") from error
+    parts = [returned] if isinstance(returned, Tensor) else list(returned)
     places = []
     for part in parts:
         start = start_of(whole, part)
         if start is None:
             return None
         places.append((start * kind.item, kind_of(part.shape, part.dtype)))
-    return not isinstance(found, Tensor), places
+    return not isinstance(returned, Tensor), places
 
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:
@@ -222,7 +222,7 @@ _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 def squeeze(x: LazyTensor, *dims: Any, **named: Any) -> Any:
     """Return it without axes of length 1; the samples of a cell's body, how many there are, are no such axis."""
     if x._session.tracing and not dims and not named:
-        raise Untraceable("the body squeezes all axes")
+        raise UntraceableBody("the body squeezes all axes")
     return _squeezed(x, *dims, **named)
 
 
@@ -250,10 +250,10 @@ def embedding(
             "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all "
             "samples together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
         )
-    known = type(input) is LazyTensor and type(weight) is not LazyTensor
-    if known and len(input._kind.shape) == 1:
+    is_lookup = type(input) is LazyTensor and type(weight) is not LazyTensor
+    if is_lookup and len(input._kind.shape) == 1:
         return _lookups(input, weight, padding_idx)
-    row = input._session.integer_at(input._ref) if known and not input._kind.shape else None
+    row = input._session.integer_at(input._ref) if is_lookup and not input._kind.shape else None
     if row is None:
         return later.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
@@ -270,9 +270,9 @@ _UNSIGNED = {4: np.uint32, 8: np.uint64}
 def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> LazyTensor:
     """Record the rows of a table that a vector of numbers tells, all at once."""
     session, kind = input._session, kind_of((*input._kind.shape, *weight.shape[1:]), weight.dtype)
-    known = session.given_at.get(input._ref >> PLACE_BITS)
-    if known is not None and known.numel():
-        numbers = known.numpy()
+    external = session.given_at.get(input._ref >> PLACE_BITS)
+    if external is not None and external.numel():
+        numbers = external.numpy()
         if numbers.view(_UNSIGNED[numbers.dtype.itemsize]).max() >= len(weight):  # a negative one is very large
             raise IndexError(
                 f"rows {numbers.min()} to {numbers.max()} of an embedding of {len(weight)} rows; numbers are from 0 to "
@@ -290,7 +290,7 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
 
 def _lookup(x: LazyTensor, index: Any) -> LazyTensor:
     position = None
-    if type(index) is LazyTensor and not index._kind.shape:
+    if type(index) is LazyTensor and not index._kind.shape and index.dtype is not torch.bool:
         position = index._session.integer_at(index._ref)
     elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
         position = int(index)

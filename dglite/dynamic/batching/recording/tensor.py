@@ -31,7 +31,7 @@ class _LateBindings:
 later = _LateBindings()
 
 
-class Untraceable(DGLError):
+class UntraceableBody(DGLError):
     """The body of a cell does what cannot be recorded for one sample; it is run on stacked tensors then."""
 
 
@@ -97,7 +97,7 @@ class LazyTensor(_Base):
 
     def _lengths(self) -> tuple[int, ...]:
         if self._session.tracing:  # the first axis stands for the samples
-            raise Untraceable("the body of a cell asks how many samples there are")
+            raise UntraceableBody("the body of a cell asks how many samples there are")
         return self._kind.shape
 
     def is_floating_point(self) -> bool:
@@ -191,8 +191,8 @@ def _install_what_tensors_have() -> None:
     """Give lazy tensors the methods of torch's, one by one: with ``__getattr__`` every attribute would be slower."""
     for name in set(dir(torch.Tensor)) - set(dir(LazyTensor)):
         if not name.startswith("_"):
-            found = getattr(torch.Tensor, name)
-            setattr(LazyTensor, name, _as_method(found) if callable(found) else _no_attribute(name))
+            attribute = getattr(torch.Tensor, name)
+            setattr(LazyTensor, name, _as_method(attribute) if callable(attribute) else _no_attribute(name))
 
 
 _install_what_tensors_have()

@@ -18,7 +18,7 @@ EXTERNAL = 0
 FIRST_MACRO = -(1 << 40)
 ABSOLUTE, INPUT, INNER = range(3)
 MOST_KINDS = 1024
-"""Beyond so many kinds the graph of kinds, a matrix, is not made."""
+"""Beyond this number of kinds the graph of kinds, a matrix, is not made."""
 
 
 @Kernel
@@ -37,10 +37,10 @@ def _expand(
         sigs[node], done[node] = macro[at], False
         end, arity = argptr[node], macro[at + 1]
         for i in range(arity):
-            whose, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
-            if whose == INPUT:
+            origin, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
+            if origin == INPUT:
                 place = inputs[place >> PLACE_BITS] + (place & ((1 << PLACE_BITS) - 1))
-            elif whose == INNER:
+            elif origin == INNER:
                 place += first << PLACE_BITS
             args[end + i] = place
         argptr[node + 1] = end + arity
@@ -93,21 +93,21 @@ def needed_nodes(
     targets: np.ndarray, argptr: np.ndarray, args: np.ndarray, done: np.ndarray, num_nodes: int
 ) -> np.ndarray:
     """Return the nodes that ``targets`` depend on, themselves included, and that are not done, in ascending order."""
-    wanted = np.zeros(num_nodes, np.bool_)
-    wanted[targets] = True
-    _mark_needed(argptr, args, done, wanted)
-    return np.flatnonzero(wanted)
+    needed = np.zeros(num_nodes, np.bool_)
+    needed[targets] = True
+    _mark_needed(argptr, args, done, needed)
+    return np.flatnonzero(needed)
 
 
 @Kernel
-def _mark_needed(argptr: np.ndarray, args: np.ndarray, done: np.ndarray, wanted: np.ndarray) -> None:
-    for turn in range(len(wanted)):
-        node = len(wanted) - 1 - turn
-        if wanted[node] and done[node]:
-            wanted[node] = False
-        elif wanted[node]:
+def _mark_needed(argptr: np.ndarray, args: np.ndarray, done: np.ndarray, needed: np.ndarray) -> None:
+    for turn in range(len(needed)):
+        node = len(needed) - 1 - turn
+        if needed[node] and done[node]:
+            needed[node] = False
+        elif needed[node]:
             for at in range(argptr[node], argptr[node + 1]):
-                wanted[args[at] >> PLACE_BITS] = True
+                needed[args[at] >> PLACE_BITS] = True
 
 
 def depths_of(
@@ -258,7 +258,7 @@ def by_agenda(
     args: np.ndarray,
     heavy: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (order, bounds): of the kinds that have nodes ready, all ready nodes of the one of least average depth.
+    """Return (order, bounds): of the kinds that have nodes ready, all ready nodes of the kind of least average depth.
 
     Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation graphs", 2017. Beyond that, a kind
     waits for all kinds that it depends on and that do not depend on it (see :func:`_stages`), so kinds outside of a

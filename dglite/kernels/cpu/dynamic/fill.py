@@ -17,7 +17,7 @@ from .schedule import STAGE_COLUMNS, arrange
 
 
 class OrderTables(NamedTuple):
-    """The order of a graph's vertices, see :class:`dglite.dynamic.execution.order.Order`; matrices by rows."""
+    """The order of a graph's vertices, see :class:`dglite.dynamic.execution.order.VertexOrder`; matrices by rows."""
 
     nodes: np.ndarray
     places: np.ndarray
@@ -37,7 +37,7 @@ TABLES_OF_ORDER = OrderTables._fields[:6]
 
 
 class ScriptTables(NamedTuple):
-    """A script: memory, (kind, bytes of a row, what is to be done first) each; tables of what parents leave, (tables,
+    """A script: memory, (kind, bytes of a row, what is done to it first) each; tables of what parents leave, (tables,
     4, classes, slots): base, constant, stride, and whether it is by slot; parts of gradients, see :func:`_list_parts`;
     words: number of a base, and constant; stages, those of direction d with classes from ``directions[d, 0]``, rows
     from ``directions[d, 1]`` and bounds from ``directions[d, 2]`` on; and the number of slots. Matrices by rows.
@@ -46,7 +46,7 @@ class ScriptTables(NamedTuple):
     children; for each input what picks its rows and what puts them back; what is given; tables of what parents leave;
     memory."""
 
-    own: np.ndarray
+    memory: np.ndarray
     tables: np.ndarray
     parts: np.ndarray
     indices: np.ndarray
@@ -59,7 +59,7 @@ class ScriptTables(NamedTuple):
 
 
 AS_IT_IS, LAST_ROW_ZERO, ZERO = range(3)
-"""What is to be done to memory first."""
+"""What is done to memory first."""
 TEAM_WORDS = 9
 _ALIGNMENT = 64
 _WORDS, _ORDER = 1, 2
@@ -71,7 +71,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 _store8 = storer("int64", 1)
 
 
-class _Bases(NamedTuple):
+class _CallTables(NamedTuple):
     """What is made for one call: bases; the children of each row, by slot; the row of each input that each row pulls,
     and, inputs one after the other, the reverse; tables of what parents leave; where rows and edges of classes start,
     then of all rows and of each input, two numbers each; and room for a number for each row."""
@@ -108,9 +108,9 @@ def _first(kind: int, order: OrderTables) -> int:
 @Kernel
 def needed_bytes(order: OrderTables, script: ScriptTables) -> int:
     """Return how much memory a script takes on a graph."""
-    total, own = 0, script.own
-    for i in range(len(own) // 3):
-        total += (_count(own[3 * i], order) * own[3 * i + 1] + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    total, memory = 0, script.memory
+    for i in range(len(memory) // 3):
+        total += (_count(memory[3 * i], order) * memory[3 * i + 1] + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
     return total
 
 
@@ -126,9 +126,9 @@ def _list_children(order: OrderTables, slots: int, by_slot: np.ndarray) -> None:
 @Kernel
 def _lay(order: OrderTables, script: ScriptTables, block: int, bases: np.ndarray) -> None:
     """Cut up a block of memory; write the addresses of row (or edge) 0."""
-    at, own = block, script.own
-    for i in range(len(own) // 3):
-        kind, row, action = own[3 * i], own[3 * i + 1], own[3 * i + 2]
+    at, memory = block, script.memory
+    for i in range(len(memory) // 3):
+        kind, row, action = memory[3 * i], memory[3 * i + 1], memory[3 * i + 2]
         size = _count(kind, order) * row
         bases[i] = at - _first(kind, order) * row
         if action != AS_IT_IS:
@@ -141,33 +141,33 @@ def _lay(order: OrderTables, script: ScriptTables, block: int, bases: np.ndarray
 
 
 @Kernel
-def _pick(nodes: np.ndarray, rows_of: np.ndarray, lengths: np.ndarray, bases: np.ndarray, made: _Bases) -> None:
+def _pick(nodes: np.ndarray, rows_of: np.ndarray, lengths: np.ndarray, bases: np.ndarray, tables: _CallTables) -> None:
     """Write the row of each input that each row of the order pulls, and the reverse."""
     first, num_nodes = 0, len(nodes)
     for i in range(len(lengths)):
         for row in range(num_nodes):
             pulled = rows_of[i * num_nodes + nodes[row]]
-            made.picked[i * num_nodes + row] = pulled
+            tables.picked[i * num_nodes + row] = pulled
             if pulled >= 0:
-                made.inverse[first + pulled] = row
-        bases[2 * i] = address_of(made.picked, i * num_nodes)
-        bases[2 * i + 1] = address_of(made.inverse, first)
+                tables.inverse[first + pulled] = row
+        bases[2 * i] = address_of(tables.picked, i * num_nodes)
+        bases[2 * i + 1] = address_of(tables.inverse, first)
         first += lengths[i]
 
 
 @Kernel
-def _leave(order: OrderTables, tables: np.ndarray, slots: int, first: int, made: _Bases) -> None:
+def _leave(order: OrderTables, tables: np.ndarray, slots: int, first: int, lists: _CallTables) -> None:
     """Write, for each table, where every parent of a vertex leaves that vertex's share of a state's gradient, or 0.
 
     Rows are those of parents when a slot hands on, of entries when all children do (then there is one slot).
     """
-    owner, num_classes, num_entries = made.owner, len(order.classes) - 1, len(order.parent_entries)
+    owner, num_classes, num_entries = lists.owner, len(order.classes) - 1, len(order.parent_entries)
     for c in range(num_classes):
         for row in range(order.classes[c], order.classes[c + 1]):
             owner[row] = c
     size = num_classes * slots
     for i in range(len(tables) // (4 * size)):
-        made.bases[first + i] = address_of(made.left, i * num_entries)
+        lists.bases[first + i] = address_of(lists.left, i * num_entries)
         table = tables[4 * size * i : 4 * size * (i + 1)]
         by_slot = table[3 * size] != 0
         for k in range(num_entries):
@@ -177,7 +177,9 @@ def _leave(order: OrderTables, tables: np.ndarray, slots: int, first: int, made:
             at = owner[row] * slots + slot
             if slot < slots and table[at] != 0:
                 place = row if by_slot else entry
-                made.left[i * num_entries + k] = made.bases[table[at]] + table[size + at] + place * table[2 * size + at]
+                lists.left[i * num_entries + k] = (
+                    lists.bases[table[at]] + table[size + at] + place * table[2 * size + at]
+                )
 
 
 @Kernel
@@ -197,26 +199,26 @@ def _lay_bases(
     script: ScriptTables,
     rows_of: np.ndarray,
     lengths: np.ndarray,
-    given: np.ndarray,
+    outside: np.ndarray,
     block: int,
-    made: _Bases,
+    tables: _CallTables,
 ) -> None:
     """Write all bases but that of the words, and what they refer to."""
-    bases, slots, num_classes = made.bases, script.slots[0], len(order.classes) - 1
+    bases, slots, num_classes = tables.bases, script.slots[0], len(order.classes) - 1
     first_given = _PICKED + 2 * len(lengths)
-    first_left = first_given + len(given)
+    first_left = first_given + len(outside)
     first_own = first_left + len(script.tables) // (4 * num_classes * slots)
     bases[_ORDER], bases[_ORDER + 1] = address_of(order.nodes, 0), address_of(order.places, 0)
     bases[_ORDER + 2], bases[_ORDER + 3] = address_of(order.children, 0), address_of(order.parents, 0)
     bases[_ORDER + 4], bases[_ORDER + 5] = address_of(order.bounds, 0), address_of(order.parent_bounds, 0)
-    _list_children(order, slots, made.by_slot)
-    bases[_CHILD_TABLE] = address_of(made.by_slot, 0)
-    _pick(order.nodes, rows_of, lengths, bases[_PICKED:], made)
-    for i in range(len(given)):
-        bases[first_given + i] = given[i]
+    _list_children(order, slots, tables.by_slot)
+    bases[_CHILD_TABLE] = address_of(tables.by_slot, 0)
+    _pick(order.nodes, rows_of, lengths, bases[_PICKED:], tables)
+    for i in range(len(outside)):
+        bases[first_given + i] = outside[i]
     _lay(order, script, block, bases[first_own:])
-    _leave(order, script.tables, slots, first_left, made)
-    _list_ends(order, lengths, made.ends)
+    _leave(order, script.tables, slots, first_left, tables)
+    _list_ends(order, lengths, tables.ends)
 
 
 @Kernel
@@ -230,7 +232,7 @@ def _write_words(script: ScriptTables, bases: np.ndarray, words: np.ndarray) -> 
 
 
 @Kernel
-def _list_parts(order: OrderTables, script: ScriptTables, bases: np.ndarray, found: np.ndarray) -> None:
+def _list_parts(order: OrderTables, script: ScriptTables, bases: np.ndarray, parts: np.ndarray) -> None:
     """Write (number of rows, address and row stride of the left rows, of the right ones) for each part.
 
     Rows of ``parts``: kind of count, then (source, constant, stride) of both sides.
@@ -238,11 +240,11 @@ def _list_parts(order: OrderTables, script: ScriptTables, bases: np.ndarray, fou
     for i in range(len(script.parts) // 7):
         part = script.parts[7 * i : 7 * (i + 1)]
         first = _first(part[0], order)
-        found[5 * i] = _count(part[0], order)
+        parts[5 * i] = _count(part[0], order)
         for side in range(2):
             stride = part[3 + 3 * side]
-            found[5 * i + 1 + 2 * side] = bases[part[1 + 3 * side]] + part[2 + 3 * side] + first * stride
-            found[5 * i + 2 + 2 * side] = stride
+            parts[5 * i + 1 + 2 * side] = bases[part[1 + 3 * side]] + part[2 + 3 * side] + first * stride
+            parts[5 * i + 2 + 2 * side] = stride
 
 
 @Kernel
@@ -279,7 +281,7 @@ def fill(
     script: ScriptTables,
     rows_of: np.ndarray,
     lengths: np.ndarray,
-    given: np.ndarray,
+    outside: np.ndarray,
     block: int,
     processors: int,
     shared_from: int,
@@ -290,14 +292,15 @@ def fill(
     each input that each row of the order pulls; what else ``teams``, the words of both kernels, refer to).
 
     ``rows_of`` (inputs, nodes) is the row of each input that a node pulls, or -1; ``lengths`` how many rows inputs
-    have; ``given`` are the addresses of what a call is given, ``block`` that of its memory. With ``shared_from`` above
-    0 one of the ``processors`` does it all where lines are of less work, and the owner runs stages of too many rows.
+    have; ``outside`` are the addresses of what a call is given, ``block`` that of its memory. With ``shared_from``
+    above 0 one of the ``processors`` does it all where lines are of less work, and the owner runs stages of too many
+    rows.
     """
     num_nodes, num_inputs, slots = len(order.nodes), len(lengths), int(script.slots[0])
     num_classes, num_constants = len(order.classes) - 1, len(script.constants)
     num_tables = len(script.tables) // (4 * num_classes * slots)
-    made = _Bases(
-        np.zeros(_PICKED + 2 * num_inputs + len(given) + num_tables + len(script.own) // 3, np.int64),
+    tables = _CallTables(
+        np.zeros(_PICKED + 2 * num_inputs + len(outside) + num_tables + len(script.memory) // 3, np.int64),
         np.full(num_nodes * slots, num_nodes),
         np.empty(num_inputs * num_nodes, np.int64),
         np.zeros(int(lengths.sum()) + 1, np.int64),
@@ -305,8 +308,8 @@ def fill(
         np.zeros(2 * (num_classes + 3 + 2 * num_inputs), np.int64),
         np.empty(num_nodes, np.int64),
     )
-    _lay_bases(order, script, rows_of.reshape(-1), lengths, given, block, made)
-    ends = made.ends.reshape(2, -1)
+    _lay_bases(order, script, rows_of.reshape(-1), lengths, outside, block, tables)
+    ends = tables.ends.reshape(2, -1)
     directions = [_arranged(0, order, script, ends, shared_from > 0)]
     if len(script.directions) > 6:
         directions.append(_arranged(1, order, script, ends, shared_from > 0))
@@ -314,12 +317,19 @@ def fill(
         directions.append((directions[0][0][:0], directions[0][1][:0], 0))
     shares = processors if max(work for _, _, work in directions) >= shared_from else 1
     words = np.empty(shares * num_constants, np.int64)
-    _write_words(script, made.bases, words)
+    _write_words(script, tables.bases, words)
     marks = [np.zeros(2 * len(lines), np.int64) for lines, _, _ in directions]
     for team, (lines, _, _), of_lines in zip(teams, directions, marks, strict=True):
         _enter(team, words, num_constants, lines.reshape(-1), of_lines, shares, *functions)
     parts = np.empty((len(script.parts) // 7, 5), np.int64)
-    _list_parts(order, script, made.bases, parts.reshape(-1))
-    (lines, own, _), (lines_back, own_back, _) = directions
-    kept = words, made.left, made.by_slot, *marks, made.inverse
-    return parts, made.bases, (lines, lines_back), (own, own_back), made.picked.reshape(num_inputs, num_nodes), kept
+    _list_parts(order, script, tables.bases, parts.reshape(-1))
+    (lines, by_python, _), (lines_back, own_back, _) = directions
+    arrays = words, tables.left, tables.by_slot, *marks, tables.inverse
+    return (
+        parts,
+        tables.bases,
+        (lines, lines_back),
+        (by_python, own_back),
+        tables.picked.reshape(num_inputs, num_nodes),
+        arrays,
+    )

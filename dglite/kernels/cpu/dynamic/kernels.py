@@ -31,7 +31,7 @@ def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtyp
 
 @lru_cache(maxsize=4096)
 def reduce_kernel(rows: RowAccess, dtype: str, width: int, reducer: str = "sum") -> int:
-    """Return the address of the kernel that takes the ``"sum"`` or ``"max"`` of rows of ``width`` values."""
+    """Return the address of the kernel that takes the ``"sum"``, ``"max"`` or ``"min"`` of rows of ``width`` values."""
     return compile_kernel("reductions", reduce_source(rows, dtype, width, block_lanes(dtype), reducer))
 
 

@@ -45,16 +45,16 @@ def _run_script(job: int, processor: int, yield_: int) -> None:
     processors = word(job, PROCESSORS)
     for i in range(word(job, LENGTH)):
         at = word(job, SCRIPT) + 8 * INSTRUCTION_WORDS * i
-        operation, who = word(at, 0), word(at, 2)
+        operation, owner = word(at, 0), word(at, 2)
         if operation == WAIT:
             add_to_word(job + 8 * SIGNALS, 1)
             wait_for(job + 8 * SIGNALS, word(at, 1) * processors, _LOOKS, yield_)
         elif operation == CHECK:
             if word(job, ERROR) != 0:
                 return
-        elif who < 0:
+        elif owner < 0:
             call_kernel(operation, word(at, 1), processor, processors)
-        elif who == processor:
+        elif owner == processor:
             call_kernel(operation, word(at, 1), 0, 1)
 
 
@@ -78,18 +78,18 @@ def _block(acquire: int, lock: int) -> None:
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------
-class Job:
+class ProcessorJob:
     """A script, and all memory that it uses."""
 
     def __init__(self) -> None:
         self.words = np.zeros(JOB_WORDS, np.int64)
         self.error_address = self.words.ctypes.data + 8 * ERROR
-        self._kept: Any = None
+        self._arrays: Any = None
 
-    def give(self, processors: int, script: np.ndarray, *kept: Any) -> None:
-        """Take over the script (instructions, 4) of so many processors."""
+    def give(self, processors: int, script: np.ndarray, *arrays: Any) -> None:
+        """Take over the script (instructions, 4) of ``processors``."""
         self.words[PROCESSORS], self.words[SCRIPT], self.words[LENGTH] = processors, script.ctypes.data, len(script)
-        self._kept = script, kept
+        self._arrays = script, arrays
 
     def reset(self) -> None:
         """Let a job that has ended begin anew."""
@@ -110,7 +110,7 @@ class Job:
         _processors.finish(self)
 
 
-class _Processors:
+class _ProcessorThreads:
     """The threads of this process. One job runs at a time."""
 
     def __init__(self) -> None:
@@ -122,9 +122,9 @@ class _Processors:
         self.mail = np.zeros(2, np.int64)
         self.locks: list[int] = []
         self.threads: list[threading.Thread] = []
-        self.running: Job | None = None
+        self.running: ProcessorJob | None = None
 
-    def start(self, job: Job) -> None:
+    def start(self, job: ProcessorJob) -> None:
         """Start a job when the one that runs has ended."""
         with self.mutex:
             self.finish()
@@ -135,13 +135,13 @@ class _Processors:
             for lock in self.locks[:count]:
                 open_lock(lock)
 
-    def finish(self, job: Job | None = None) -> None:
+    def finish(self, job: ProcessorJob | None = None) -> None:
         """Wait for a job if it runs, without one for whatever runs."""
         with self.mutex:
             running = self.running
             if running is not None and job in (None, running):
                 _block(lock_functions()[0], int(self.mail[1]))
-                running._kept = self.running = None
+                running._arrays = self.running = None
 
     def _make(self, count: int) -> None:
         if not self.mail[1]:
@@ -192,8 +192,8 @@ class _Processors:
 
 @cache
 def _pausing() -> Any:
-    found = openmp("omp_pause_resource_all")
-    return None if found is None else ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(found[0])
+    pause = openmp("omp_pause_resource_all")
+    return None if pause is None else ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(pause[0])
 
 
 def _dismiss_pool() -> None:
@@ -210,7 +210,7 @@ def _dismiss_pool() -> None:
 _SOFT = 1
 
 
-_processors = _Processors()
+_processors = _ProcessorThreads()
 
 wait_for_all = _processors.finish
 

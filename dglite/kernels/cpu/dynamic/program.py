@@ -55,9 +55,9 @@ def _place_results(
     start: np.ndarray,
 ) -> int:
     for at in range(len(order)):
-        own = kind[order[at]]
-        rank[at] = count[own]
-        count[own] += 1
+        group = kind[order[at]]
+        rank[at] = count[group]
+        count[group] += 1
     total = 0
     for k in range(len(sizes)):
         start[k] = total
@@ -118,15 +118,15 @@ def active_nodes(
     sigs: np.ndarray,
     argptr: np.ndarray,
     args: np.ndarray,
-    given: np.ndarray,
+    sources: np.ndarray,
     own_wants: np.ndarray,
     num_nodes: int,
 ) -> np.ndarray:
     """Return whether gradients flow through each node: from a target to something that wants them.
 
-    ``given`` tells it of nodes that were given; ``own_wants`` of signatures -1, -2, ..., which may have parameters.
+    ``sources`` tells it of nodes that were given; ``own_wants`` of signatures -1, -2, ..., which may have parameters.
     """
-    wants, reached = given[:num_nodes].copy(), np.zeros(num_nodes, np.bool_)
+    wants, reached = sources[:num_nodes].copy(), np.zeros(num_nodes, np.bool_)
     reached[targets] = True
     _mark_active(sigs, argptr, args, own_wants, wants, reached)
     return reached
@@ -142,12 +142,12 @@ def _mark_active(
     reached: np.ndarray,
 ) -> None:
     for node in range(len(wants)):
-        sig, wanted = sigs[node], wants[node]
+        sig, parameters_want = sigs[node], wants[node]
         if sig < 0 and own_wants[-1 - sig]:
-            wanted = True
+            parameters_want = True
         for at in range(argptr[node], argptr[node + 1]):
-            wanted = wanted or wants[args[at] >> PLACE_BITS]
-        wants[node] = wanted
+            parameters_want = parameters_want or wants[args[at] >> PLACE_BITS]
+        wants[node] = parameters_want
     for turn in range(len(wants)):
         node = len(wants) - 1 - turn
         reached[node] = reached[node] and wants[node]
@@ -184,7 +184,7 @@ class BatchPlan(NamedTuple):
     grads: np.ndarray
 
 
-class _Steps(NamedTuple):
+class _StepTable(NamedTuple):
     """What is written so far, see :func:`build`: rows of ``program`` have ``NUM_COLUMNS`` words, and ``marks``, who
     wrote and read whose memory last, ``NUM_MARKS`` for each node."""
 
@@ -202,31 +202,31 @@ NUM_COLUMNS = 5
 
 
 @Kernel
-def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, granule: int, made: _Steps) -> int:
+def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, granule: int, steps: _StepTable) -> int:
     """List the addresses of the rows of an operand or a result, and note who reads and writes what.
 
     Returns what is in the way (see :func:`_note`); counters tell whether they are at equal distances, and the distance.
     """
     role, slot, place, spread = row[0], row[1], row[2], row[3]
-    of_grads, whose = role >= ARG_GRAD, role % ARG_GRAD
-    watched = whose != INPUT and of_grads == (plan.backward != 0)
-    lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
+    of_grads, side = role >= ARG_GRAD, role % ARG_GRAD
+    watched = side != INPUT and of_grads == (plan.backward != 0)
+    lists, counters, kind = steps.lists, steps.counters, plan.kinds[batch]
     listed = counters[LISTED]
     start, size = 0, 0
-    if whose == INPUT:
+    if side == INPUT:
         number = plan.first_input[kind] + slot
         start, size = plan.inputs[number] + place, plan.input_sizes[number]
         if of_grads:
             start += plan.shift
     begin, end = plan.bounds[batch], plan.bounds[batch + 1]
-    even, distance, known, clash = True, 0, False, 0
+    even, distance, is_placed, clash = True, 0, False, 0
     for at in range(begin, end):
         node = plan.order[at]
         owner, offset = node, place
-        if whose == INPUT:
+        if side == INPUT:
             address = start + plan.ranks[at] * size
         else:
-            if whose == ARG:
+            if side == ARG:
                 ref = plan.args[plan.argptr[node] + slot]
                 owner = ref >> PLACE_BITS
                 offset += ref & _MASK
@@ -236,7 +236,7 @@ def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, gr
         if is_result and plan.backward and plan.grads[node] == 0:
             address = 0
         lists[listed + at - begin] = address
-        known = known or address != 0
+        is_placed = is_placed or address != 0
         if at == begin + 1:
             distance = address - lists[listed]
         elif at > begin + 1:
@@ -246,10 +246,10 @@ def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, gr
             share = _EVERY_TASK
             if spread == 0:
                 share = (granule << 20) + (offset if offset < granule else offset % granule)
-            mark = made.marks[owner * NUM_MARKS : (owner + 1) * NUM_MARKS]
+            mark = steps.marks[owner * NUM_MARKS : (owner + 1) * NUM_MARKS]
             clash |= _note(mark, at, is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
-    if is_result and lists[listed] == 0 and known:
+    if is_result and lists[listed] == 0 and is_placed:
         even = False
     counters[EVEN], counters[DISTANCE] = even, distance
     return clash
@@ -286,33 +286,33 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: int, share: int, co
 
 
 @Kernel
-def _add_row(made: _Steps, is_matrices: int, first: int, last: int, work: int, apart: int) -> None:
+def _add_row(steps: _StepTable, is_matrices: int, first: int, last: int, work: int, apart: int) -> None:
     """Write a row of the program."""
-    row = made.program[made.counters[ROW] * NUM_COLUMNS : (made.counters[ROW] + 1) * NUM_COLUMNS]
+    row = steps.program[steps.counters[ROW] * NUM_COLUMNS : (steps.counters[ROW] + 1) * NUM_COLUMNS]
     row[0], row[1], row[2], row[3], row[4] = is_matrices, first, last, work, apart
-    made.counters[ROW] += 1
+    steps.counters[ROW] += 1
 
 
 @Kernel
-def _close(made: _Steps) -> None:
+def _close(steps: _StepTable) -> None:
     """End a segment: what follows waits for all tasks."""
-    counters = made.counters
+    counters = steps.counters
     if counters[STEP] > counters[SEGMENT_START]:
-        _add_row(made, 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
+        _add_row(steps, 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
     counters[SEGMENT_START], counters[WORK], counters[ALONE], counters[SHARED] = counters[STEP], 0, 0, 0
 
 
 @Kernel
-def _add_step(plan: BatchPlan, batch: int, template: np.ndarray, made: _Steps) -> None:
+def _add_step(plan: BatchPlan, batch: int, template: np.ndarray, steps: _StepTable) -> None:
     """Write the words of one step, unless no row has a result."""
-    words, lists, counters = made.words, made.lists, made.counters
+    words, lists, counters = steps.words, steps.lists, steps.counters
     granule, results = template[WIDTH] * template[ITEM], template[RESULTS]
     num_rows = results + template[OPERANDS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
     for i in range(num_rows):
         row = template[FIRST_ROWS + WORDS_PER_ROWS * i : FIRST_ROWS + WORDS_PER_ROWS * (i + 1)]
-        clash |= _list_rows(plan, batch, row, i < results, granule, made)
+        clash |= _list_rows(plan, batch, row, i < results, granule, steps)
         first, even = lists[counters[LISTED]], counters[EVEN] != 0
         absent = absent and even and first == 0
         if i == results - 1 and absent:
@@ -326,9 +326,9 @@ def _add_step(plan: BatchPlan, batch: int, template: np.ndarray, made: _Steps) -
     # What sums columns runs as one task, and so does what would get in its own way: in a segment of its own.
     alone = template[TOTAL] != 0 or clash & SEVERAL != 0
     if alone or counters[ALONE] != 0 or clash & CONFLICT != 0:
-        _close(made)
+        _close(steps)
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
-    made.starts[counters[STEP]] = word
+    steps.starts[counters[STEP]] = word
     counters[STEP] += 1
     counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * num_rows
     if template[GATHER]:
@@ -372,7 +372,7 @@ def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     needed = np.zeros(3, np.int64)
     _room(plan, needed)
     num_steps, num_words, num_listed = needed.tolist()
-    made = _Steps(
+    steps = _StepTable(
         np.empty(num_words, np.int64),
         np.empty(num_steps + 1, np.int64),
         # One step more than is kept may be listed before it turns out to lie at equal distances.
@@ -381,15 +381,15 @@ def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
         np.full(len(plan.where) * NUM_MARKS, -1),
         np.zeros(NUM_COUNTERS, np.int64),
     )
-    _build(plan, made)
-    counters = made.counters.tolist()
-    words, starts = made.words[: counters[WORD]].copy(), made.starts[: counters[STEP]].copy()
-    rows = made.program.reshape(-1, NUM_COLUMNS)[: counters[ROW]].copy()
-    return words, starts, made.lists, rows, counters[GATHERED]
+    _build(plan, steps)
+    counters = steps.counters.tolist()
+    words, starts = steps.words[: counters[WORD]].copy(), steps.starts[: counters[STEP]].copy()
+    rows = steps.program.reshape(-1, NUM_COLUMNS)[: counters[ROW]].copy()
+    return words, starts, steps.lists, rows, counters[GATHERED]
 
 
 @Kernel
-def _build(plan: BatchPlan, made: _Steps) -> None:
+def _build(plan: BatchPlan, steps: _StepTable) -> None:
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
         kind = plan.kinds[batch]
@@ -401,8 +401,8 @@ def _build(plan: BatchPlan, made: _Steps) -> None:
                     template = plan.templates[t * TEMPLATE_WORDS : (t + 1) * TEMPLATE_WORDS]
                     gather = template[GATHER]
                     if gather == 0 or plan.inputs[plan.first_input[kind] + gather - 1] != 0:
-                        _add_step(plan, batch, template, made)
+                        _add_step(plan, batch, template, steps)
             elif plan.heavy[kind]:
-                _close(made)
-                _add_row(made, 1, batch, 0, 0, 0)
-    _close(made)
+                _close(steps)
+                _add_row(steps, 1, batch, 0, 0, 0)
+    _close(steps)

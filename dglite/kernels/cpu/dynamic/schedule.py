@@ -54,15 +54,15 @@ def arrange(
     index = np.full(ends.shape[1], -1)
     index[classes] = np.arange(len(classes))
     flat = [x.reshape(-1) for x in (stages, bounds, classes, ends, steps, step_edges, index)]
-    tables, counts = _Tables(*flat), np.zeros(_NUM_COUNTS, np.int64)
+    tables, counts = _StageTables(*flat), np.zeros(_NUM_COUNTS, np.int64)
     most = len(stages) + _count_swept(tables)
-    lines, own = np.empty((most, LINE_COLUMNS), np.int64), np.empty(most, np.int64)
-    _arrange(tables, backward, limited, lines.reshape(-1), own, counts)
+    lines, by_python = np.empty((most, LINE_COLUMNS), np.int64), np.empty(most, np.int64)
+    _arrange(tables, backward, limited, lines.reshape(-1), by_python, counts)
     num_lines, num_own, work = counts.tolist()
-    return lines[:num_lines], own[:num_own], work // max(num_lines - num_own, 1)
+    return lines[:num_lines], by_python[:num_own], work // max(num_lines - num_own, 1)
 
 
-class _Tables(NamedTuple):
+class _StageTables(NamedTuple):
     """What :func:`arrange` is given, matrices by rows, and the position of each class among ``classes``, or -1."""
 
     stages: np.ndarray
@@ -78,7 +78,7 @@ _LINES, _OWN_LINES, _WORK, _NUM_COUNTS = range(4)
 
 
 @Kernel
-def _count_swept(tables: _Tables) -> int:
+def _count_swept(tables: _StageTables) -> int:
     """Return how many lines the levels have at most."""
     count = 0
     for step in range(len(tables.steps) // 3):
@@ -90,7 +90,7 @@ def _count_swept(tables: _Tables) -> int:
 
 @Kernel
 def _arrange(
-    tables: _Tables, backward: int, limited: int, lines: np.ndarray, own: np.ndarray, counts: np.ndarray
+    tables: _StageTables, backward: int, limited: int, lines: np.ndarray, by_python: np.ndarray, counts: np.ndarray
 ) -> None:
     num_steps, num_ends = len(tables.steps) // 3, len(tables.ends) // 2
     for phase in range(3):
@@ -109,14 +109,14 @@ def _arrange(
             for s in range(tables.bounds[3 * i + phase], tables.bounds[3 * i + phase + 1]):
                 stage = tables.stages[s * STAGE_COLUMNS : (s + 1) * STAGE_COLUMNS]
                 if stage[EDGES]:
-                    _add_line(stage, first_edge, last_edge, limited, lines, own, counts)
+                    _add_line(stage, first_edge, last_edge, limited, lines, by_python, counts)
                 else:
-                    _add_line(stage, first, last, limited, lines, own, counts)
+                    _add_line(stage, first, last, limited, lines, by_python, counts)
 
 
 @Kernel
 def _add_line(
-    stage: np.ndarray, first: int, last: int, limited: int, lines: np.ndarray, own: np.ndarray, counts: np.ndarray
+    stage: np.ndarray, first: int, last: int, limited: int, lines: np.ndarray, by_python: np.ndarray, counts: np.ndarray
 ) -> None:
     """Write the line of a stage for a run of rows, if there are any."""
     if first >= last:
@@ -130,7 +130,7 @@ def _add_line(
     else:
         counts[_WORK] += (last - first) * stage[WORK] + stage[FIXED_WORK]
     if line[LINE_OWN] >= 0:
-        own[counts[_OWN_LINES]] = at
+        by_python[counts[_OWN_LINES]] = at
         counts[_OWN_LINES] += 1
     counts[_LINES] += 1
 
@@ -191,7 +191,7 @@ def share_of_lines(team: int, task: int, num_tasks: int) -> None:
 _MEMBER, LINES = member.address, share_of_lines.address
 _MOST_THREADS = 32
 SHARED_FROM = PARALLEL_FROM // 2
-"""Work in a line from which on several threads go through lines."""
+"""The work in a line above which several threads go through lines."""
 
 
 def team_of(threads: int) -> int:

@@ -41,7 +41,7 @@ class Stage(NamedTuple):
 class Batches(NamedTuple):
     """What both sweeps are of: their batches, and what operations on batches do in either direction.
 
-    ``operations`` (signatures, 2, 3) are kernels (0: nothing is to be done), the addresses of their words where these
+    ``operations`` (signatures, 2, 3) are kernels (0: no operation), the addresses of their words where these
     are there already and are for one batch (else 0), and the work: in all, or for each node. Other batches' words are
     ``words[signature, direction, 0]``, and ``[..., 1]`` times the rank of the first node, and ``[..., 2]`` times the
     number of nodes.
@@ -52,7 +52,7 @@ class Batches(NamedTuple):
     words: np.ndarray
 
 
-class _Script(NamedTuple):
+class _ScriptWriter(NamedTuple):
     """Instructions, the load of each processor, words of batches, and counters."""
 
     instructions: np.ndarray
@@ -62,55 +62,55 @@ class _Script(NamedTuple):
 
 
 @_jit
-def _give(made: _Script, who: int, operation: int, words: int, apart: int) -> None:
+def _give(script: _ScriptWriter, processor: int, operation: int, words: int, apart: int) -> None:
     """Add an instruction, with who does it and whether its rows are apart."""
-    at = made.counters[COUNT]
-    made.instructions[at, 0], made.instructions[at, 1] = operation, words
-    made.instructions[at, 2], made.instructions[at, 3] = who, apart
-    made.counters[COUNT] = at + 1
+    at = script.counters[COUNT]
+    script.instructions[at, 0], script.instructions[at, 1] = operation, words
+    script.instructions[at, 2], script.instructions[at, 3] = processor, apart
+    script.counters[COUNT] = at + 1
 
 
 @_jit
-def _wait(made: _Script) -> None:
+def _wait(script: _ScriptWriter) -> None:
     """Let all processors wait for each other, unless nothing has been done since they did."""
-    if made.counters[OPEN] != _NOBODY:
-        made.counters[NUMBER] += 1
-        made.counters[OPEN] = _NOBODY
-        _give(made, _SEVERAL, WAIT, made.counters[NUMBER], 0)
+    if script.counters[OPEN] != _NOBODY:
+        script.counters[NUMBER] += 1
+        script.counters[OPEN] = _NOBODY
+        _give(script, _SEVERAL, WAIT, script.counters[NUMBER], 0)
 
 
 @_jit
-def _who(made: _Script, work: int, follows: bool) -> int:
+def _processor_for(script: _ScriptWriter, work: int, follows: bool) -> int:
     """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
-    small, before = work <= made.counters[SMALL] or len(made.load) == 1, made.counters[OPEN]
+    small, before = work <= script.counters[SMALL] or len(script.load) == 1, script.counters[OPEN]
     if follows and not (small and before >= 0):
-        _wait(made)
+        _wait(script)
     if not small:
-        for processor in range(len(made.load)):
-            made.load[processor] += work // len(made.load)
-        made.counters[OPEN] = _SEVERAL
+        for processor in range(len(script.load)):
+            script.load[processor] += work // len(script.load)
+        script.counters[OPEN] = _SEVERAL
         return _SEVERAL
-    processor = before if follows and before >= 0 else int(np.argmin(made.load))
-    made.load[processor] += work
-    alone = made.counters[OPEN] in (_NOBODY, processor)
-    made.counters[OPEN] = processor if alone else _SEVERAL
+    processor = before if follows and before >= 0 else int(np.argmin(script.load))
+    script.load[processor] += work
+    alone = script.counters[OPEN] in (_NOBODY, processor)
+    script.counters[OPEN] = processor if alone else _SEVERAL
     return processor
 
 
 @_jit
-def _steps(made: _Script, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
+def _steps(script: _ScriptWriter, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
     # Work of 0 marks a sum over columns, which is one task.
-    who = _who(made, work if work > 0 else 1, True)
+    processor = _processor_for(script, work if work > 0 else 1, True)
     for step in range(first, last):
-        if step > first and who == _SEVERAL and apart and made.counters[BY_ELEMENTS]:
-            _wait(made)
-            made.counters[OPEN] = _SEVERAL
+        if step > first and processor == _SEVERAL and apart and script.counters[BY_ELEMENTS]:
+            _wait(script)
+            script.counters[OPEN] = _SEVERAL
         at = stage.starts[step]
-        _give(made, who, stage.words[at], stage.words.ctypes.data + 8 * at, apart)
+        _give(script, processor, stage.words[at], stage.words.ctypes.data + 8 * at, apart)
 
 
 @_jit
-def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
+def _batch(script: _ScriptWriter, batches: Batches, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
     plan, kind, direction = batches.plan, batches.plan.kinds[batch], 1 if backward else 0
     begin, count = plan.bounds[batch], plan.bounds[batch + 1] - plan.bounds[batch]
@@ -119,28 +119,28 @@ def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
         return
     if address != 0:
         if not backward or plan.grads[plan.order[begin]] != 0:
-            _give(made, _who(made, work, True), operation, address, 1)
+            _give(script, _processor_for(script, work, True), operation, address, 1)
         return
-    wanted = not backward
+    is_wanted = not backward
     for node in plan.order[begin : begin + count]:
-        wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
-    if not wanted:
+        is_wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
+    if not is_wanted:
         return
-    at, parts = made.counters[WORD], batches.words[kind, direction]
-    made.counters[WORD] = at + BATCH_WORDS
+    at, parts = script.counters[WORD], batches.words[kind, direction]
+    script.counters[WORD] = at + BATCH_WORDS
     for i in range(BATCH_WORDS):
-        made.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
-    _give(made, _who(made, count * work, True), operation, made.words.ctypes.data + 8 * at, 1)
+        script.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
+    _give(script, _processor_for(script, count * work, True), operation, script.words.ctypes.data + 8 * at, 1)
 
 
 @_jit
-def _sweep(made: _Script, stage: Stage, batches: Batches, backward: bool) -> None:
+def _sweep(script: _ScriptWriter, stage: Stage, batches: Batches, backward: bool) -> None:
     for i in range(len(stage.rows)):
         row = stage.rows[i]
         if row[0]:
-            _batch(made, batches, row[1], backward)
+            _batch(script, batches, row[1], backward)
         else:
-            _steps(made, stage, row[1], row[2], row[3], row[4])
+            _steps(script, stage, row[1], row[2], row[3], row[4])
 
 
 @_jit
@@ -167,39 +167,39 @@ def make_script(
     steps = len(forward.starts) + len(backward.starts)
     sweeps = len(forward.rows) + len(backward.rows)
     others = len(before) + len(between) + len(after)
-    made = _Script(
+    script = _ScriptWriter(
         np.empty((2 * steps + 2 * sweeps + 2 * others + 8, INSTRUCTION_WORDS), np.int64),
         np.zeros(processors, np.int64),
         np.zeros(sweeps * BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
-    made.counters[OPEN], made.counters[SMALL], made.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
-    _listed(made, before)
-    _sweep(made, forward, batches, False)
-    _wait(made)
-    _listed(made, between)
-    _sweep(made, backward, batches, True)
-    _wait(made)
-    _give(made, _SEVERAL, CHECK, 0, 0)
-    _listed(made, after)
-    return made.instructions[: made.counters[COUNT]].copy(), made.words
+    script.counters[OPEN], script.counters[SMALL], script.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
+    _listed(script, before)
+    _sweep(script, forward, batches, False)
+    _wait(script)
+    _listed(script, between)
+    _sweep(script, backward, batches, True)
+    _wait(script)
+    _give(script, _SEVERAL, CHECK, 0, 0)
+    _listed(script, after)
+    return script.instructions[: script.counters[COUNT]].copy(), script.words
 
 
 @_jit
-def _listed(made: _Script, rows: np.ndarray) -> None:
-    who = _SEVERAL
+def _listed(script: _ScriptWriter, rows: np.ndarray) -> None:
+    processor = _SEVERAL
     for i in range(len(rows)):
         if rows[i, 3] == FOLLOWS:
-            _wait(made)
+            _wait(script)
         if rows[i, 3] != CONTINUES:
-            who = _who(made, rows[i, 2], False)
-        _give(made, who, rows[i, 0], rows[i, 1], rows[i, 4])
+            processor = _processor_for(script, rows[i, 2], False)
+        _give(script, processor, rows[i, 0], rows[i, 1], rows[i, 4])
 
 
 @_jit
 def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: int) -> np.ndarray:
     """Return the rows of a given tensor, node ``table``, to which backward steps add a gradient, in ascending order."""
-    seen = np.zeros(num_rows, np.bool_)
+    touched = np.zeros(num_rows, np.bool_)
     for batch in range(len(plan.kinds)):
         for t in range(plan.template_ptr[plan.kinds[batch]], plan.template_ptr[plan.kinds[batch] + 1]):
             template = plan.templates[t * program.TEMPLATE_WORDS : (t + 1) * program.TEMPLATE_WORDS]
@@ -213,5 +213,5 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
                     ref = plan.args[plan.argptr[node] + slot]
                     if ref >> PLACE_BITS == table and plan.grads[node] != 0:
                         first = (ref & _MASK) + place
-                        seen[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
-    return np.nonzero(seen)[0]
+                        touched[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
+    return np.nonzero(touched)[0]

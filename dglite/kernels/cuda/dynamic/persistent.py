@@ -41,7 +41,7 @@ class Matrix:
     dtype: str
 
     def registers(self, rows: int) -> int:
-        """Return how many registers of a thread so many rows take."""
+        """Return how many registers of a thread ``rows`` rows take."""
         return rows * -(-self.width // 32) * ITEM_BYTES[self.dtype] // 4
 
 
@@ -99,12 +99,12 @@ class Losses:
     late: bool = False
 
 
-def _kept() -> tuple[tuple[int, Expr], ...]:
-    parameter, found, keep, scale = (Operand(Side.E, slot) for slot in range(4))
-    return ((0, keep.call("eq", 0.0).call("where", scale * found, keep * parameter + scale * found)),)
+def _descent() -> tuple[tuple[int, Expr], ...]:
+    parameter, gradient, keep, scale = (Operand(Side.E, slot) for slot in range(4))
+    return ((0, keep.call("eq", 0.0).call("where", scale * gradient, keep * parameter + scale * gradient)),)
 
 
-KEPT = _kept()
+KEPT = _descent()
 """A sum, scaled, is added to what is kept of a tensor; where it keeps 0, what is there does not count."""
 CLEAR, LOSSES = Clear(), Losses()
 Case = FormulaStep | Rowwise | Times | Summed | Clear | Losses
@@ -123,9 +123,9 @@ def slots_of(matrices: Sequence[Matrix], rows: int, blocks: int) -> tuple[tuple[
         needed = -(-groups // (blocks * _WARPS))
         fits = _WARPS * -(-matrix.width // 32) * 32 * ITEM_BYTES[matrix.dtype] <= _SHARED_BYTES
         size = matrix.registers(rows)
-        held = min(needed, left // size) if fits else 0
-        slots.append((held, held == needed))
-        left -= held * size
+        in_registers = min(needed, left // size) if fits else 0
+        slots.append((in_registers, in_registers == needed))
+        left -= in_registers * size
     return tuple(slots)
 
 
@@ -181,16 +181,16 @@ def persistent_program(
     """
     texts = [_RENDERERS[type(case)](case, f"Case{i}", matrices, slots) for i, case in enumerate(cases)]
     calls = [(FIRST_CASE + i, call, case.late) for i, ((_, call), case) in enumerate(zip(texts, cases, strict=True))]
-    held = "\n".join(
-        f"    const Held<{CPP_TYPES[matrix.dtype]}, {matrix.height}, {matrix.width}, {rows}, {held}, "
+    register_lines = "\n".join(
+        f"    const Held<{CPP_TYPES[matrix.dtype]}, {matrix.height}, {matrix.width}, {rows}, {register_lines}, "
         f"{str(whole).lower()}> held{i}(matrices + {2 * i});"
-        for i, (matrix, (held, whole)) in enumerate(zip(matrices, slots, strict=True))
-        if held
+        for i, (matrix, (register_lines, whole)) in enumerate(zip(matrices, slots, strict=True))
+        if register_lines
     )
     body = _BODY.format(
         title=f"{len(cases)} cases, {len(matrices)} matrices, {rows} rows at a time",
         declared="\n".join(text for text, _ in texts if text),
-        held=held,
+        held=register_lines,
         sweep=_loop(f"i < count && script[INSTRUCTION_WORDS * i] != {CHECK}", calls, late=False),
         late=_loop("i < count && !failed", calls, late=True),
     )
@@ -260,8 +260,8 @@ def _summed(case: Summed, name: str, matrices: Sequence[Matrix], slots: Slots) -
     tensors, numbers = [i for i in range(first_number) if i != 1], [i for i in used if i >= first_number]
     words = {0: 6, **{slot: 9 + slot for slot in range(2, first_number)}}
     members = [f"item* m{i};" for i in tensors] + [f"item e{i};" for i in numbers]
-    made = [f"m{i}(pointer<item>(words[{words[i]}]))" for i in tensors]
-    made += [f"e{i}(pointer<const item>(words[10])[{i - first_number}])" for i in numbers]
+    reads = [f"m{i}(pointer<item>(words[{words[i]}]))" for i in tensors]
+    reads += [f"e{i}(pointer<const item>(words[10])[{i - first_number}])" for i in numbers]
     changes = []
     for target, formula in case.formulas:
         lines, (value,) = expression_text((formula,))
@@ -272,7 +272,7 @@ def _summed(case: Summed, name: str, matrices: Sequence[Matrix], slots: Slots) -
     using compute = item;
     {" ".join(members)}
     word stride;
-    __device__ explicit {name}(const word* words) : {", ".join(made)}, stride(words[7] / word(sizeof(item))) {{}}
+    __device__ explicit {name}(const word* words) : {", ".join(reads)}, stride(words[7] / word(sizeof(item))) {{}}
     __device__ void apply(word row, word column, const item e1) const {{
         const word at = row * stride + column;
         {" ".join(f"item e{i} = m{i}[at];" for i in tensors)}
