@@ -262,7 +262,7 @@ def not_a_graph(value: Any) -> str:
         return f"{message}, and a graph for {swapped[0]!r}: pass the graph first"
     hint = _CONVERTED.get(package, "make one by dglite.graph((u, v))")
     first = value[0] if isinstance(value, list | tuple) and value else None
-    if type(first).__name__ == "DGLGraph":
+    if first is not None and type(first).__name__ == "DGLGraph":
         blocks = f"each layer takes a block of its own, as in {layer or 'layer'}(blocks[0], x)"
         hint = blocks if first.is_block else "dglite.batch(graphs) makes one graph of several"
     elif hasattr(value, "forward"):

@@ -76,6 +76,22 @@ def test_long_functions_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert words in terminal.getvalue(), words
 
 
+def test_conversions_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    networkx = pytest.importorskip("networkx")
+    terminal = watched(monkeypatch)
+    g = dglite.from_networkx(networkx.path_graph(5))
+    assert "read edges of NetworkX" in terminal.getvalue() and g.num_edges() == 8
+    assert dglite.to_networkx(g).number_of_edges() == 8
+    assert "nodes for NetworkX" in terminal.getvalue() and "edges for NetworkX" in terminal.getvalue()
+
+
+def test_molecules_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit")
+    terminal = watched(monkeypatch)
+    assert len(dglite.from_smiles(["CCO", "c1ccccc1"])) == 2
+    assert "read molecules" in terminal.getvalue()
+
+
 def test_plans_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watched(monkeypatch)
     model = torch.nn.Linear(4, 4)

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..progress import progress
 from .edges import graph
 
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
@@ -77,7 +78,8 @@ def from_smiles(smiles: Any, with_hydrogen: bool = False, kekulize: bool = False
         return _parsed(smiles, "", with_hydrogen, kekulize)
     if not isinstance(smiles, Iterable):
         raise DGLError(f"smiles must be a string or a list of strings, got {type(smiles).__name__}")
-    return [_parsed(text, f"molecule {i} of the list: ", with_hydrogen, kekulize) for i, text in enumerate(smiles)]
+    rows = enumerate(progress(smiles, "read molecules", "molecule"))
+    return [_parsed(text, f"molecule {i} of the list: ", with_hydrogen, kekulize) for i, text in rows]
 
 
 def from_rdkit(molecule: Any) -> DGLGraph:

@@ -12,6 +12,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
+from ..progress import progress
 from ..structure.parse import is_networkx, networkx_edges, sorted_nodes
 from .edges import graph, heterograph
 
@@ -121,7 +122,7 @@ def to_networkx(
     for i in range(len(names)):
         frame, count = g._node_frame(i), g._num_nodes[i]
         rows = _rows(frame, node_attrs, count, several)
-        for local, attributes in enumerate(rows):
+        for local, attributes in enumerate(progress(rows, "nodes for NetworkX", "node")):
             if several:
                 attributes[ntype_attr] = names[i]
             result.add_node(first[i] + local, **attributes)
@@ -129,7 +130,7 @@ def to_networkx(
     for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
         rows = _rows(g._edge_frame(i), edge_attrs, len(src), several)
-        for edge, attributes in enumerate(rows):
+        for edge, attributes in enumerate(progress(rows, "edges for NetworkX", "edge")):
             attributes[eid_attr] = first_edge + edge
             if several:
                 attributes[etype_attr] = g.canonical_etypes[i]

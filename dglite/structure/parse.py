@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
+from ..progress import progress
 from .adjacency import Adjacency
 from .ids import LARGEST_COUNT, integer_array, largest_unsigned
 from .traced import traced_edges
@@ -264,7 +265,8 @@ def networkx_edges(
     directed = nx_graph if nx_graph.is_directed() else nx_graph.to_directed()
     if number is None:
         number = {node: i for i, node in enumerate(sorted_nodes(directed))}
-    edges = [(number[u], number[v], data) for u, v, data in directed.edges(data=True)]
+    rows = progress(directed.edges(data=True), "read edges of NetworkX", "edge", directed.number_of_edges())
+    edges = [(number[u], number[v], data) for u, v, data in rows]
     if edge_id_attr_name is not None:
         edges = _by_id(edges, edge_id_attr_name)
     return len(number), [u for u, _, _ in edges], [v for _, v, _ in edges], [data for _, _, data in edges]
