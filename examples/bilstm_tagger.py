@@ -189,7 +189,7 @@ def main() -> None:
     for epoch in range(arguments.epochs):
         random.shuffle(training)
         start = time.perf_counter()
-        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="sentence") as bar:
+        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="sentence", disable=None) as bar:
             for first in range(0, len(training), arguments.batch_size):
                 batch = training[first : first + arguments.batch_size]
                 loss = step(model, optimizers, batch, arguments.strategy)

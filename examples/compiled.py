@@ -59,7 +59,7 @@ def train(
     """Train the parameters of ``model``, whose loss ``run`` returns; return losses and times in milliseconds."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses, times = [], []
-    for _ in (progress := tqdm(range(steps), unit="step", desc=name)):
+    for _ in (progress := tqdm(range(steps), unit="step", desc=name, disable=None)):
         start = time.perf_counter()
         loss = run(graph, graph.ndata["feat"], graph.ndata["label"])
         optimizer.zero_grad()

@@ -46,7 +46,7 @@ def train(graph: dglite.DGLGraph, epochs: int) -> GCN:
     feat, label, labelled = (graph.ndata[name] for name in ("feat", "label", "train_mask"))
     model = GCN(feat.shape[1], 16, int(label.max()) + 1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    for _ in tqdm(range(epochs), desc="Train", unit="epoch"):
+    for _ in tqdm(range(epochs), desc="Train", unit="epoch", disable=None):
         loss = F.cross_entropy(model(graph, feat)[labelled], label[labelled])
         optimizer.zero_grad()
         loss.backward()

@@ -95,7 +95,7 @@ def main() -> None:
     dataset = GINDataset(arguments.dataset, self_loop=False, raw_dir=arguments.raw_dir)
     order = framework.randperm(len(dataset)).tolist()
     accuracies = []
-    for fold in (progress := tqdm(range(arguments.folds), unit="fold")):
+    for fold in (progress := tqdm(range(arguments.folds), unit="fold", disable=None)):
         test = order[fold::10]
         training = [i for i in order if i not in set(test)]
         accuracies.append(train(dataset, training, test, arguments.epochs, arguments.hidden))

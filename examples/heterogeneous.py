@@ -132,7 +132,7 @@ def train(model: nn.Module, graph: dglite.DGLGraph, epochs: int, name: str) -> l
     label, training = (graph.nodes["paper"].data[key] for key in ("label", "train_mask"))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     accuracies = []
-    for _ in (progress := tqdm(range(epochs), unit="epoch", desc=name)):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", desc=name, disable=None)):
         loss = F.cross_entropy(model.train()(graph)[training], label[training])
         optimizer.zero_grad()
         loss.backward()

@@ -43,7 +43,7 @@ def train(graph: dglite.DGLGraph, features: Tensor, labels: Tensor, epochs: int)
     leaders = framework.tensor([0, 33])
     model = GCN(features.shape[1], 16, len(SIDES))
     optimizer = framework.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    with tqdm(range(epochs), unit="epoch") as progress:
+    with tqdm(range(epochs), unit="epoch", disable=None) as progress:
         for _ in progress:
             logits = model(graph, features)
             loss = F.cross_entropy(logits[leaders], labels[leaders])

@@ -55,7 +55,7 @@ class TransE:
 def train(model: TransE, statements: Tensor, epochs: int, batch_size: int, lr: float) -> None:
     """Train on statements (num_statements, 3): heads, relations, tails."""
     optimizer = SparseAdam([model.entities, model.relations], lr=lr)
-    for _ in (progress := tqdm(range(epochs), unit="epoch")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", disable=None)):
         total, batches = 0.0, torch.randperm(len(statements)).split(batch_size)
         for batch in batches:
             head, relation, tail = statements[batch].T

@@ -136,7 +136,7 @@ def main() -> None:
     for epoch in range(arguments.epochs):
         model.train()
         start = time.perf_counter()
-        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="chain") as bar:
+        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="chain", disable=None) as bar:
             for rows in torch.randperm(len(training)).split(arguments.batch_size):
                 loss = loss_of(model, [training[i] for i in rows])
                 optimizer.zero_grad()

@@ -122,7 +122,9 @@ def main() -> None:
             model = SAGE(arguments.hidden, num_layers)
             optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
             for epoch in range(arguments.epochs):
-                for _, seeds, blocks in tqdm(batches(graph, training, store), desc=f"{name}, epoch {epoch}"):
+                for _, seeds, blocks in tqdm(
+                    batches(graph, training, store), desc=f"{name}, epoch {epoch}", disable=None
+                ):
                     loss = F.cross_entropy(model(blocks, blocks[0].srcdata["feat"]), seeds % CLASSES)
                     optimizer.zero_grad()
                     loss.backward()

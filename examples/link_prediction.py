@@ -69,7 +69,7 @@ def train(graph: dglite.DGLGraph, hidden: int, epochs: int, batch_size: int) -> 
         negative_sampler=negative_sampler.PerSourceUniform(1),
     )
     loader = DataLoader(graph, framework.arange(half), sampler, batch_size=batch_size, shuffle=True, num_workers=1)
-    for _ in (progress := tqdm(range(epochs), unit="epoch")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", disable=None)):
         total = 0.0
         for _, positive, negative, blocks in loader:
             h = encoder(blocks, blocks[0].srcdata["feat"])

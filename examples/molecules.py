@@ -97,7 +97,7 @@ def train(model: nn.Module, molecules: Molecules, epochs: int, name: str) -> Non
     """Train on batches of 64 molecules, with a rate that falls to 0."""
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    for _ in (progress := tqdm(range(epochs), unit="epoch", desc=name)):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", desc=name, disable=None)):
         for some in torch.randperm(len(molecules)).split(64):
             graph, energies = batched([molecules[i] for i in some.tolist()])
             loss = F.smooth_l1_loss(model(graph, graph.ndata["x"]), energies)

@@ -211,7 +211,7 @@ def main() -> None:
         framework.manual_seed(seed)
         model = kind(task.features.shape[1], task.num_classes)
         with tqdm(
-            total=epochs, desc=f"{arguments.model} on {arguments.dataset}, seed {seed}", unit="epoch"
+            total=epochs, desc=f"{arguments.model} on {arguments.dataset}, seed {seed}", unit="epoch", disable=None
         ) as progress:
             result = train(model, graph, task, epochs, progress)
         print(

@@ -53,7 +53,7 @@ def train(graph: dglite.DGLGraph, num_classes: int, epochs: int) -> GCN:
     labelled = framework.nonzero(graph.ndata["train_mask"]).flatten()
     model = GCN(feat.shape[1], num_classes)
     optimizer = framework.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
-    for _ in (progress := tqdm(range(epochs), unit="epoch")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", disable=None)):
         loss = F.cross_entropy(model(graph, feat)[labelled], label[labelled])
         optimizer.zero_grad()
         loss.backward()

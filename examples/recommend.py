@@ -78,7 +78,7 @@ def train(graph: dglite.DGLGraph, size: int, neighbours: int, epochs: int, batch
     """Return a model trained on pairs of items that a user took."""
     model = PinSAGE(graph, size, neighbours)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in (progress := tqdm(range(epochs), unit="epoch")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", disable=None)):
         losses = []
         for start in torch.randint(graph.num_nodes("item"), (graph.num_nodes("item") // batch_size * 4, batch_size)):
             walks, _ = random_walk(graph, start, metapath=["taken by", "took"])

@@ -95,7 +95,9 @@ def train(graph: dglite.DGLGraph, clicks: Tensor, epochs: int, ages: bool) -> Cl
     """Return a model trained on the clicks."""
     model = Clicks(graph.num_nodes("item"), 16, ages)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in (progress := tqdm(range(epochs), unit="epoch", desc="with ages" if ages else "without ages")):
+    for _ in (
+        progress := tqdm(range(epochs), unit="epoch", desc="with ages" if ages else "without ages", disable=None)
+    ):
         for _, positive, negative, blocks in loader(graph, clicks, 5, 50):
             clicked, others = scores(model, positive, negative, blocks[0])
             loss = F.cross_entropy(torch.cat([clicked[:, None], others], 1), torch.zeros_like(clicked).long())

@@ -97,7 +97,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=arguments.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, arguments.learning_rate, total_steps=steps)
     start = time.perf_counter()
-    with tqdm(total=steps * arguments.batch_size, unit="tree") as bar:
+    with tqdm(total=steps * arguments.batch_size, unit="tree", disable=None) as bar:
         for _ in range(steps):
             digits, values = trees.draw()
             loss = F.cross_entropy(model(trees.graph, trees.leaves, digits), values)

@@ -247,7 +247,7 @@ def main() -> None:
     averaged: Any = AveragedModel(model)
     for epoch in range(arguments.epochs):
         start = time.perf_counter()
-        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="tree") as bar:
+        with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="tree", disable=None) as bar:
             train_epoch(model, optimizers, training, arguments.batch_size, bar)
         rate = len(training) / (time.perf_counter() - start)
         if epoch >= arguments.epochs // 2:

@@ -32,7 +32,7 @@ def deepwalk(graph: dglite.DGLGraph, width: int, epochs: int) -> Tensor:
     """Return embeddings (num_nodes, width) that were trained on one walk from each node in each epoch."""
     model = DeepWalk(graph, emb_dim=width, walk_length=20, window_size=5)
     optimizer = torch.optim.SparseAdam(model.parameters(), lr=0.01)
-    for _ in (progress := tqdm(range(epochs), unit="epoch", desc="deepwalk")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", desc="deepwalk", disable=None)):
         for nodes in torch.randperm(graph.num_nodes()).split(128):
             loss = model(model.sample(nodes))
             optimizer.zero_grad()
@@ -69,7 +69,7 @@ def infomax(graph: dglite.DGLGraph, width: int, epochs: int) -> Tensor:
     graph = dglite.add_self_loop(dglite.remove_self_loop(graph))
     model = Infomax(graph.ndata["feat"].shape[1], width)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
-    for _ in (progress := tqdm(range(epochs), unit="epoch", desc="infomax")):
+    for _ in (progress := tqdm(range(epochs), unit="epoch", desc="infomax", disable=None)):
         loss = model(graph, graph.ndata["feat"])
         optimizer.zero_grad()
         loss.backward()

@@ -136,7 +136,7 @@ def main() -> None:
         print(dglite.explain(graph, message, reduce), end="\n\n")
 
     gradients, times = {}, {}
-    for name in tqdm(WAYS, unit="way"):
+    for name in tqdm(WAYS, unit="way", disable=None):
         gradients[name], times[name] = measure(WAYS[name], graph, arguments.repeat)
     for name, milliseconds in times.items():
         print(f"{name:14} {milliseconds:8.1f} ms forward and backward")

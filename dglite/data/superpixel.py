@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from tqdm import tqdm
 
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..progress import progress
 from .dataset import Folder, GraphsWithLabels, Transform
 from .numeric_pickle import plain, read_numeric_pickle
 from .published import PublishedDataset
@@ -70,7 +70,7 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
             raise DGLError(
                 f"{path} has other content than labels and, for each, colours and places: {error}"
             ) from error
-        self.graphs = [self._graph(*image) for image in tqdm(images, disable=not self.verbose)]
+        self.graphs = [self._graph(*image) for image in progress(images, "superpixels", "image", hide=not self.verbose)]
 
     def _graph(self, colour: np.ndarray, place: np.ndarray) -> DGLGraph:
         place, colour = place.reshape(-1, 2) / self.img_size, colour.reshape(len(place.reshape(-1, 2)), -1)

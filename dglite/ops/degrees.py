@@ -123,7 +123,7 @@ def _require_in_edges(adj: Adjacency) -> None:
         raise DGLError(
             f"{answer[0]} of {adj.num_dst} nodes have no in-edge (the first is node {answer[1]}): no message "
             "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
-            "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
+            "g = dglite.add_self_loop(g), or construct the layer with allow_zero_in_degree=True"
         )
 
 

@@ -36,6 +36,12 @@ class LinkSplit(NamedTuple):
     dst: Any
     label: Any
 
+    def __repr__(self) -> str:
+        sizes = (
+            {etype: len(pairs) for etype, pairs in self.src.items()} if isinstance(self.src, dict) else len(self.src)
+        )
+        return f"LinkSplit(pairs to predict: {sizes},\n      graph={self.graph!r})"
+
 
 @final
 class RandomLinkSplit(BaseTransform):

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from tqdm.auto import tqdm
-
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...progress import progress
 from ..base import nn
 from .explainer import Explainer
 
@@ -58,7 +57,7 @@ class MaskLearner(Explainer):
                 label = read(model(graph=graph, feat=self._as_argument(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)
             adam = _Adam(masks.logits, self.lr)
-            for epoch in tqdm(range(self.num_epochs), desc=title, disable=not self.log):
+            for epoch in progress(range(self.num_epochs), title, "step", hide=not self.log):
                 chances = masks.logits.sigmoid()
                 of_features, of_edges = masks.by_type(chances)
                 masked = {ntype: x * of_features[ntype] for ntype, x in features.items()}

@@ -7,10 +7,10 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...progress import progress
 from ..base import nn
 from .explainer import Explainer
 from .setvalues import SetValues
@@ -111,10 +111,10 @@ class Search:
         """Return the nodes of the part, of at most ``node_min`` nodes, with the largest Shapley value that was met."""
         root = SearchNode(np.arange(self._num_nodes))
         self.parts[root.nodes.tobytes()] = root
-        with tqdm(range(self._settings.num_rollouts), desc="Rollouts", disable=not self._settings.log) as progress:
-            for _ in progress:
+        with progress(range(self._settings.num_rollouts), "rollouts", "rollout", hide=not self._settings.log) as bar:
+            for _ in bar:
                 self._roll_out(root)
-                progress.set_postfix(parts=len(self.parts), refresh=False)
+                bar.set_postfix(parts=len(self.parts), refresh=False)
         leaves = [part for part in self.parts.values() if len(part.nodes) <= self._settings.node_min]
         return max(leaves, key=lambda part: part.shapley).nodes
 
