@@ -32,7 +32,6 @@ html_math_renderer = "mathml"
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-smartquotes_action = "qe"  # no dashes: --help is an option
 suppress_warnings = ["ref.python"]  # attributes of several data sets have one name
 
 autodoc_typehints = "none"

@@ -17,6 +17,9 @@ EXAMPLES, OUTPUTS = HERE.parent / "examples", HERE / "outputs"
 LAYERS = {name for name in dglite.nn.__all__ if inspect.isclass(getattr(dglite.nn, name))}
 _CELL = re.compile(r"`(\w+)`")
 _COMMANDS = re.compile(r"^ {4}(.*(?:\n {4}.*)*)", re.MULTILINE)
+_PROSE = re.compile(r"^(?! {4}).+", re.MULTILINE)
+_OPTION = re.compile(r"(?<!`)(--[a-z][\w-]*)")
+"""An option in prose, whose hyphens would become a dash."""
 _EXAMPLE = re.compile(r"\]\((?:\.\./)+examples/(\w+)\.py\)")
 
 
@@ -36,7 +39,8 @@ def example_page(path: Path) -> str:
     """Return the page of an example: what it is, how it is called and what that prints, and the whole file."""
     source = path.read_text(encoding="utf-8")
     title, _, rest = (ast.get_docstring(ast.parse(source)) or path.stem).partition("\n")
-    text = _COMMANDS.sub(lambda m: f"```\n{inspect.cleandoc(m[0])}\n```", rest.strip("\n"))
+    text = _PROSE.sub(lambda m: _OPTION.sub(r"`\1`", m[0]), rest.strip("\n"))
+    text = _COMMANDS.sub(lambda m: f"```\n{inspect.cleandoc(m[0])}\n```", text)
     output = OUTPUTS / f"{path.stem}.txt"
     printed = f"\n## Output\n\n```\n{output.read_text(encoding='utf-8').rstrip()}\n```\n" if output.exists() else ""
     return (
