@@ -8,7 +8,8 @@
 
 Without ``--fetch`` nothing is downloaded, and code bases without a checkout are skipped; ``--python`` names the
 interpreter that has their requirements and DGL 2.1. The two libraries run the same files by the same command
-(``project_run.py``). Training steps take turns, one process each time, and the least time counts.
+(``project_run.py``). Training steps take turns, one process of one thread each time; the least processor time counts,
+as other work on the machine does not change it.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _steps(recipe: Recipe, sources: Path, python: str, turns: int = 2) -> dict[s
     """Return the seconds of a step with each library, the least of a few processes, and the value that it printed."""
     seconds: dict[str, float] = {}
     values: dict[str, float] = {}
-    arguments = ["timeit", "-u", "sec", "-n", "1", "-r", "7", "-s", recipe.step, "step()"]
+    arguments = ["timeit", "--process", "-u", "sec", "-n", "3", "-r", "3", "-s", recipe.step, "step()"]
     for _ in range(turns):
         for library in LIBRARIES:
             done = _run(recipe, library, sources, python, arguments, capture_output=True, text=True)
@@ -121,10 +122,11 @@ def _steps(recipe: Recipe, sources: Path, python: str, turns: int = 2) -> dict[s
 def _run(recipe: Recipe, library: str, sources: Path, python: str, command: list[str], **how: Any) -> Any:
     """Run a module in the recipe's folder, in which ``dgl`` is one of the libraries."""
     paths = [str(ROOT), *(str(sources / path) for path in recipe.paths)]
-    settings = {"PYTHONPATH": os.pathsep.join(paths), "DGLBACKEND": "pytorch", **recipe.environment}
+    settings = {"PYTHONPATH": os.pathsep.join(paths), "DGLBACKEND": "pytorch", "OMP_NUM_THREADS": "1"}
     without = ["--without", *recipe.without, "--"] if recipe.without else []
     line = [python, str(_RUN), library, "--first", recipe.first, *without, *command]
-    return subprocess.run(line, cwd=sources / recipe.folder, env=os.environ | settings, check=False, **how)
+    environment = os.environ | settings | dict(recipe.environment)
+    return subprocess.run(line, cwd=sources / recipe.folder, env=environment, check=False, **how)
 
 
 # -- reports -----------------------------------------------------------------------------------------------------------

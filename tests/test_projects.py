@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,16 @@ def test_recipes_are_complete(projects: ModuleType) -> None:
         )
         compile(recipe.step, recipe.name, "exec")
         compile(recipe.first, recipe.name, "exec")
+    steps = {path.stem.replace("_", "-") for path in (ROOT / "benchmarks" / "project_steps").iterdir()}
+    assert steps == {recipe.name for recipe in projects.RECIPES if recipe.step}
+
+
+def test_a_project_has_modules_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "layers.py").write_text("import dgl\nprint('its own, with', dgl.graph.__module__)")
+    command = [sys.executable, str(ROOT / "benchmarks" / "project_run.py"), "dglite", "layers"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "its own, with dglite.convert.edges\n", done.stderr
 
 
 def test_nothing_is_fetched_unasked(tmp_path: Path) -> None:
