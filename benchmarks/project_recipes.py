@@ -262,11 +262,10 @@ RECIPES = (
         "equibind",
         f"{_GITHUB}/HannesStark/EquiBind",
         "4cb1b4c",
-        ("rdkit", "pandas", "pot"),
+        ("rdkit", "pandas", "pot", "biopython", "biopandas"),
         "no tests; the step is a layer's on generated ligands and receptors",
         folder="equibind",
         paths=("equibind",),
-        without=("Bio", "Bio.PDB", "Bio.PDB.PDBExceptions", "biopandas", "biopandas.pdb"),
     ),
     Recipe(
         "graph4nlp",

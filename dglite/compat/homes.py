@@ -11,6 +11,7 @@ _HOMES = {
     "dgl._ffi": "dglite.compat.base",
     "dgl._ffi.base": "dglite.compat.base",
     "dgl._ffi.object": "dglite.compat.pickled",
+    "dgl._sparse_ops": "dglite.compat.sparse_ops",
     "dgl.backend": "dglite.compat.backend",
     "dgl.base": "dglite.compat.base",
     "dgl.batch": "dglite.batch dglite.classic",

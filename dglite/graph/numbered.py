@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,6 +155,19 @@ class GraphIndex(DGLGraph):
         metagraph, sets = self._metagraph.slice([etype])
         nodes = [self._num_nodes[i] for i in sets]
         return GraphIndex.from_graph(make_graph(metagraph, (self.adjacencies[etype],), nodes, self._device))
+
+    def edge_subgraph(self, induced_edges: Sequence[Any], preserve_nodes: bool = False) -> InducedIndex:  # type: ignore[override]
+        """Return the structure of some edges, of each type in turn; of all nodes, or of the ends of these edges."""
+        edges = dict(zip(self.canonical_etypes, induced_edges, strict=True))
+        sub = super().edge_subgraph(edges, relabel_nodes=not preserve_nodes, store_ids=False)
+        return InducedIndex(GraphIndex.from_graph(sub), tuple(induced_edges))
+
+
+class InducedIndex(NamedTuple):
+    """The structure of a subgraph, and the ids that its edges had."""
+
+    graph: GraphIndex
+    induced_edges: tuple[Any, ...]
 
 
 INTERNALS["_graph"] = GraphIndex.from_graph

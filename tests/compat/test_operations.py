@@ -13,7 +13,7 @@ import torch
 
 import dglite
 import dglite.function as fn
-from dglite.compat import base, core, data, mpops, nn, ops, sampling, top
+from dglite.compat import base, core, data, mpops, nn, ops, sampling, sparse_ops, top
 from dglite.data import dataset, utils
 from dglite.errors import DGLError, DGLWarning
 
@@ -34,6 +34,22 @@ def test_operations_on_heterographs(g: dglite.DGLGraph) -> None:
     assert list(weights) == g.canonical_etypes
     assert weights[g.canonical_etypes[0]].flatten().tolist() == pytest.approx([1 / 3, 1 / 3])
     assert weights[g.to_canonical_etype("s")][1] == 1
+
+
+def test_operations_on_the_index_of_a_graph() -> None:
+    g = dglite.graph(([0, 1, 2, 0], [1, 1, 0, 3]), num_nodes=5)
+    u, e = torch.arange(5.0), torch.tensor([1.0, -2.0, 3.0, 5.0])
+    reduced, (arg_u, arg_e) = sparse_ops._gspmm(g._graph, "copy_rhs", "max", None, e)
+    assert reduced.tolist() == [3, 1, 0, 5, 0] and arg_u is None and arg_e is None
+    assert sparse_ops._gspmm(g._graph, "mul", "sum", u, e)[0].tolist() == [6, -2, 0, 0, 0]
+    assert sparse_ops._gsddmm(g._graph, "sub", e, reduced, "e", "v").tolist() == [0, -3, 0, 0]
+    with pytest.raises(DGLError, match="sum, max or min, got 'mean'"):
+        sparse_ops._gspmm(g._graph, "copy_rhs", "mean", None, e)
+    for whole, nodes, ends in ((True, 5, [[1, 0], [1, 1]]), (False, 2, [[0, 1], [0, 0]])):
+        part = g._graph.edge_subgraph([torch.tensor([1, 0])], whole).graph
+        assert part.num_nodes() == nodes and [end.tolist() for end in part.edges()[:2]] == ends
+    empty = dglite.graph(([], []), num_nodes=2)._graph
+    assert sparse_ops._gspmm(empty, "copy_lhs", "sum", torch.ones(2, 3), None)[0].tolist() == [[0] * 3] * 2
 
 
 def test_operations_on_one_relation(g: dglite.DGLGraph) -> None:
