@@ -194,6 +194,24 @@ RECIPES = (
         paths=("pygraphistry",),
     ),
     Recipe(
+        "espaloma",
+        f"{_GITHUB}/choderalab/espaloma",
+        "3360eba",
+        ("acellera-openff-toolkit", "rdkit", "openmm", "importlib-resources"),
+        "tests of its networks, geometry and graphs, without QCArchive and openmmforcefields, which three tests "
+        "need; the others that fail with DGL need its C++ library of sparse matrices",
+        (
+            *_PLAIN,
+            "--continue-on-collection-errors",
+            "espaloma/nn",
+            *(f"espaloma/mm/tests/test_{name}.py" for name in ("angle", "distance", "linear_combination")),
+            "espaloma/graphs/tests/test_graph.py",
+        ),
+        folder="espaloma",
+        paths=("espaloma",),
+        without=("espaloma.data.qcarchive_utils", "openmmforcefields", "openmmforcefields.generators"),
+    ),
+    Recipe(
         "benchmarking-gnns",
         f"{_GITHUB}/graphdeeplearning/benchmarking-gnns",
         "b6c4077",
