@@ -293,6 +293,8 @@ RECIPES = (
         "its tests need servers and word vectors; GCN, GAT, GGNN and GraphSAGE in three directions on generated graphs",
         folder="graph4nlp",
         paths=("graph4nlp",),
-        without=("stanfordcorenlp", "torchtext"),
+        without=tuple(
+            "stanfordcorenlp torchtext torchtext.vocab pythonds pythonds.basic pythonds.basic.stack sacrebleu pyrouge".split()
+        ),
     ),
 )
