@@ -46,6 +46,7 @@ class Recipe:
 _PLAIN = "-c", "/dev/null", "--rootdir", "."
 """Leaves out a project's own options for pytest, which ask for plugins."""
 _GITHUB = "https://github.com"
+_PYTHONDS = "pythonds", "pythonds.basic", "pythonds.basic.stack"
 
 RECIPES = (
     Recipe(
@@ -293,8 +294,6 @@ RECIPES = (
         "its tests need servers and word vectors; GCN, GAT, GGNN and GraphSAGE in three directions on generated graphs",
         folder="graph4nlp",
         paths=("graph4nlp",),
-        without=tuple(
-            "stanfordcorenlp torchtext torchtext.vocab pythonds pythonds.basic pythonds.basic.stack sacrebleu pyrouge".split()
-        ),
+        without=("stanfordcorenlp", "torchtext", "torchtext.vocab", *_PYTHONDS, "sacrebleu", "pyrouge"),
     ),
 )
