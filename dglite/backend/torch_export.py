@@ -103,7 +103,7 @@ def export(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, strict: bool, portable: bool
 ) -> torch.export.ExportedProgram:
     """Record ``model`` of inputs: see :meth:`.base.Backend.export`."""
-    if TorchVersion(torch.__version__) < (2, 7):
+    if TorchVersion(torch.__version__) < "2.7":
         raise DGLError(f"dglite.export needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch")
     if not isinstance(model, torch.nn.Module):
         model = _ExportedFunction(model)
