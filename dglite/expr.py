@@ -170,15 +170,15 @@ def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
 
 def operands_of(expr: Expr) -> tuple[Operand, ...]:
     """Return the distinct operands of ``expr`` by slot."""
-    operands: set[Operand] = set()
+    operands: dict[tuple[int, Side], Operand] = {}  # no set of operands, which dynamo before torch 2.8 cannot trace
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Operand):
-            operands.add(node)
+            operands[node.slot, node.side] = node
         elif isinstance(node, Call):
             pending.extend(node.args)
-    return tuple(sorted(operands, key=lambda operand: operand.slot))
+    return tuple(sorted(operands.values(), key=lambda operand: operand.slot))
 
 
 @lru_cache(maxsize=4096)

@@ -49,7 +49,7 @@ def export(
     ------
     DGLError
         The model holds a graph, reads values of ids or features, or is for one number of nodes, edges or graphs only;
-        or the backend is not torch.
+        or the backend is not torch, or torch is older than 2.7.
 
     Examples
     --------

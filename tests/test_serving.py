@@ -589,3 +589,10 @@ def test_wrong_inputs_of_a_program_are_refused_when_it_runs() -> None:
     for name in ("src", "dst"):
         with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
             portable({**tensors, name: tensors[name] + 10}, x)
+
+
+def test_an_older_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cu124")
+    g = dglite.graph(([0, 1], [1, 0]))
+    with pytest.raises(DGLError, match=r"needs torch 2.7 or newer, this is 2.6.0\+cu124"):
+        dglite.export(dglite.nn.GraphConv(2, 2), g, torch.ones(2, 2))

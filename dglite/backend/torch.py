@@ -240,11 +240,8 @@ class TorchBackend(Backend):
     def take(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
         index = _index(rows, x.device)
         try:
-            return x.index_select(0, index)
-        except RuntimeError as error:
-            if index.dtype is torch.int32 and is_transformed():  # a batch rule of torch 2.4 takes int64 alone
-                return x.index_select(0, index.long())
-            # DTensors take rows by DTensors.
+            return x.index_select(0, _in_batches(index))
+        except RuntimeError as error:  # DTensors take rows by DTensors
             refuse_class((x,), "a gather of rows", error)
             raise
 
@@ -252,7 +249,7 @@ class TorchBackend(Backend):
         return x.index_copy(0, _index(rows, x.device), values)
 
     def put_sum(self, x: torch.Tensor, index: torch.Tensor, count: int) -> torch.Tensor:
-        out = x.new_zeros(count, *x.shape[1:])
+        out, index = x.new_zeros(count, *x.shape[1:]), _in_batches(index)
         return out.index_add(0, index, x) if index.dim() == 1 else out.scatter_add(0, index, x)
 
     def put_extreme(self, x: torch.Tensor, index: torch.Tensor, count: int, largest: bool, fill: Any) -> torch.Tensor:
@@ -413,6 +410,11 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
+
+
+def _in_batches(index: torch.Tensor) -> torch.Tensor:
+    """Return ids as torch before 2.7 needs them in ``vmap``, whose gathers, gradients' too, are of int64 alone."""
+    return index.long() if index.dtype is torch.int32 and is_transformed() else index
 
 
 def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx._pytree import register_pytree_flatten_spec
 from torch.fx.experimental import _config
+from torch.torch_version import TorchVersion
 from torch.utils import _pytree as pytree
 
 from ..errors import DGLError
@@ -102,6 +103,8 @@ def export(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, strict: bool, portable: bool
 ) -> torch.export.ExportedProgram:
     """Record ``model`` of inputs: see :meth:`.base.Backend.export`."""
+    if TorchVersion(torch.__version__) < "2.7":
+        raise DGLError(f"dglite.export needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch")
     if not isinstance(model, torch.nn.Module):
         model = _ExportedFunction(model)
     _refuse_held(model)

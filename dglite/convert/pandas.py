@@ -163,8 +163,10 @@ def to_pandas(g: DGLGraph) -> tuple[TableOrDict, TableOrDict]:
     names = g.__dict__.get("node_names", {})
     names = names if isinstance(names, Mapping) else {g.ntypes[0]: names}
     names = {n: ids if len(ids := names.get(n, ())) == g.num_nodes(n) else np.arange(g.num_nodes(n)) for n in g.ntypes}
-    nodes = {ntype: pandas.DataFrame({"id": names[ntype], **_columns(g.nodes[ntype].data, "id")}) for ntype in g.ntypes}
-    edges = {}
+    nodes: Any = {
+        ntype: pandas.DataFrame({"id": names[ntype], **_columns(g.nodes[ntype].data, "id")}) for ntype in g.ntypes
+    }
+    edges: Any = {}
     for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
         src, dst = (names[end][ids] for end, ids in zip(etype[::2], adjacency.endpoints(), strict=True))
         features = _columns(g.edges[etype].data, "src", "dst")

@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import zip_longest
 
 import numpy as np
 
@@ -55,7 +56,21 @@ class BroadcastLayout:
 @lru_cache(maxsize=4096)
 def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
-    return np.broadcast_shapes(*shapes)
+    return broadcast_sizes(shapes)
+
+
+def broadcast_sizes(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Do as :func:`broadcast_shape`, of sizes that may be a compiler's symbols, which cannot be hashed."""
+    result = []
+    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        wide = 1
+        for size in sizes:
+            if size != 1:
+                if wide != 1 and size != wide:
+                    raise ValueError(f"shapes {shapes} do not broadcast")
+                wide = size
+        result.append(wide)
+    return tuple(reversed(result))
 
 
 @lru_cache(maxsize=4096)

@@ -86,9 +86,13 @@ class SpmmSpec(KernelSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SddmmSpec(KernelSpec):
-    """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed."""
+    """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed.
+
+    ``listed`` entries are edges in their order, each with a row of its own, not the entries of one row.
+    """
 
     dot: bool
+    listed: bool = False
 
 
 def spec_of(layout: BroadcastLayout, lanes: int) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class Cpu:
             return _EdgeList(None, "", (), False)
         src, dst = map(np.ascontiguousarray, adj.endpoints())
         words = array("q", (dst.ctypes.data, src.ctypes.data, 0, EDGE_LIST, adj.num_edges))
-        return _EdgeList(words, str(dst.dtype), (src, dst), stays)
+        return _EdgeList(words, "int32" if dst.itemsize == 4 else "int64", (src, dst), stays)
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)

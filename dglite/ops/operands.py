@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 from .. import hints
 from ..backend import Tensor, active, admitted, require_one_library
 from ..errors import DGLError
 from ..expr import Expr, Side, evaluate, operands_of
-from ..kernels.layout import broadcast_shape
+from ..kernels.layout import broadcast_shape, broadcast_sizes
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency
 
@@ -158,26 +157,13 @@ def require_alike(inputs: Sequence[Tensor], dtypes: bool = True) -> None:
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Return the broadcast of feature shapes; :class:`DGLError` when they do not fit."""
     try:
-        return broadcast_shape(shapes)
-    except TypeError:  # a compiler's symbols cannot be hashed, but they can be compared
-        return _broadcast_symbols(shapes)
+        try:
+            return broadcast_shape(shapes)
+        except TypeError:  # a compiler's symbols cannot be hashed, but they can be compared
+            return broadcast_sizes(shapes)
     except ValueError:
-        raise _misfit(shapes) from None
-
-
-def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    result = []
-    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
-        wide = next((size for size in sizes if size != 1), 1)
-        if any(size != 1 and size != wide for size in sizes):
-            raise _misfit(shapes)
-        result.append(wide)
-    return tuple(reversed(result))
-
-
-def _misfit(shapes: tuple[tuple[int, ...], ...]) -> DGLError:
-    listed = " and ".join(str(tuple(shape)) for shape in shapes)
-    return DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis")
+        listed = " and ".join(str(tuple(shape)) for shape in shapes)
+        raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

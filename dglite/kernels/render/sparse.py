@@ -285,10 +285,12 @@ def _is_of_row(expr: Expr) -> bool:
 def sddmm_source(spec: SddmmSpec) -> str:
     """Return the source of the kernel that computes ``spec.expr`` for a row's entries, each written at its edge's row.
 
-    With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result.
+    With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result. The row of a
+    listed entry is read in the loop.
     """
     names = [repr(operand) for operand in spec.operands]
     body = "edge = edge_index(edge_ids, j)\n" if not reads(spec, Side.E) else ""
+    body += f"row = index(word(args, {INDPTR}), j)\n" if spec.listed and reads(spec, Side.V) else ""
     body += "\n".join(entry_lines(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
     grouped = (

@@ -56,7 +56,7 @@ class MaskLearner(Explainer):
             with framework.no_grad():
                 label = read(model(graph=graph, feat=self._as_argument(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)
-            adam = _Adam(masks.logits, self.lr)
+            optimizer = _MaskOptimizer(masks.logits, self.lr)
             for epoch in progress(range(self.num_epochs), title, "step", hide=not self.log):
                 chances = masks.logits.sigmoid()
                 of_features, of_edges = masks.by_type(chances)
@@ -68,7 +68,7 @@ class MaskLearner(Explainer):
                     self._require_weighted(_depends(logits, list(of_edges.values())), "eweight")
                 loss = masks.penalty(chances) - logits.log_softmax(-1)[label]
                 (gradient,) = framework.autograd.grad(loss, [masks.logits])
-                masks.logits = adam.updated(masks.logits.detach(), gradient).requires_grad_()
+                masks.logits = optimizer.updated(masks.logits.detach(), gradient).requires_grad_()
         of_features, of_edges = masks.by_type(masks.logits.detach().sigmoid())
         return self._as_argument(of_features), self._as_argument(of_edges)
 
@@ -105,7 +105,7 @@ def _depends(output: Tensor, inputs: list[Tensor]) -> bool:
     return any(grad is not None for grad in grads)
 
 
-class _Adam:
+class _MaskOptimizer:
     """Adam of Kingma and Ba, 2015, with torch's defaults. torch's own imports torch's compiler when the first optimizer
     is made, which takes a second: longer than most explanations."""
 

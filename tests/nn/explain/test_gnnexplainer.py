@@ -11,7 +11,7 @@ import torch
 import dglite
 from dglite.errors import DGLError
 from dglite.nn import GNNExplainer, HeteroGNNExplainer
-from dglite.nn.explain.masklearner import _Adam
+from dglite.nn.explain.masklearner import _MaskOptimizer
 from tests.nn.explain.models import (
     RELATIONS,
     MarkedPairs,
@@ -158,7 +158,7 @@ def test_refused() -> None:
 def test_masks_are_learned_by_torchs_adam() -> None:
     target = torch.randn(5, dtype=torch.float64)
     values, expected = torch.zeros_like(target), torch.zeros_like(target, requires_grad=True)
-    ours, theirs = _Adam(values, 0.1), torch.optim.Adam([expected], lr=0.1)
+    ours, theirs = _MaskOptimizer(values, 0.1), torch.optim.Adam([expected], lr=0.1)
     for _ in range(20):
         values = ours.updated(values, 2 * (values - target))
         theirs.zero_grad()

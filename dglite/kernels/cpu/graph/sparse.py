@@ -19,7 +19,17 @@ from ....opspec import Reducer
 from ...layout import BroadcastLayout, broadcast_layout
 from ...render.sparse import sddmm_source, spmm_source
 from ...spec import ITEM_BYTES, KernelSpec, Prefetch, SddmmSpec, SpmmSpec, spec_of
-from ...words import ARGMAX, CARRY, FIRST_OPERAND, NUM_ENTRIES, NUM_ROWS, OUT, WORDS_PER_OPERAND, operand_word
+from ...words import (
+    ARGMAX,
+    CARRY,
+    EDGE_LIST,
+    FIRST_OPERAND,
+    NUM_ENTRIES,
+    NUM_ROWS,
+    OUT,
+    WORDS_PER_OPERAND,
+    operand_word,
+)
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
 from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
@@ -172,10 +182,17 @@ class SddmmKernel(_Bound):
     def __init__(self, spec: SddmmSpec, layout: BroadcastLayout) -> None:
         mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
         super().__init__(map_driver.address, lambda: _sddmm_address(spec), spec, layout, mode)
+        self.spec = spec
+
+    @cached_property
+    def listed(self) -> SddmmKernel:
+        """The kernel for edges in their order."""
+        return SddmmKernel(replace(self.spec, listed=True), self.layout)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        words = self.words(structure, operands, out)
+        kernel = self.listed if structure[NUM_ROWS] == EDGE_LIST else self
+        words = kernel.words(structure, operands, out)
         launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[NUM_ENTRIES] * self.width, threads))
 
 

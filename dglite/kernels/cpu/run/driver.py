@@ -293,28 +293,15 @@ def reduce_driver(args: int, task: int, num_tasks: int) -> None:
 
 
 @Kernel
-def _map_list(args: int, wide: int, kernel: int, begin: int, end: int) -> None:
-    """Call the kernel for each run of edges in their order that have one destination."""
-    rows, first = word(args, INDPTR), begin
-    row = _index(wide, rows, first)
-    for j in range(begin + 1, end):
-        next_row = _index(wide, rows, j)
-        if next_row != row:
-            _call_row(kernel, args, row, first, j, word(args, OUT), 0)
-            row, first = next_row, j
-    _call_row(kernel, args, row, first, end, word(args, OUT), 0)
-
-
-@Kernel
 def map_driver(args: int, task: int, num_tasks: int) -> None:
-    """Drive a kernel that writes one row of ``out`` per entry, of sorted rows or of edges in their order."""
+    """Drive a kernel that writes one row of ``out`` per entry, of sorted rows or, itself, of edges in their order."""
     indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
     kernel, wide = word(args, KERNEL), word(args, MODE) // 4 % 2
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
     if task < 0 or begin == end:
         return
     if num_rows == EDGE_LIST:
-        _map_list(args, wide, kernel, begin, end)
+        _call_row(kernel, args, 0, begin, end, word(args, OUT), 0)
         return
     row = _first_row_from(wide, indptr, num_rows, begin)
     if _index(wide, indptr, row) > begin:
