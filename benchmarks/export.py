@@ -211,7 +211,11 @@ OTHER_FORMS = [
     Model("Sequential", lambda: GraphSequential(GraphConv(WIDTH, WIDTH), SAGEConv(WIDTH, CLASSES, "mean")), _on_graph),
     Model("LabelPropagation", lambda: dglite.nn.LabelPropagation(3, 0.5, clamp=False), _with_extra("x")),
     Model("HeteroLinear", lambda: dglite.nn.HeteroLinear({"user": WIDTH, "item": WIDTH}, CLASSES), _rows_by_type),
-    Model("TypedLinear", lambda: dglite.nn.TypedLinear(WIDTH, CLASSES, layers.NUM_TYPES), _without_graph("wide", "types")),
+    Model(
+        "TypedLinear",
+        lambda: dglite.nn.TypedLinear(WIDTH, CLASSES, layers.NUM_TYPES),
+        _without_graph("wide", "types"),
+    ),
 ]
 """Layers in forms that ``layers.py`` does not time."""
 MODELS = [
@@ -467,7 +471,8 @@ def main() -> None:
             except Exception as error:  # one model that fails leaves the others
                 record = {"model": model.title, "error": f"{type(error).__name__}: {error}"[:500]}
             earlier = records.get(model.title, {}) if arguments.quick else {}
-            records[model.title] = {**{name: earlier[name] for name in ("onnx", "compiled") if name in earlier}, **record}
+            slow = {name: earlier[name] for name in ("onnx", "compiled") if name in earlier}
+            records[model.title] = {**slow, **record}
             print(record, flush=True)
             ordered = [records[model.title] for model in MODELS if model.title in records]
             save("export", {"note": arguments.note, "records": ordered})

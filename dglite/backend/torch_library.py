@@ -154,7 +154,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
     def differentiable(keyset: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        recorded = torch.is_grad_enabled() and any([x.requires_grad for x in inputs])
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
         if not recorded and _is_dense(keyset):
             return compute(inputs, *structure)
         below = keyset & torch._C._after_autograd_keyset
@@ -232,9 +232,9 @@ def _require_values_of_all(inputs: Sequence[torch.Tensor], relation: Sequence[An
     # A fake tensor is a meta tensor inside; its device is the one that it stands for.
     edges = {x.device.type == "meta" for x in relation[:2]}
     without, tensors = {x.device.type == "meta" for x in inputs if x.dim()}, (*inputs, *relation[:2])
-    if len(edges) > 1 or len(without) > 1 or (without == {False} and any([x.device.type == "meta" for x in tensors])):
+    if len(edges) > 1 or len(without) > 1 or (without == {False} and any(x.device.type == "meta" for x in tensors)):
         raise DGLError(
-            "got tensors with values and tensors without (on the meta device) in one call; move all of them to one device"
+            "got tensors with values and tensors without (on the meta device) in one call; move all to one device"
         )
 
 

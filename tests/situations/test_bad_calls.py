@@ -112,7 +112,7 @@ def _spoilt_inputs(name: str, call: Call) -> Iterator[tuple[str, Call]]:
         yield f"input {i} complex", replaced(x.to(torch.complex64))
         yield f"input {i} of booleans", replaced(x.bool())
         if x.dim() and not (name == "products" and i == 0):  # a factor may have any number of rows
-            yield f"input {i} with a row more", replaced(torch.cat([x, x[:1]]) if len(x) else x.new_zeros(1, *x.shape[1:]))
+            yield f"input {i} with a row more", replaced(torch.cat([x, x.new_ones(1, *x.shape[1:])]))
             yield f"input {i} without rows", replaced(x[:0])
         if x.dim():
             yield f"input {i} a number", replaced(x.new_zeros(()))

@@ -173,7 +173,7 @@ def _chance(seed: Tensor) -> Any:
 
 
 def _check_inputs(inputs: Sequence[Tensor]) -> None:
-    """Raise :class:`DGLError` unless queries, keys, values and a seed fit each other; numbers of rows may be symbols."""
+    """Raise :class:`DGLError` unless queries, keys, values and a seed fit each other; row counts may be symbols."""
     shapes = [tuple(x.shape) for x in inputs[:3]]
     if any(len(shape) != 3 or shape[1:] != shapes[0][1:] for shape in shapes) or shapes[1] != shapes[2]:
         raise DGLError(f"got queries, keys and values of shapes {shapes}; expected (rows, heads, size) of one size")
@@ -182,7 +182,7 @@ def _check_inputs(inputs: Sequence[Tensor]) -> None:
             raise DGLError(f"got queries, keys or values of dtype {active.dtype(x)}; expected floating ones")
     seed = inputs[3]
     if seed.numel() != 1 or seed.dtype is not framework.int64:
-        raise DGLError(f"got a seed of shape {tuple(seed.shape)} and {active.dtype(seed)}; expected one number of int64")
+        raise DGLError(f"got a seed of {seed.numel()} numbers, {active.dtype(seed)}; expected one of int64")
 
 
 def _check_sizes(sizes: Sequence[Tensor], counts: Sequence[int], inputs: Sequence[Tensor]) -> None:
