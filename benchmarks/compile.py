@@ -6,10 +6,12 @@
 
 Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
 
+Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
+
 Each layer of ``layers.py`` runs on a hundred graphs of other sizes, as batches of a sampler are. A difference is the
 largest of any output, and of any gradient of a parameter on the first ten, relative to the largest of the eager
-layer's. The backend is "aot_eager": torch's traces of forward and backward, without the code that Inductor makes of the operations
-between dglite's. Results are written after each layer, so a run that is cut leaves those it has.
+layer's. The backend is "aot_eager": torch's traces of forward and backward, without the code that Inductor makes of the
+operations between dglite's. Results are written after each layer, so a run that is cut leaves those it has.
 """
 
 from __future__ import annotations

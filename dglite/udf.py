@@ -259,9 +259,9 @@ def checked(
 
 
 def ends_computation(error: Exception) -> bool:
-    """Whether an error is no fault of a function, but how torch ends a recomputation that has all it wants.
+    """Whether an error is no fault of a function, but how torch ends a recomputation that has all it needs.
 
-    ``torch.utils.checkpoint`` raises such errors from whatever operation comes next; who catches them goes on computing.
+    ``torch.utils.checkpoint`` raises such errors from whatever operation comes next: catching one goes on computing.
     """
     return type(error).__module__ == "torch.utils.checkpoint"
 
