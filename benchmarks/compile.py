@@ -79,14 +79,13 @@ def measure(case: layers.Case, count: int) -> dict[str, Any]:
 
 def compile_table(records: list[dict[str, Any]]) -> str:
     """Return one row per layer."""
-    rows = [
-        [
-            x["layer"],
-            *(["no"] * 3 if "error" in x else [f"{x['forward']:.0e}", f"{x['gradients']:.0e}", x["compilations"]]),
-        ]
-        for x in records
-    ]
-    return table(["layer", "forward", "gradients", "compilations"], rows)
+    rows = []
+    for x in records:
+        values = ["no", "no", "no", "no"]
+        if "error" not in x:
+            values = [f"{x['forward']:.0e}", f"{x['gradients']:.0e}", str(x["batches"]), str(x["compilations"])]
+        rows.append([x["layer"], *values])
+    return table(["layer", "forward", "gradients", "batches", "compilations"], rows)
 
 
 def summary(records: list[dict[str, Any]]) -> str:
@@ -97,7 +96,7 @@ def summary(records: list[dict[str, Any]]) -> str:
     worst = max(max(x["forward"], x["gradients"]) for x in done)
     return (
         f"{len(done)} layers compile without a break and are equal to {worst:.0e} of the largest value on "
-        f"{min(x['batches'] for x in done)} batches of other sizes; not compiled: {failed}. Compiled more than "
+        f"{min(x['batches'] for x in done)} batches of other sizes or more; not compiled: {failed}. Compiled more than "
         f"{MOST_COMPILATIONS} times: {often}."
     )
 
