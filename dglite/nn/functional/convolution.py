@@ -223,9 +223,9 @@ def scaled_sum(
 
     ``before`` (num_src, 1), ``after`` (num_dst, 1), ``edge_weight`` (num_edges, 1).
     """
-    expr, operands = _BOTH_SCALED, (feat, before, after)
+    expr, operands = _BOTH_SCALED, [feat, before, after]
     if edge_weight is not None:
-        expr, operands = _BOTH_SCALED_WEIGHTED, (feat, before, edge_weight, after)
+        expr, operands = _BOTH_SCALED_WEIGHTED, [feat, before, edge_weight, after]
     return core.spmm_epilogue(adjacency, expr, Reducer.SUM, operands, None, residual)
 
 
