@@ -1,7 +1,7 @@
 """Exported programs: every layer of ``layers.py`` and whole models, in other processes, in ONNX Runtime and from C++.
 
     python benchmarks/export.py              eight minutes on an idle machine
-    python benchmarks/export.py --quick      no ONNX, nothing compiled
+    python benchmarks/export.py --quick      no ONNX, nothing compiled: these columns stay as they are
     python benchmarks/export.py --only PNA   models whose name matches this; the others' results stay
     python benchmarks/export.py --resume     models without a result, and those that failed
 
@@ -43,6 +43,7 @@ from torch.utils import _pytree as pytree
 
 import dglite
 from dglite.nn import GATConv, GINConv, GraphConv, HeteroGraphConv, SAGEConv, SumPooling
+from dglite.nn import Sequential as GraphSequential
 
 WIDTH, CLASSES = layers.WIDTH, 4
 EXAMPLE, OTHERS = (300, 2_000, 6), ((50, 200, 2), (700, 4_000, 9), (8_000, 100_000, 60))
@@ -173,6 +174,50 @@ def _on_types(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, An
     return (g, {"user": torch.randn(nodes, WIDTH), "item": torch.randn(items, WIDTH)}), {}
 
 
+def _rows_by_type(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _on_types(size)[0][1:], {}
+
+
+def _with_extra(*names: str) -> Callable[[tuple[int, int, int]], tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return arguments that follow the graph: data of ``layers.py`` by name, None where a name is empty."""
+
+    def arguments(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        (g, _), _ = _on_graph(size)
+        tensors = {**_data(size).tensors, "weight": torch.rand(g.num_edges()) + 0.5}
+        return (g, *(tensors.get(name) for name in names)), {}
+
+    return arguments
+
+
+def _without_graph(*names: str) -> Callable[[tuple[int, int, int]], tuple[tuple[Any, ...], dict[str, Any]]]:
+    def arguments(size: tuple[int, int, int]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        (_, *inputs), options = _with_extra(*names)(size)
+        return tuple(inputs), options
+
+    return arguments
+
+
+OTHER_FORMS = [
+    Model("GraphConv, weights", lambda: GraphConv(WIDTH, CLASSES, "right"), _with_extra("x", "", "weight")),
+    Model("GraphConv, sum", lambda: GraphConv(WIDTH, 2 * WIDTH, "none"), _on_graph),
+    Model("SAGEConv, gcn", lambda: SAGEConv(WIDTH, WIDTH, "gcn"), _on_graph),
+    Model("SAGEConv, weights", lambda: SAGEConv(WIDTH, WIDTH, "mean"), _with_extra("x", "weight")),
+    Model("GINConv, mean", lambda: GINConv(layers.mlp(), "mean", learn_eps=True), _on_graph),
+    Model("GATConv, residual", lambda: GATConv(WIDTH, 8, 8, residual=True, activation=nn.functional.elu), _on_graph),
+    Model("GATConv, weights", lambda: GATConv(WIDTH, 8, 8), _with_extra("x", "weight")),
+    Model("EdgeWeightNorm", dglite.nn.EdgeWeightNorm, _with_extra("weight")),
+    Model("TWIRLSUnfoldingAndAttention", lambda: dglite.nn.TWIRLSUnfoldingAndAttention(WIDTH, 0, 1, 4), _on_graph),
+    Model("GroupRevRes", lambda: dglite.nn.GroupRevRes(GraphConv(WIDTH // 2, WIDTH // 2), 2), _on_graph),
+    Model("Sequential", lambda: GraphSequential(GraphConv(WIDTH, WIDTH), SAGEConv(WIDTH, CLASSES, "mean")), _on_graph),
+    Model("LabelPropagation", lambda: dglite.nn.LabelPropagation(3, 0.5, clamp=False), _with_extra("x")),
+    Model("HeteroLinear", lambda: dglite.nn.HeteroLinear({"user": WIDTH, "item": WIDTH}, CLASSES), _rows_by_type),
+    Model(
+        "TypedLinear",
+        lambda: dglite.nn.TypedLinear(WIDTH, CLASSES, layers.NUM_TYPES),
+        _without_graph("wide", "types"),
+    ),
+]
+"""Layers in forms that ``layers.py`` does not time."""
 MODELS = [
     Model("GCN", GCN, _on_graph, compiled=True),
     Model("GraphSAGE, pool", SAGE, _on_graph, compiled=True),
@@ -180,6 +225,7 @@ MODELS = [
     Model("GAT on blocks", GAT, _on_blocks),
     Model("R-GCN, three edge types", RGCN, _on_types),
     *map(_layer, layers.CASES),
+    *OTHER_FORMS,
 ]
 
 
@@ -411,7 +457,7 @@ def main() -> None:
         return
     records: dict[str, dict[str, Any]] = {}
     path = RESULTS / "export.json"
-    if (arguments.only or arguments.resume) and path.exists():
+    if (arguments.only or arguments.resume or arguments.quick) and path.exists():
         records = {record["model"]: record for record in json.loads(path.read_text())["records"]}
     done = {title for title, record in records.items() if arguments.resume and _is_complete(record, arguments.quick)}
     other = OtherProcess()
@@ -424,7 +470,9 @@ def main() -> None:
                 record["fresh"] = other.difference(Path(name) / f"{number}.pt2")
             except Exception as error:  # one model that fails leaves the others
                 record = {"model": model.title, "error": f"{type(error).__name__}: {error}"[:500]}
-            records[model.title] = record
+            earlier = records.get(model.title, {}) if arguments.quick else {}
+            slow = {name: earlier[name] for name in ("onnx", "compiled") if name in earlier}
+            records[model.title] = {**slow, **record}
             print(record, flush=True)
             ordered = [records[model.title] for model in MODELS if model.title in records]
             save("export", {"note": arguments.note, "records": ordered})

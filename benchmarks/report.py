@@ -20,6 +20,8 @@ from cluster import check_table
 from cluster import epochs_table as clusters_table
 from cluster import rates_table as ranks_rates_table
 from common import RESULTS, ROOT
+from compile import compile_table
+from compile import summary as compile_summary
 from cpus import cpus_table
 from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_table
 from distributed import memory_table as ranks_memory_table
@@ -143,6 +145,12 @@ def export(results: dict[str, Any]) -> str:
     """Return what was exported in words, and one row per model."""
     records = results["records"]
     return f"{summary(records)} {results['note']}".strip() + f"\n\n{export_table(records)}"
+
+
+def compiled(results: dict[str, Any]) -> str:
+    """Return what was compiled in words, and one row per layer."""
+    records = results["records"]
+    return f"{compile_summary(records)} {results['note']}".strip() + f"\n\n{compile_table(records)}"
 
 
 def backends(results: dict[str, Any]) -> str:
@@ -285,6 +293,7 @@ SECTIONS = (
     (attention, "attention"),
     (layers, "layers"),
     (export, "export"),
+    (compiled, "compile"),
     (udf, "udf"),
     (first_calls, "first_calls"),
     (graphs, "graphs"),

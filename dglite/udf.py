@@ -258,6 +258,14 @@ def checked(
     return result
 
 
+def ends_computation(error: Exception) -> bool:
+    """Whether an error is no fault of a function, but how torch ends a recomputation that has all it needs.
+
+    ``torch.utils.checkpoint`` raises such errors from whatever operation comes next: catching one goes on computing.
+    """
+    return type(error).__module__ == "torch.utils.checkpoint"
+
+
 def function_name(function: Callable[..., Any]) -> str:
     """Return what to call a user's function in an error or a plan."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -60,6 +60,9 @@ class RegisteredOp(DifferentiableOp, Protocol):
         Wrong inputs are refused here as they are by ``forward``.
         """
 
+    def check_values(self, *inputs: Tensor) -> None:
+        """Refuse ids among inputs, which others than ``forward``'s usual callers pass, that are out of range."""
+
     def composed(self, *inputs: Tensor) -> Tensor:
         """Return what ``forward`` does, made of the library's own operations on tensors of the structure."""
 

@@ -40,6 +40,7 @@ from .torch_plain import (
     is_watched,
     needs_operator,
     readable,
+    refuse,
     refuse_class,
 )
 from .torch_transforms import transformed
@@ -113,7 +114,10 @@ class TorchBackend(Backend):
         return x.shape
 
     def dtype(self, x: torch.Tensor) -> str:
-        return _NAMES[x.dtype]
+        try:
+            return _NAMES[x.dtype]
+        except KeyError:  # one that no kernel takes, such as float8: errors name it
+            return str(x.dtype)
 
     def device(self, x: torch.Tensor) -> torch.device:
         return x.device
@@ -127,7 +131,11 @@ class TorchBackend(Backend):
     def traits(self, x: object) -> tuple[tuple[int, ...], str, torch.device] | None:
         if not isinstance(x, torch.Tensor):
             return None
-        return x.shape, _NAMES.get(x.dtype) or str(x.dtype), x.device
+        try:
+            shape = x.shape
+        except RuntimeError:
+            refuse(x)
+        return shape, _NAMES.get(x.dtype) or str(x.dtype), x.device
 
     def requires_grad(self, *xs: torch.Tensor) -> bool:
         for x in xs:
@@ -181,13 +189,18 @@ class TorchBackend(Backend):
 
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         # The imaginary part of a conjugate is stored with the other sign and a bit that says so.
-        return x.contiguous() if not x.is_neg() else x.resolve_neg().contiguous()
+        try:
+            return x.contiguous() if not x.is_neg() else x.resolve_neg().contiguous()
+        except RuntimeError:
+            if x.layout is _DENSE:
+                raise
+            refuse(x)
 
     def dense(self, xs: Sequence[torch.Tensor | None]) -> tuple[list[Any], list[int]]:
         dense, addresses = list[Any](), list[int]()
         for x in xs:
             if x is not None:
-                x = (x.resolve_neg() if x.is_neg() else x).contiguous()
+                x = self.contiguous(x)
             dense.append(x)
             addresses.append(0 if x is None else address(x))
         return dense, addresses

@@ -138,11 +138,13 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
             if len(signatures) >= _MOST_SIGNATURES:
                 signatures.clear()
             signatures.add(signature)
+        op.check_values(*inputs)
         result = op.forward(*inputs)
         return result, _NO_AUX if op.aux is None else op.aux
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
+        _require_values_of_all(inputs, relation)
         return _described(make(relation, recipe, (False,) * len(inputs), False).describe(*inputs), inputs, dtypes)
 
     def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -152,7 +154,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
     def differentiable(keyset: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        recorded = torch.is_grad_enabled() and any([x.requires_grad for x in inputs])
+        recorded = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
         if not recorded and _is_dense(keyset):
             return compute(inputs, *structure)
         below = keyset & torch._C._after_autograd_keyset
@@ -220,6 +222,20 @@ class _Differentiable(torch.autograd.Function):
         for i, x in zip(op.saved, saved, strict=True):
             read[i] = x
         return *(None,) * 4, *op.backward(read, grad, ctx.needs_input_grad[4:])
+
+
+def _require_values_of_all(inputs: Sequence[torch.Tensor], relation: Sequence[Any]) -> None:
+    """Raise :class:`DGLError` unless all of the inputs are on the meta device, or none of a call's tensors.
+
+    Single numbers may be elsewhere, and so may edges that have values. Torch would describe the result of any mixture.
+    """
+    # A fake tensor is a meta tensor inside; its device is the one that it stands for.
+    edges = {x.device.type == "meta" for x in relation[:2]}
+    without, tensors = {x.device.type == "meta" for x in inputs if x.dim()}, (*inputs, *relation[:2])
+    if len(edges) > 1 or len(without) > 1 or (without == {False} and any(x.device.type == "meta" for x in tensors)):
+        raise DGLError(
+            "got tensors with values and tensors without (on the meta device) in one call; move all to one device"
+        )
 
 
 def _described(

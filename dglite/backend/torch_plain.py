@@ -29,6 +29,7 @@ _function_modes = torch._C._len_torch_function_stack
 is_transformed = torch._C._are_functorch_transforms_active
 _tracing_state = torch._C._get_tracing_state
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_unwrapped_if_dead = torch._C._functorch.unwrap_if_dead
 _compiler: Any = torch.compiler
 if not hasattr(_compiler, "_is_exporting_flag"):  # torch 2.4 has no such flag
     _compiler = SimpleNamespace(_is_exporting_flag=False)
@@ -204,12 +205,15 @@ def address(x: torch.Tensor) -> int:
     if type(x) not in PLAIN and not has_memory(type(x)):
         refuse(x)
     try:
-        address = x.data_ptr()
+        place = x.data_ptr()
     except RuntimeError:
+        inner = _unwrapped_if_dead(x)  # torch.func.vjp returns a function that is called when its transform is over
+        if inner is x:
+            refuse(x)
+        return address(inner)
+    if not place and x.numel():
         refuse(x)
-    if not address and x.numel():
-        refuse(x)
-    return address
+    return place
 
 
 def refuse(x: torch.Tensor) -> NoReturn:

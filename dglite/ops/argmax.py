@@ -125,6 +125,13 @@ class _AtArgmax(GraphOp):
         require_alike((x, argmax), dtypes=False)
         if active.shape(argmax)[0] != self.adj.num_dst:
             raise DGLError(f"got winners of {active.shape(argmax)[0]} nodes; expected {self.adj.num_dst}")
+        if active.dtype(argmax) not in ("int32", "int64"):
+            raise DGLError(f"got winners of dtype {active.dtype(argmax)}; expected int32 or int64")
+
+    def check_values(self, *inputs: Tensor) -> None:
+        argmax = inputs[1]
+        if argmax.numel() and not bool(((argmax >= -1) & (argmax < self.adj.num_edges)).all()):
+            raise DGLError(f"got winners that are no edges; expected numbers from -1 to {self.adj.num_edges - 1}")
 
     def _run(self, kernel: str, x: Tensor, argmax: Tensor, out: Tensor, last: int) -> Tensor:
         device, argmax, x = device_of(x), active.contiguous(argmax), active.contiguous(x)

@@ -300,6 +300,9 @@ class _Attention(GraphOp):
         return _recipe(self.options)
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        number = inputs[-1]
+        if tuple(active.shape(number)) != () or active.dtype(number) not in ("float32", "float64"):
+            raise DGLError(f"got a slope or scale of {active.dtype(number)}; expected a number, float32 or float64")
         named = self.options.named(inputs[:-1])
         weight = named.pop("weight", None)
         x, *operands = named.values()

@@ -188,13 +188,17 @@ class _Products(GraphOp):
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
         to_common_dtype(inputs)
-        rows, out = active.shape(inputs[0])[0], active.shape(inputs[1])[1]
         shapes = [tuple(active.shape(x)) for x in inputs]
+        if len(shapes[0]) != 2 or len(shapes[1]) != 2:
+            raise DGLError(f"got factors of shapes {shapes[:2]}; expected (rows, in) and (in, out)")
+        rows, out = shapes[0][0], shapes[1][1]
         for left, right in zip(shapes[: 2 * self.count : 2], shapes[1 : 2 * self.count : 2], strict=True):
             if len(left) != 2 or left[0] != rows or left[1:] != right[:1] or right[1:] != (out,):
                 raise DGLError(
                     f"got factors of shapes {shapes}; expected (rows, in) and (in, out) with one rows and out"
                 )
+        if self.bias and shapes[-1] != (out,):
+            raise DGLError(f"got a bias of shape {shapes[-1]}; expected ({out},)")
         return ((rows, out), active.dtype(inputs[0])), None
 
     def forward(self, *inputs: Tensor) -> Tensor:

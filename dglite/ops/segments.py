@@ -127,8 +127,8 @@ def _checked_segments(lengths: Tensor, num_rows: int, num_segments: int) -> Adja
         or array.sum() != num_rows
     ):
         raise DGLError(
-            f"got segments of lengths {array.tolist()} for {num_rows} rows and {num_segments} segments; expected as "
-            "many integers, whose sum is the number of rows"
+            f"got segments of lengths {array.tolist()}, {num_segments} of them, for {num_rows} rows; expected integers "
+            "that sum to that"
         )
     return segments(array.astype(np.int64, copy=False))
 

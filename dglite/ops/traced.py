@@ -117,6 +117,9 @@ class GraphOp(ABC):
     def describe(self, *inputs: Any) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
         """Return shape and dtype of the result, and of what is kept for the gradient."""
 
+    def check_values(self, *inputs: Any) -> None:  # noqa: B027
+        """Raise :class:`DGLError` for ids among the inputs of a program that a kernel would read out of bounds."""
+
     @abstractmethod
     def forward(self, *inputs: Any) -> Tensor:
         """Compute the result from checked inputs."""

@@ -17,7 +17,7 @@ from typing import Any
 from ..backend import active as backend
 from ..function import MessageFunction, ReduceFunction
 from ..recorder import Unrecordable, constants_of, refusal
-from ..udf import checked, function_name
+from ..udf import checked, ends_computation, function_name
 from .execute import execute
 from .learned import bucket, cached_builtins, cached_messages, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
@@ -59,7 +59,9 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
         table = checked(result, (relation.adjacency.num_edges,), "edges", relation.device, function)
         name = function_name(function)
         messages = tuple(tape.message(name, field, value) for field, value in table.items())
-    except Exception:  # whatever it is, the function raises it again when it is executed as written
+    except Exception as error:  # whatever it is, the function raises it again when it is executed as written
+        if ends_computation(error):
+            raise
         backend.restore_random_state(state)
         return None
     relation.captured = tape.captured

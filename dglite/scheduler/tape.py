@@ -31,7 +31,7 @@ from ..recorder import (
 )
 from ..structure.adjacency import Adjacency
 from ..structure.derived import CacheKey, cache_key, variant
-from ..udf import Columns, EdgeBatch, NodeBatch, checked
+from ..udf import Columns, EdgeBatch, NodeBatch, checked, ends_computation
 from .attention import find_attention
 from .learned import note_builtins
 from .plan import ColumnRead, spell
@@ -354,6 +354,8 @@ def _called(function: Any, batch: NodeBatch) -> Any:
     except Unrecordable:
         raise
     except Exception as error:  # in a bucket it raises this again, or it does not: tensors can do more
+        if ends_computation(error):
+            raise
         raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox", lasting=False) from error
 
 

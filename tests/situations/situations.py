@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from tests.situations.operations import Operation, Tensors
 
@@ -310,6 +311,43 @@ def gradients_in_batches(function: Function, xs: Tensors) -> Outcome:
     return got, want
 
 
+def returned(function: Function, xs: Tensors) -> Outcome:
+    """The function that ``torch.func.vjp`` returns, called when the transform is over."""
+    if not _has_derivative(function, xs):
+        return [], []
+    value, backward = torch.func.vjp(_total(function), *xs)
+    return list(backward(torch.ones_like(value))), _reference_gradients(function, xs)
+
+
+# -- what keeps and computes again -------------------------------------------------------------------------------------
+def checkpointed(function: Function, xs: Tensors) -> Outcome:
+    """``torch.utils.checkpoint``."""
+    inputs = [x.clone().requires_grad_() for x in xs]
+    results = checkpoint(lambda *ys: tuple(function(*ys)), *inputs, use_reentrant=False)
+    return _gradients(list(results), inputs), _plain_gradients(function, xs)
+
+
+def packed(function: Function, xs: Tensors) -> Outcome:
+    """Saved tensors that are written to memory elsewhere and read back."""
+    inputs = [x.clone().requires_grad_() for x in xs]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.numpy(force=True).copy(), torch.from_numpy):
+        results = function(*inputs)
+    return _gradients(results, inputs), _plain_gradients(function, xs)
+
+
+def watched_with_gradients(function: Function, xs: Tensors) -> Outcome:
+    """An active dispatch mode, forward and backward."""
+    inputs = [x.clone().requires_grad_() for x in xs]
+    with Watching():
+        got = _gradients(function(*inputs), inputs)
+    return got, _plain_gradients(function, xs)
+
+
+def _plain_gradients(function: Function, xs: Tensors) -> list[torch.Tensor]:
+    inputs = [x.clone().requires_grad_() for x in xs]
+    return _gradients(function(*inputs), inputs)
+
+
 SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "make_fx": made_fx,
     "make_fx, symbolic": made_fx_of_shapes,
@@ -331,6 +369,10 @@ SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "func.jvp": pushed,
     "forward mode": dual,
     "is_grads_batched": gradients_in_batches,
+    "vjp, called later": returned,
+    "checkpoint": checkpointed,
+    "saved tensors elsewhere": packed,
+    "dispatch mode with gradients": watched_with_gradients,
 }
 
 

@@ -24,7 +24,7 @@ class _Scales(NamedTuple):
     before: Tensor
     after: Tensor
     added: Tensor
-    kept: float
+    kept: float | Tensor
 
 
 @final

@@ -219,13 +219,13 @@ def in_degrees(adjacency: Adjacency, like: Tensor) -> Tensor:
 def scaled_sum(
     adjacency: Adjacency, feat: Tensor, before: Tensor, after: Tensor, residual: Tensor, edge_weight: Tensor | None
 ) -> Tensor:
-    """Return ``residual[v]`` and ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``, in one kernel.
+    """Return ``residual[v]`` and ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``: one kernel.
 
     ``before`` (num_src, 1), ``after`` (num_dst, 1), ``edge_weight`` (num_edges, 1).
     """
-    expr, operands = _BOTH_SCALED, (feat, before, after)
+    expr, operands = _BOTH_SCALED, [feat, before, after]
     if edge_weight is not None:
-        expr, operands = _BOTH_SCALED_WEIGHTED, (feat, before, edge_weight, after)
+        expr, operands = _BOTH_SCALED_WEIGHTED, [feat, before, edge_weight, after]
     return core.spmm_epilogue(adjacency, expr, Reducer.SUM, operands, None, residual)
 
 

@@ -39,7 +39,15 @@ def compute_weights(module: Any, *inputs: Any) -> None:
     ``torch.nn.utils.prune``, ``weight_norm`` and ``spectral_norm`` replace a parameter by a tensor, which a hook
     computes from other parameters before each call. Hooks of a module that has its parameters are not called.
     """
-    if active.name != "torch" or not module._forward_pre_hooks:
+    if active.name != "torch":
+        return
+    weight = getattr(module, "weight", None)
+    if callable(weight) and not active.is_tensor(weight):
+        raise DGLError(
+            f"got a {type(module).__module__}.{type(module).__name__} in a layer that computes with its weight, which "
+            "this class does not hold as a tensor: leave the layer's own linear maps as they are, quantize others"
+        )
+    if not module._forward_pre_hooks:
         return
     if any(isinstance(value, framework.Tensor) for value in vars(module).values()):
         for key, hook in module._forward_pre_hooks.items():

@@ -11,6 +11,7 @@ import numpy as np
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...ops import core
+from ...ops.operands import to_common_dtype
 from ...structure.adjacency import Adjacency
 from ...structure.distinct import distinct
 from ..base import nn
@@ -171,6 +172,27 @@ def _chance(seed: Tensor) -> Any:
     return framework.Generator().manual_seed(int(seed))
 
 
+def _check_inputs(inputs: Sequence[Tensor]) -> None:
+    """Raise :class:`DGLError` unless queries, keys, values and a seed fit each other; row counts may be symbols."""
+    shapes = [tuple(x.shape) for x in inputs[:3]]
+    if any(len(shape) != 3 or shape[1:] != shapes[0][1:] for shape in shapes) or shapes[1] != shapes[2]:
+        raise DGLError(f"got queries, keys and values of shapes {shapes}; expected (rows, heads, size) of one size")
+    for x in to_common_dtype(inputs[:3]):
+        if not x.is_floating_point():
+            raise DGLError(f"got queries, keys or values of dtype {active.dtype(x)}; expected floating ones")
+    seed = inputs[3]
+    if seed.numel() != 1 or seed.dtype is not framework.int64:
+        raise DGLError(f"got a seed of {seed.numel()} numbers, {active.dtype(seed)}; expected one of int64")
+
+
+def _check_sizes(sizes: Sequence[Tensor], counts: Sequence[int], inputs: Sequence[Tensor]) -> None:
+    """Raise :class:`DGLError` unless the graphs have as many rows as there are queries, and keys."""
+    for lengths, count, x in zip(sizes, counts, inputs, strict=False):
+        integers = lengths.dtype in (framework.int32, framework.int64) and lengths.dim() == 1
+        if not integers or bool((lengths < 0).any()) or not int(lengths.sum()) == count == x.shape[0]:
+            raise DGLError(f"got graphs of sizes {lengths.tolist()}, {count} together, for {x.shape[0]} rows")
+
+
 class _SetAttention:
     """:func:`set_attention` of tensors that hold the sizes: planned when the program runs.
 
@@ -188,7 +210,11 @@ class _SetAttention:
         self.sizes, self.counts, self.dropout = structure[:2], structure[2:], dropout
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        _check_inputs(inputs)
         return (tuple(inputs[0].shape), active.dtype(inputs[2])), None
+
+    def check_values(self, *inputs: Tensor) -> None:
+        _check_sizes(self.sizes, self.counts, inputs)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         queries, keys, values, seed = inputs
@@ -231,6 +257,10 @@ class _SetAttentionGradient(_SetAttention):
         raise DGLError("a portable program has no gradient of attention inside sets: export the model, not a step")
 
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        _check_inputs(inputs)
+        to_common_dtype((inputs[0], inputs[4]))
+        if inputs[4].shape != inputs[0].shape:
+            raise DGLError(f"got a gradient of shape {tuple(inputs[4].shape)}; expected {tuple(inputs[0].shape)}")
         return ((sum(x.numel() for x in inputs[:3]),), active.dtype(inputs[0])), None
 
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ class _TypedForm(GraphOp):
         batch = active.shape(parts["x" if "x" in parts else "y"])[1:-1]
         for name, x in parts.items():
             shape, axis = tuple(active.shape(x)), {"matrices": -2, "weight": None}.get(name, -1)
-            if shape[0] != rows[name] or shape[1:axis] != tuple(batch) or active.device(x) != active.device(inputs[0]):
+            fits = shape[:1] == (rows[name],) and shape[1:axis] == tuple(batch)
+            if not fits or active.device(x) != active.device(inputs[0]):
                 raise DGLError(
                     f"a product by type got {name} of shape {shape} on {active.device(x)}; expected {rows[name]} rows, "
                     f"then the axes {tuple(batch)}, on {active.device(inputs[0])}"
