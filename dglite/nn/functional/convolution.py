@@ -219,7 +219,7 @@ def in_degrees(adjacency: Adjacency, like: Tensor) -> Tensor:
 def scaled_sum(
     adjacency: Adjacency, feat: Tensor, before: Tensor, after: Tensor, residual: Tensor, edge_weight: Tensor | None
 ) -> Tensor:
-    """Return ``residual[v]`` and ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``, in one kernel.
+    """Return ``residual[v]`` and ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``.
 
     ``before`` (num_src, 1), ``after`` (num_dst, 1), ``edge_weight`` (num_edges, 1).
     """
