@@ -25,8 +25,8 @@ def accuracies(model: str, seeds: int, options: list[str]) -> dict[str, list[flo
     """Return the test accuracy of each seed, both ways."""
     example = [sys.executable, str(ROOT / "examples" / "minibatch_sage.py"), "--model", model, "--seeds", f"{seeds}"]
     done = subprocess.run([*example, "--within", "1", *options], stdout=subprocess.PIPE, text=True, check=True)
-    found = SEED.findall(done.stdout)
-    return {way: [float(x) for words, x in found if words == said] for way, said in WAYS.items()}
+    result = SEED.findall(done.stdout)
+    return {way: [float(x) for words, x in result if words == message] for way, message in WAYS.items()}
 
 
 def accuracies_table(records: list[dict[str, Any]]) -> str:

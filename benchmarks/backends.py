@@ -92,7 +92,7 @@ def measure(model: str, backends: list[str], epochs: int, rounds: int) -> dict[s
     def runner(worker: Worker) -> Callable[[], None]:
         return lambda: worker.train(epochs)
 
-    found = interleave(
+    result = interleave(
         {backend: runner(worker) for backend, worker in workers.items()},
         budget=0.0,
         least=rounds,
@@ -101,7 +101,7 @@ def measure(model: str, backends: list[str], epochs: int, rounds: int) -> dict[s
     )
     for worker in workers.values():
         worker.close()
-    return {backend: seconds / epochs for backend, seconds in found.items()}
+    return {backend: seconds / epochs for backend, seconds in result.items()}
 
 
 def backends_table(records: list[dict[str, Any]]) -> str:

@@ -111,7 +111,7 @@ def sampled_batch(g: dglite.DGLGraph, parts: int, planted: bool, count: int) -> 
     draw = np.random.default_rng(parts)
     owner = ids % COMMUNITIES * parts // COMMUNITIES if planted else draw.integers(0, parts, num_nodes)
     mine, sampler = np.flatnonzero(owner == 0), NeighborSampler(FANOUTS[::-1])
-    times, found = np.zeros(num_nodes, np.int64), []
+    times, results = np.zeros(num_nodes, np.int64), []
     for step in range(4 * count):
         inputs, _, blocks = sampler.sample(g, torch.from_numpy(draw.choice(mine, min(BATCH, len(mine)), False)))
         far = inputs.numpy()[owner[inputs.numpy()] != 0]
@@ -121,8 +121,8 @@ def sampled_batch(g: dglite.DGLGraph, parts: int, planted: bool, count: int) -> 
         if step == 3 * count:
             kept = np.zeros(num_nodes, bool)
             kept[np.argsort(-times, kind="stable")[: int(CACHE * num_nodes)]] = True
-        found.append([sum(b.num_edges() for b in blocks), len(inputs), len(far), int(kept[far].sum())])
-    return dict(zip(("edges", "inputs", "remote", "hits"), np.mean(found, axis=0).tolist(), strict=True))
+        results.append([sum(b.num_edges() for b in blocks), len(inputs), len(far), int(kept[far].sum())])
+    return dict(zip(("edges", "inputs", "remote", "hits"), np.mean(results, axis=0).tolist(), strict=True))
 
 
 def check_batches(sizes: list[int], count: int) -> list[dict[str, Any]]:
@@ -216,8 +216,8 @@ def measure_rates(num_nodes: int, batches: int) -> dict[str, float]:
     g.ndata["x"] = torch.randn(num_nodes, WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         partition_graph(g, NAME, 2, folder, part_method="random")
-        found = together(2, rates_of_rank, str(Path(folder, f"{NAME}.json")), batches)
-    return {key: float(np.mean([of[key] for of in found])) for key in found[0]}
+        result = together(2, rates_of_rank, str(Path(folder, f"{NAME}.json")), batches)
+    return {key: float(np.mean([of[key] for of in result])) for key in result[0]}
 
 
 # -- an epoch ----------------------------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def predict(rates: dict[str, float]) -> list[dict[str, Any]]:
         for faster in (1, CORES):
             for machines in MACHINES:
                 for scaling, nodes in (("strong", NODES), ("weak", NODES * machines / MACHINES[-1])):
-                    found = epoch(rates, machines, nodes, cut, faster)
-                    records.append({"scaling": scaling, "cut": cut, "faster": faster, **found})
+                    result = epoch(rates, machines, nodes, cut, faster)
+                    records.append({"scaling": scaling, "cut": cut, "faster": faster, **result})
     return records
 
 
@@ -365,22 +365,22 @@ def main() -> None:
     options.add_argument("parts", nargs="*", choices=["rates", "batches", []], help="what to measure; both by default")
     given = options.parse_args()
     path, parts = RESULTS / "cluster.json", given.parts or ["rates", "batches"]
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() and not given.quick else {}
-    found.pop("machine", None)
+    results: dict[str, Any] = json.loads(path.read_text()) if path.is_file() and not given.quick else {}
+    results.pop("machine", None)
     if "rates" in parts:
-        found["rates"] = measure_rates(1 << 15, 3) if given.quick else measure_rates(1 << 19, 8)
-        print(rates_table(found["rates"]), flush=True)
+        results["rates"] = measure_rates(1 << 15, 3) if given.quick else measure_rates(1 << 19, 8)
+        print(rates_table(results["rates"]), flush=True)
     if "batches" in parts:
         sizes = [1 << 15] if given.quick else [1 << 17, 1 << 18, 1 << 19, 1 << 20]
-        found["batches"] = check_batches(sizes, 2 if given.quick else 4)
-        print(f"\n{check_table(found['batches'])}")
-    if "rates" in found:
-        found["epochs"] = predict(found["rates"])
-        print(f"\n{epochs_table(found['epochs'])}")
+        results["batches"] = check_batches(sizes, 2 if given.quick else 4)
+        print(f"\n{check_table(results['batches'])}")
+    if "rates" in results:
+        results["epochs"] = predict(results["rates"])
+        print(f"\n{epochs_table(results['epochs'])}")
     if not given.quick:
-        save("cluster", found)
-        if "rates" in found and "batches" in found:
-            plot(found["batches"], found["epochs"])
+        save("cluster", results)
+        if "rates" in results and "batches" in results:
+            plot(results["batches"], results["epochs"])
 
 
 if __name__ == "__main__":

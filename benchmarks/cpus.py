@@ -20,8 +20,8 @@ CPUS = {"": "AMD EPYC, Zen 5", "zen4": "AMD EPYC, Zen 4", "xeon": "Intel Xeon, E
 
 def cpus_table() -> str:
     """Return one row per case: how many times as long as ours DGL takes, on each CPU."""
-    found = [_ratios(folder) for folder in CPUS]
-    rows = [[case, *(cells.get(case, "") for cells in found)] for case in found[0]]
+    results = [_ratios(folder) for folder in CPUS]
+    rows = [[case, *(cells.get(case, "") for cells in results)] for case in results[0]]
     return table([f"{DGL} / {OURS}", *CPUS.values()], rows)
 
 
@@ -30,19 +30,19 @@ def _ratios(folder: str) -> dict[str, str]:
         name: json.loads((RESULTS / folder / f"{name}.json").read_text())
         for name in ("overhead", "spmm", "models", "one_tree")
     }
-    found = {r["call"]: _times(r["seconds"]) for r in read["overhead"]["records"]}
+    results = {r["call"]: _times(r["seconds"]) for r in read["overhead"]["records"]}
     for operation in OPERATIONS:
         for direction in ("forward", "backward"):
             own = [r for r in read["spmm"]["records"] if (r["operation"], r["direction"]) == (operation, direction)]
             cases = ratios(own, DGL).values()
-            found[f"{operation}, {direction}: mean (least)"] = f"{geometric_mean(cases):.2f} ({min(cases):.2f})"
-    found |= {f"step of {r['case']}": _times(r["seconds"]) for r in read["models"]["synthetic"]}
-    found |= {f"epoch on Cora, {r['case']}": _times(r["seconds"]) for r in read["models"]["cora"]}
+            results[f"{operation}, {direction}: mean (least)"] = f"{geometric_mean(cases):.2f} ({min(cases):.2f})"
+    results |= {f"step of {r['case']}": _times(r["seconds"]) for r in read["models"]["synthetic"]}
+    results |= {f"epoch on Cora, {r['case']}": _times(r["seconds"]) for r in read["models"]["cora"]}
     for record in read["one_tree"]["records"]:
         ways = {name: way["trees_per_second"] for name, way in record["ways"].items()}
         for way in ("persistent, vertex program", "vertex program"):
-            found[f"one tree at a time, hidden {record['hidden']}: {way}"] = f"{ways[way] / ways[DGL]:.2f}"
-    return found
+            results[f"one tree at a time, hidden {record['hidden']}: {way}"] = f"{ways[way] / ways[DGL]:.2f}"
+    return results
 
 
 def _times(seconds: dict[str, float]) -> str:

@@ -115,23 +115,28 @@ def measure_bytes(quick: bool) -> dict[str, Any]:
 
 def batches_of(cut: Cut, batch_size: int) -> dict[str, Any]:
     """Return what an epoch on batches sends, as counted and as predicted, and what crossed the loopback network."""
-    found = together(len(cut.starts) - 1, train_epoch, cut.config, batch_size)
-    predicted = predicted_batches(np.array(cut.starts), found, WIDTHS[0])
-    wire = max(of["wire"] for of in found)
-    return {"batches": len(found[0]["inputs"]), "predicted": predicted, "counted": counted_batches(found), "wire": wire}
+    result = together(len(cut.starts) - 1, train_epoch, cut.config, batch_size)
+    predicted = predicted_batches(np.array(cut.starts), result, WIDTHS[0])
+    wire = max(of["wire"] for of in result)
+    return {
+        "batches": len(result[0]["inputs"]),
+        "predicted": predicted,
+        "counted": counted_batches(result),
+        "wire": wire,
+    }
 
 
 def step_of(cut: Cut, g: dglite.DGLGraph, folder: str) -> dict[str, Any]:
     """Return what a step on the whole graph sends by halos and by columns, as counted and as predicted."""
     path, world = str(Path(folder, "edges.npz")), len(cut.starts) - 1
     np.savez(path, src=cut.src, dst=cut.dst)
-    found = together(world, train_step, path, cut.starts, WIDTHS)
+    result = together(world, train_step, path, cut.starts, WIDTHS)
     halo = sum(halo_sizes(cut.src, cut.dst, cut.starts))
     owner = np.searchsorted(cut.starts, cut.new, "right") - 1
     plan = plan_full_graph(g, WIDTHS, world, owner, first_gradient=False)
     predicted = predicted_step(halo, cut.starts, WIDTHS)
     counted = {
-        way: {kind: sum(of[way].get(kind, 0) for of in found) for kind in kinds} for way, kinds in predicted.items()
+        way: {kind: sum(of[way].get(kind, 0) for of in result) for kind in kinds} for way, kinds in predicted.items()
     }
     return {"halo": halo, "predicted": predicted, "counted": counted, "chosen": plan.split}
 
@@ -180,8 +185,8 @@ def measure_cache(quick: bool) -> dict[str, Any]:
     g, records = made_graph(num_nodes, WIDTHS[0]), []
     for method in METHODS:
         with tempfile.TemporaryDirectory() as folder:
-            found = together(world, cache_rates, Cut(g, world, method, folder).config, 100 if quick else 500, SHARES)
-        for share, of in zip(SHARES, zip(*found, strict=True), strict=True):
+            result = together(world, cache_rates, Cut(g, world, method, folder).config, 100 if quick else 500, SHARES)
+        for share, of in zip(SHARES, zip(*result, strict=True), strict=True):
             total = {key: sum(rank[key] for rank in of) for key in of[0]}
             rate = total["hits"] / max(total["hits"] + total["misses"], 1)
             records.append({"method": method, "share": share, "rate": rate, "bytes": total["bytes"]})
@@ -207,15 +212,15 @@ def measure_memory(quick: bool) -> dict[str, Any]:
     g = made_graph(num_nodes, width)
     for world in WORLDS:
         with tempfile.TemporaryDirectory() as folder:
-            found = together(world, memory_of_rank, Cut(g, world, "locality", folder).config, 100)
+            result = together(world, memory_of_rank, Cut(g, world, "locality", folder).config, 100)
         structure = 4 * (g.num_edges() + num_nodes + 1)
         records.append(
             {
                 "world": world,
                 "features": 4 * width * num_nodes,
                 "structure": structure,
-                "opened": max(of["opened"] for of in found),
-                "most": max(of["most"] for of in found),
+                "opened": max(of["opened"] for of in result),
+                "most": max(of["most"] for of in result),
             }
         )
     print(memory_table(records))
@@ -247,13 +252,13 @@ def measure_dgl(world: int, quick: bool) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as folder:
                 config = Cut(g, world, ours, folder).config
                 of_ranks = together(world, time_batches, config, batch_size, epochs)
-            found = {key: [of[key] for of in of_ranks] for key in of_ranks[0]}
+            results = {key: [of[key] for of in of_ranks] for key in of_ranks[0]}
             of_peer = time_dgl(path, world, theirs, batch_size, epochs)
             why = of_peer if isinstance(of_peer, str) else ""
             if not isinstance(of_peer, str):
-                found[PEER] = of_peer
-            seconds = {key: max(rank["seconds"] for rank in of) for key, of in found.items()}
-            rows = {key: float(np.mean([rank["rows"] for rank in of])) for key, of in found.items()}
+                results[PEER] = of_peer
+            seconds = {key: max(rank["seconds"] for rank in of) for key, of in results.items()}
+            rows = {key: float(np.mean([rank["rows"] for rank in of])) for key, of in results.items()}
             record = {"world": world, "methods": [ours, theirs], "seconds": seconds, "rows": rows, "why": why}
             records.append(record)
             print(dgl_table(records[-1:]), flush=True)
@@ -292,11 +297,11 @@ def main() -> None:
         sys.exit(f"unknown cases {sorted(unknown)}; there are {list(CASES)}")
     path = RESULTS / "distributed.json"
     for case in given.cases or CASES:
-        found = CASES[case](given.quick)
+        result = CASES[case](given.quick)
         if not given.quick:
             before = json.loads(path.read_text()) if path.is_file() else {}
             before.pop("machine", None)
-            save("distributed", before | {case: found})
+            save("distributed", before | {case: result})
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def rank(addresses: str, config: str, machine: str, batch_size: str, epochs: str
             rows += len(g.ndata["x"][inputs])
             count += 1
         seconds.append((time.perf_counter() - start) / count)
-    found = {"seconds": statistics.median(seconds[1:]), "rows": rows / count / len(seconds)}
-    Path(out, machine).write_text(json.dumps(found))
+    results = {"seconds": statistics.median(seconds[1:]), "rows": rows / count / len(seconds)}
+    Path(out, machine).write_text(json.dumps(results))
 
 
 # -- from outside ------------------------------------------------------------------------------------------------------
@@ -121,20 +121,22 @@ def time_dgl(edges: Path, parts: int, method: str, batch_size: int, epochs: int)
 
 def _outcome(started: list[subprocess.Popen[str]], folder: Path) -> list[dict[str, Any]] | str:
     until = time.monotonic() + SECONDS
-    said = []
+    messages = []
     try:
         for process in started:
-            said.append(process.communicate(timeout=until - time.monotonic())[0])
+            messages.append(process.communicate(timeout=until - time.monotonic())[0])
     except subprocess.TimeoutExpired:
         return f"it did not end in {SECONDS} s"
     finally:
         for process in started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    found = [folder / str(machine) for machine in range(len(started))]
-    if not all(path.exists() for path in found):
-        return next(text.strip().splitlines()[-1] for path, text in zip(found, said, strict=True) if not path.exists())
-    return [json.loads(path.read_text()) for path in found]
+    results = [folder / str(machine) for machine in range(len(started))]
+    if not all(path.exists() for path in results):
+        return next(
+            text.strip().splitlines()[-1] for path, text in zip(results, messages, strict=True) if not path.exists()
+        )
+    return [json.loads(path.read_text()) for path in results]
 
 
 if __name__ == "__main__":

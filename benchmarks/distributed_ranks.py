@@ -38,8 +38,8 @@ def _run(rank: int, world: int, folder: str, function: Callable[..., Any], args:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // world))
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
-    found = function(rank, *args)
-    Path(folder, str(rank)).write_bytes(pickle.dumps(found))
+    result = function(rank, *args)
+    Path(folder, str(rank)).write_bytes(pickle.dumps(result))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -118,7 +118,7 @@ BARRIERS = 3
 """Between the copy of the counters and their last reading."""
 
 
-def predicted_batches(bounds: np.ndarray, found: list[dict[str, Any]], width: int) -> dict[str, int]:
+def predicted_batches(bounds: np.ndarray, results: list[dict[str, Any]], width: int) -> dict[str, int]:
     """Return the bytes of an epoch of :func:`train_epoch` that all ranks send, by kind.
 
     A row of another part is sent for once a batch: 8 bytes for its id there, the row back; an embedding's id and
@@ -126,11 +126,11 @@ def predicted_batches(bounds: np.ndarray, found: list[dict[str, Any]], width: in
     begins with 24 bytes from each rank to each other. The model's gradients are summed along a ring.
     """
     rows = labels = 0
-    for rank, of in enumerate(found):
+    for rank, of in enumerate(results):
         first, last = bounds[rank], bounds[rank + 1]
         rows += sum(int(((ids < first) | (ids >= last)).sum()) for ids in of["inputs"])
         labels += sum(int(((ids < first) | (ids >= last)).sum()) for ids in of["seeds"])
-    world, batches = len(found), len(found[0]["inputs"])
+    world, batches = len(results), len(results[0]["inputs"])
     pairs = world * (world - 1)
     return {
         "counts": 24 * pairs * (3 * batches + BARRIERS),
@@ -138,15 +138,15 @@ def predicted_batches(bounds: np.ndarray, found: list[dict[str, Any]], width: in
         "features": 4 * width * rows + 8 * labels,
         "embeddings": 4 * EMBEDDING * rows,
         "gradients of embeddings": 4 * EMBEDDING * rows,
-        "gradients of the model": 2 * (world - 1) * 4 * found[0]["parameters"] * batches,
+        "gradients of the model": 2 * (world - 1) * 4 * results[0]["parameters"] * batches,
     }
 
 
-def counted_batches(found: list[dict[str, Any]]) -> dict[str, int]:
+def counted_batches(results: list[dict[str, Any]]) -> dict[str, int]:
     """Return what was counted by all ranks of :func:`train_epoch`, by kind; torch does not count its own."""
 
     def total(exchange: str, kind: str) -> int:
-        return sum(of[exchange][kind] for of in found)
+        return sum(of[exchange][kind] for of in results)
 
     return {
         "counts": total("loader", "counts") + total("table", "counts"),
@@ -163,7 +163,7 @@ def cache_rates(rank: int, config: str, batch_size: int, shares: list[float]) ->
     Rows are chosen by sampling another epoch, before.
     """
     graph = DistGraph(NAME, config)
-    x, loader, found = graph.ndata["x"], make_loader(graph, batch_size, labels=False), []
+    x, loader, results = graph.ndata["x"], make_loader(graph, batch_size, labels=False), []
     for share in shares:
         x.cache(loader.hot_rows(int(share * graph.num_nodes())))
         for _ in range(2):
@@ -171,8 +171,8 @@ def cache_rates(rank: int, config: str, batch_size: int, shares: list[float]) ->
             for _ in loader:
                 pass
         hits, misses = x.hits - hits, x.misses - misses
-        found.append({"hits": hits, "misses": misses, "bytes": loader.exchange.sent["features"] - sent})
-    return found
+        results.append({"hits": hits, "misses": misses, "bytes": loader.exchange.sent["features"] - sent})
+    return results
 
 
 def time_batches(rank: int, config: str, batch_size: int, epochs: int) -> dict[str, dict[str, float]]:
@@ -180,7 +180,7 @@ def time_batches(rank: int, config: str, batch_size: int, epochs: int) -> dict[s
 
     Once sampled and fetched in turns, and once ahead by threads.
     """
-    graph, found = DistGraph(NAME, config), {}
+    graph, results = DistGraph(NAME, config), {}
     for workers, name in enumerate((OURS, AHEAD)):
         loader, seconds, rows = make_loader(graph, batch_size, workers, labels=False), [], 0
         for _ in range(epochs + 1):
@@ -189,8 +189,8 @@ def time_batches(rank: int, config: str, batch_size: int, epochs: int) -> dict[s
             for inputs, _, _ in loader:
                 rows += len(inputs)
             seconds.append((time.perf_counter() - start) / len(loader))
-        found[name] = {"seconds": statistics.median(seconds[1:]), "rows": rows / len(loader) / (epochs + 1)}
-    return found
+        results[name] = {"seconds": statistics.median(seconds[1:]), "rows": rows / len(loader) / (epochs + 1)}
+    return results
 
 
 def memory_of_rank(rank: int, config: str, batch_size: int) -> dict[str, int]:
@@ -224,20 +224,20 @@ def train_step(rank: int, path: str, starts: list[int], widths: list[int]) -> di
     src, dst = edges["src"], edges["dst"]
     mine = (dst >= starts[rank]) & (dst < starts[rank + 1])
     halos = FullGraph((torch.from_numpy(src[mine]), torch.from_numpy(dst[mine])), starts)
-    made = dict(halos.bytes)
+    result = dict(halos.bytes)
     weights = halos.gcn_weights()
     whole = dglite.graph((src, dst), num_nodes=starts[-1])
     columns = FeatureSplit(whole, starts)
     x = torch.randn(halos.num_nodes(), widths[0])
-    found = {"making": made}
+    results = {"making": result}
     for name, graph, edge_weight in (("nodes", halos, weights), ("features", columns, None)):
         torch.manual_seed(1)
         first, second = nn.Linear(*widths), nn.Linear(widths[1], CLASSES)
         graph.bytes.clear()
         h = first(graph.aggregate(x, edge_weight)).relu()
         second(graph.aggregate(h, edge_weight)).square().mean().backward()
-        found[name] = dict(graph.bytes)
-    return found
+        results[name] = dict(graph.bytes)
+    return results
 
 
 def halo_sizes(src: np.ndarray, dst: np.ndarray, starts: list[int]) -> list[int]:

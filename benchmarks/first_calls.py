@@ -402,11 +402,11 @@ def in_fork(run: Callable[[], Any], folder: str) -> float | str:
         start = time.process_time()
         try:
             run()
-            found: float | str = time.process_time() - start
+            result: float | str = time.process_time() - start
         except BaseException:
-            found = traceback.format_exc()
+            result = traceback.format_exc()
         with os.fdopen(write, "wb") as pipe:
-            pickle.dump(found, pipe)
+            pickle.dump(result, pipe)
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
@@ -419,9 +419,9 @@ def measure(title: str, run: Callable[[], Any]) -> dict[str, Any]:
     """Return the seconds of a case with an empty and with a full cache."""
     with tempfile.TemporaryDirectory() as folder:
         cold, warm = (in_fork(run, folder) for _ in range(2))
-    for found in (cold, warm):
-        if isinstance(found, str):
-            raise SystemExit(f"{title}\n{found}")
+    for actual in (cold, warm):
+        if isinstance(actual, str):
+            raise SystemExit(f"{title}\n{actual}")
     return {"call": title, "cold": cold, "warm": warm}
 
 

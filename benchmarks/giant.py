@@ -107,17 +107,17 @@ def needed_bytes(shape: Shape) -> int:
 def shapes_table(record: dict[str, Any]) -> str:
     """Return one row per shape."""
     rows = []
-    for name, found in record["shapes"].items():
-        shape = Shape(**found["shape"])
+    for name, actual in record["shapes"].items():
+        shape = Shape(**actual["shape"])
         rows.append(
             [
                 f"{name}: {shape.num_nodes:,} nodes, {shape.num_edges / 1e6:.1f}M edges, {shape.num_feats} features",
-                f"{found['peak'] / 1e9:.2f}",
+                f"{actual['peak'] / 1e9:.2f}",
                 f"{needed_bytes(shape) / 1e9:.2f}",
-                f"{found['generation']:.1f}",
-                f"{found['seconds'][0]:.1f}",
-                f"{statistics.median(found['seconds'][1:]):.2f}",
-                f"{found['losses'][0]:.2f} to {found['losses'][-1]:.2f}",
+                f"{actual['generation']:.1f}",
+                f"{actual['seconds'][0]:.1f}",
+                f"{statistics.median(actual['seconds'][1:]):.2f}",
+                f"{actual['losses'][0]:.2f} to {actual['losses'][-1]:.2f}",
             ]
         )
     columns = ["peak, GB", "of it data, GB", "making the graph, s", "first epoch, s", "next epochs, s", "loss"]
@@ -138,22 +138,22 @@ def edge_tensors(shape: Shape, dtype: torch.dtype) -> tuple[torch.Tensor, torch.
 def convert(shape: Shape, dtype: torch.dtype) -> list[dict[str, Any]]:
     """Return for every step from edges to both compressed forms: seconds, and bytes per edge at most and kept."""
     src, dst = edge_tensors(shape, dtype)
-    made: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     steps: dict[str, Callable[[], Any]] = {
         "graph((src, dst))": lambda: dglite.graph((src, dst), num_nodes=shape.num_nodes),
-        "CSC": lambda: made["graph((src, dst))"].adjacency().csc(),
-        "CSR, for the reverse": lambda: made["graph((src, dst))"].adjacency().csr(),
-        "edge ids of the CSC, where edges have features": lambda: made["CSC"].edge_ids,
+        "CSC": lambda: results["graph((src, dst))"].adjacency().csc(),
+        "CSR, for the reverse": lambda: results["graph((src, dst))"].adjacency().csr(),
+        "edge ids of the CSC, where edges have features": lambda: results["CSC"].edge_ids,
     }
     records = []
     for name, step in steps.items():
         with Peak() as peak:
             start = time.perf_counter()
-            made[name] = step()
+            results[name] = step()
             seconds = time.perf_counter() - start
             kept = resident() - peak.before
-        found = {"step": name, "seconds": seconds, "most": peak.growth / shape.num_edges}
-        records.append(found | {"kept": kept / shape.num_edges})
+        outputs = {"step": name, "seconds": seconds, "most": peak.growth / shape.num_edges}
+        records.append(outputs | {"kept": kept / shape.num_edges})
     return records
 
 
@@ -179,10 +179,10 @@ def warm_up(shape: Shape) -> None:
 
 def in_process(name: str) -> Any:
     """Return what this script prints with ``--only name``, run in a process of its own."""
-    found = subprocess.run([sys.executable, __file__, "--only", name], capture_output=True, text=True, check=False)
-    if found.returncode:
-        sys.exit(f"{name}: {found.stderr.strip()}")
-    return json.loads(found.stdout.splitlines()[-1])
+    result = subprocess.run([sys.executable, __file__, "--only", name], capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.exit(f"{name}: {result.stderr.strip()}")
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def run_only(name: str) -> Any:

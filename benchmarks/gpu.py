@@ -224,13 +224,19 @@ def row(
 def show(rows: list[dict[str, Any]], bandwidth: float) -> str:
     """Return the measurements as a table."""
     lines = []
-    for found in rows:
-        peers = [f"{found['speed-up'][p]:.2f}x {p}" if t else f"{p}: no" for p, t in found["peers"].items()]
-        rate = found["gigabytes per second"]
+    for actual in rows:
+        peers = [f"{actual['speed-up'][p]:.2f}x {p}" if t else f"{p}: no" for p, t in actual["peers"].items()]
+        rate = actual["gigabytes per second"]
         lines.append(
             (
-                *(found["operation"], found["graph"], f"{found['edges']:.0e}", str(found["width"]), found["dtype"]),
-                *(f"{found['milliseconds']:.3f}", f"{rate:.0f}", f"{1e11 * rate / bandwidth:.0f}%", ", ".join(peers)),
+                *(
+                    actual["operation"],
+                    actual["graph"],
+                    f"{actual['edges']:.0e}",
+                    str(actual["width"]),
+                    actual["dtype"],
+                ),
+                *(f"{actual['milliseconds']:.3f}", f"{rate:.0f}", f"{1e11 * rate / bandwidth:.0f}%", ", ".join(peers)),
             )
         )
     header = ("operation", "graph", "edges", "width", "dtype", "ms", "GB/s", "of copy", "against")
@@ -239,7 +245,7 @@ def show(rows: list[dict[str, Any]], bandwidth: float) -> str:
 
 def summary(rows: list[dict[str, Any]], bandwidth: float, cache: int) -> dict[str, float]:
     """Return the figures to reach: g-SpMM beyond the cache against the copy, and against torch.sparse."""
-    spmm = [found for found in rows if found["operation"] in ("g-SpMM sum", "g-SpMM weighted sum")]
+    spmm = [results for results in rows if results["operation"] in ("g-SpMM sum", "g-SpMM weighted sum")]
     items = {"float32": 4, "float16": 2, "bfloat16": 2}
     beyond = [f for f in spmm if f["edges"] // MEAN_DEGREE * f["width"] * items[f["dtype"]] > 2 * cache]
     return {

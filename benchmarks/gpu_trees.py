@@ -45,18 +45,18 @@ def seconds(way: Any, groups: list[list[Tree]], budget: float) -> float:
 def measure(trees: list[Tree], num_words: int, hidden: int, size: int, budget: float, device: str) -> dict[str, Any]:
     """Return the times of each way with batches of one size."""
     groups = [trees[i : i + size] for i in range(0, len(trees) - size + 1, size)]
-    found: dict[str, Any] = {"batch": size}
+    results: dict[str, Any] = {"batch": size}
     for place in dict.fromkeys((device, "cpu")):
         torch.manual_seed(0)
         way = Persistent(TreeLSTM(num_words, hidden).to(place))
-        found[f"persistent, {NAMES[place]}"] = seconds(way, groups, budget)
+        results[f"persistent, {NAMES[place]}"] = seconds(way, groups, budget)
         if place == "cuda":
-            found |= {"rows per warp": way.handle._machine.profile.rows, "ticks": way.handle._machine.ticks}
+            results |= {"rows per warp": way.handle._machine.profile.rows, "ticks": way.handle._machine.ticks}
     if size <= 4:
         model = TreeLSTM(num_words, hidden).to(device)
         moved = [[t._replace(words=t.words.to(device), labels=t.labels.to(device)) for t in g] for g in groups]
-        found[f"plain torch, {NAMES[device]}"] = seconds(NodeByNode(model), moved, budget)
-    return found
+        results[f"plain torch, {NAMES[device]}"] = seconds(NodeByNode(model), moved, budget)
+    return results
 
 
 def trees_table(rows: list[dict[str, Any]]) -> str:

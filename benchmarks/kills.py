@@ -247,17 +247,17 @@ def run_rank(job: str, folder: Path, name: str, world: int, kill: Kill | None) -
 
 def ended(pids: list[int]) -> dict[int, tuple[int, float]]:
     """Return for each process its status and when it ended; those that do not end in time are killed."""
-    found: dict[int, tuple[int, float]] = {}
+    results: dict[int, tuple[int, float]] = {}
     deadline = time.monotonic() + 8 * TIMEOUT
-    while len(found) < len(pids):
-        for pid in [pid for pid in pids if pid not in found]:
+    while len(results) < len(pids):
+        for pid in [pid for pid in pids if pid not in results]:
             over, status = os.waitpid(pid, os.WNOHANG)
             if over:
-                found[pid] = status, time.monotonic()
+                results[pid] = status, time.monotonic()
             elif time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.005)
-    return found
+    return results
 
 
 def losses_of(folder: Path, name: str) -> dict[int, float]:
@@ -290,17 +290,17 @@ def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: boo
     victim, count = kill.victim, kill.count
     if not (pids := started(job, folder, "killed", world, kill)):
         return None
-    found = ended(pids)
-    died = found[pids[victim]][1]
-    wrong = [] if found[pids[victim]][0] == signal.SIGKILL else ["the victim was not killed"]
-    seconds, said = 0.0, []
+    result = ended(pids)
+    died = result[pids[victim]][1]
+    wrong = [] if result[pids[victim]][0] == signal.SIGKILL else ["the victim was not killed"]
+    seconds, message = 0.0, []
     for rank in sorted(set(range(world)) - {victim}):
-        status, when = found[pids[rank]]
+        status, when = result[pids[rank]]
         seconds = max(seconds, when - died)
-        said.append((folder / f"killed{rank}.log").read_text())
+        message.append((folder / f"killed{rank}.log").read_text())
         if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != 1:
             wrong.append(f"rank {rank} ended with status {status}")
-        if not re.search(rf"\brank(s \[{victim}\] of {world}| {victim}) (is gone|did not come)", said[-1]):
+        if not re.search(rf"\brank(s \[{victim}\] of {world}| {victim}) (is gone|did not come)", message[-1]):
             wrong.append(f"rank {rank} does not name rank {victim}")
     if seconds > 2 * TIMEOUT:
         wrong.append(f"the others ended after {seconds:.1f} s")
@@ -312,7 +312,7 @@ def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: boo
     statuses = [status for status, _ in ended(pids).values()]
     if any(statuses):
         wrong.append(f"the job that went on ended with {statuses}")
-        said += [(folder / f"resumed{rank}.log").read_text() for rank in range(after)]
+        message += [(folder / f"resumed{rank}.log").read_text() for rank in range(after)]
     losses = losses_of(folder, "resumed")
     whole = expected[job]
     if set(losses) != set(range(min(losses, default=0), STEPS)):
@@ -321,7 +321,7 @@ def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: boo
     if apart > CLOSE:
         wrong.append(f"losses differ by {apart:.1e}")
     if show or wrong:
-        print(f"seed {seed}: {kill.place}, visit {count}, {job}; {wrong or 'fine'}", *said, sep="\n")
+        print(f"seed {seed}: {kill.place}, visit {count}, {job}; {wrong or 'fine'}", *message, sep="\n")
     shutil.rmtree(folder)
     first = min(losses, default=0)
     return {"seed": seed, "place": kill.place, "job": job, "processes": world, "victim": victim, "seconds": seconds,
@@ -342,7 +342,7 @@ def warm() -> None:
 
 def undisturbed(place: Path) -> dict[str, dict[int, float]] | None:
     """Return the losses of each job that nobody disturbs, and that is not resumed; None in one of its processes."""
-    found = {}
+    results = {}
     for job in JOBS:
         (place / job).mkdir()
         if not (pids := started(job, place / job, "whole", 2)):
@@ -350,8 +350,8 @@ def undisturbed(place: Path) -> dict[str, dict[int, float]] | None:
         statuses = [status for status, _ in ended(pids).values()]
         if any(statuses):
             raise SystemExit(f"{job}: {(place / job / 'whole0.log').read_text()}")
-        found[job] = losses_of(place / job, "whole")
-    return found
+        results[job] = losses_of(place / job, "whole")
+    return results
 
 
 def kills_table(records: list[dict[str, Any]]) -> str:

@@ -302,13 +302,13 @@ def growth(case: Case, name: str, num_nodes: int, num_edges: int) -> int:
 
 def memory(number: int, names: list[str], num_nodes: int, num_edges: int) -> dict[str, int]:
     """Return each library's growth, measured in a process of its own."""
-    found = {}
+    results = {}
     for name in names:
         command = [sys.executable, __file__, "--child", str(number), name, str(num_nodes), str(num_edges)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | EXACT)
         if done.returncode == 0:
-            found[name] = json.loads(done.stdout.splitlines()[-1])
-    return found
+            results[name] = json.loads(done.stdout.splitlines()[-1])
+    return results
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

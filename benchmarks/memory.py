@@ -231,12 +231,12 @@ def measured(part: str, quick: bool) -> dict[str, int]:
     growth = {}
     for library in LIBRARIES:
         command = [sys.executable, __file__, "--part", part, "--only", library, *(["--quick"] if quick else [])]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.returncode:
-            reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            reason = (result.stderr.strip().splitlines() or ["no message"])[-1]
             print(f"{library} is left out: {reason}", file=sys.stderr)
         else:
-            growth[library] = json.loads(found.stdout.splitlines()[-1])
+            growth[library] = json.loads(result.stdout.splitlines()[-1])
     return growth
 
 
@@ -276,8 +276,8 @@ def main() -> None:
         save("memory", record)
     if arguments.part != "attention" and record["growth"][OURS] > LIMIT * sum(record["needed"].values()):
         sys.exit(f"{OURS} takes more than {LIMIT} times what is needed")
-    found = record.get("attention")
-    if arguments.part != "aggregation" and found["growth"][OURS] >= FLOAT * HEADS * found["num_edges"]:
+    result = record.get("attention")
+    if arguments.part != "aggregation" and result["growth"][OURS] >= FLOAT * HEADS * result["num_edges"]:
         sys.exit(f"{OURS} takes as much as a number for each edge and head")
 
 

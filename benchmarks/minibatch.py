@@ -67,7 +67,7 @@ def in_turns(tasks: dict[str, Task], workers: int, part: str, count: int, budget
         for name in order.sample(list(tasks), len(tasks)):
             if not times[name] or times[name][0] < SLOW * pace:
                 times[name].append(run_batches(tasks[name], workers, runs[name], count))
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(actual) for name, actual in times.items()}
 
 
 def peers_of(data: Data) -> tuple[list[Peer], str]:
@@ -169,10 +169,10 @@ def _children() -> list[str]:
 def memory_in_process(name: str, workers: int, options: list[str]) -> dict[str, Any]:
     """Return the memory of a library and number of workers, measured in a process of its own."""
     command = [sys.executable, __file__, *options, "--only", f"{name}:{workers}"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode:
-        sys.exit(f"{name}, {workers} workers: {found.stderr.strip()}")
-    return {"library": name, "workers": workers, **json.loads(found.stdout.splitlines()[-1]), **measured()}
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        sys.exit(f"{name}, {workers} workers: {result.stderr.strip()}")
+    return {"library": name, "workers": workers, **json.loads(result.stdout.splitlines()[-1]), **measured()}
 
 
 def memory_table(records: list[dict[str, Any]]) -> str:
@@ -195,8 +195,8 @@ def memory_table(records: list[dict[str, Any]]) -> str:
 def kept() -> dict[str, Any]:
     """Return the results that are there already, without the machine's description, which is of the newest."""
     path = RESULTS / "minibatch.json"
-    found = json.loads(path.read_text()) if path.is_file() else {"records": [], "memory": []}
-    return {key: value for key, value in found.items() if key != "machine"}
+    result = json.loads(path.read_text()) if path.is_file() else {"records": [], "memory": []}
+    return {key: value for key, value in result.items() if key != "machine"}
 
 
 def main() -> None:

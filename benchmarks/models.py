@@ -87,11 +87,11 @@ class Contender:
     """A library with a network of its own: training steps, and training to the end."""
 
     def __init__(self, name: str, case: Case, sizes: list[int], task: Task, dropout: float, seed: int) -> None:
-        found = library(OURS if name == SPARSE else name)
-        assert found is not None
+        result = library(OURS if name == SPARSE else name)
+        assert result is not None
         torch.manual_seed(seed)
-        self.graph = found.graph(task.src, task.dst, task.num_nodes)
-        self.network = Network(found, case.kind, sizes, case.heads, dropout).to(task.features.device)
+        self.graph = result.graph(task.src, task.dst, task.num_nodes)
+        self.network = Network(result, case.kind, sizes, case.heads, dropout).to(task.features.device)
         self.x: Any = scipy.sparse.csr_matrix(task.features.numpy()) if name == SPARSE else task.features
         self.task = task
         self.optimizer = torch.optim.Adam(
@@ -109,9 +109,9 @@ class Contender:
             self.step()
             logits = self.evaluate()
             loss = torch.nn.functional.cross_entropy(logits[task.validation], task.labels[task.validation]).item()
-            found = (accuracy(logits, task.labels, task.validation), -loss)
-            if found > best:
-                best, checkpoint = found, copy.deepcopy(self.network.state_dict())
+            result = (accuracy(logits, task.labels, task.validation), -loss)
+            if result > best:
+                best, checkpoint = result, copy.deepcopy(self.network.state_dict())
         self.network.load_state_dict(checkpoint)
         return accuracy(self.evaluate(), task.labels, task.test)
 
@@ -171,8 +171,8 @@ def cora_records(quick: bool) -> list[dict[str, Any]]:
         seconds = interleave(
             {name: contender(name, 0).step for name in names}, budget=10, most=200, turn=SECONDS_PER_TURN
         )
-        found = {name: [contender(name, seed).test_accuracy(epochs) for seed in range(seeds)] for name in names}
-        means = {name: statistics.fmean(values) for name, values in found.items()}
+        results = {name: [contender(name, seed).test_accuracy(epochs) for seed in range(seeds)] for name in names}
+        means = {name: statistics.fmean(values) for name, values in results.items()}
         records.append({"case": case.name, "seconds": seconds, "accuracy": means})
         print("\n".join(epochs_table(records[-1:]).split("\n")[2:]), flush=True)
     return records

@@ -40,8 +40,8 @@ def main() -> None:
     records = []
     for hidden in (32,) if quick else (128, 256):
         turn = 8 if quick else TURN
-        found = measure(WAYS, TreeLSTM(words, hidden), trees, 1, turn=turn, slow_from=60.0)
-        records.append({"hidden": hidden, **found})
+        result = measure(WAYS, TreeLSTM(words, hidden), trees, 1, turn=turn, slow_from=60.0)
+        records.append({"hidden": hidden, **result})
     print(one_tree_table(records))
     if not quick:
         save("one_tree", {"data": source, "records": records})

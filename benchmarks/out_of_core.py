@@ -65,8 +65,8 @@ def readers(path: Path, hot: np.ndarray) -> dict[str, Callable[[], Callable[[np.
         mapped = torch.from_numpy(np.load(path, mmap_mode="c"))
         return lambda ids: mapped.index_select(0, torch.from_numpy(ids)).float()
 
-    found = {OURS: ours, "NumPy": numpy, "torch": torch_}
-    return {**found, CACHED: cached} if len(hot) else found
+    results = {OURS: ours, "NumPy": numpy, "torch": torch_}
+    return {**results, CACHED: cached} if len(hot) else results
 
 
 def measure(path: Path, ids: list[np.ndarray], hot: np.ndarray, cold: bool) -> dict[str, float]:
@@ -87,7 +87,7 @@ def measure(path: Path, ids: list[np.ndarray], hot: np.ndarray, cold: bool) -> d
             read(rows)
             seconds[name].append(time.perf_counter() - start)
             del read
-    return {name: len(ids[0]) / statistics.median(found) for name, found in seconds.items()}
+    return {name: len(ids[0]) / statistics.median(actual) for name, actual in seconds.items()}
 
 
 def rates_table(record: dict[str, Any]) -> str:

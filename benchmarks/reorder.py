@@ -65,16 +65,16 @@ def graphs(quick: bool) -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
 def measure(name: str, src: np.ndarray, dst: np.ndarray, num_nodes: int, widths: tuple[int, ...]) -> dict[str, Any]:
     """Return seconds by width and order, and the seconds that each order took to make."""
     given = dglite.graph((src, dst), num_nodes=num_nodes)
-    made, making = {AS_GIVEN: given}, {}
+    results, making = {AS_GIVEN: given}, {}
     for order in ORDERS:
         start = time.perf_counter()
-        made[order] = dglite.reorder_graph(given, order, "dst")
+        results[order] = dglite.reorder_graph(given, order, "dst")
         making[order] = time.perf_counter() - start
     seconds = {}
     for width in widths:
         x = torch.randn(num_nodes, width)
         seconds[str(width)] = interleave(
-            {order: runner(graph, x) for order, graph in made.items()}, budget=8, slow_from=math.inf
+            {order: runner(graph, x) for order, graph in results.items()}, budget=8, slow_from=math.inf
         )
     return {"graph": name, "num_edges": len(src), "making": making, "seconds": seconds}
 

@@ -123,9 +123,9 @@ def reorder(results: dict[str, Any]) -> str:
 
 def attention_memory(results: dict[str, Any]) -> str:
     """Return one row per library."""
-    found = results["attention"]
-    heads = f"{found['heads']} heads of {found['head_size']}"
-    return f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {heads}.\n\n{attention_table(found)}"
+    result = results["attention"]
+    heads = f"{result['heads']} heads of {result['head_size']}"
+    return f"{result['num_nodes']:,} nodes, {result['num_edges']:,} edges, {heads}.\n\n{attention_table(result)}"
 
 
 def attention(results: dict[str, Any]) -> str:
@@ -205,8 +205,8 @@ def first_calls(results: dict[str, Any]) -> str:
     """Return how many are slow, and all folded away."""
     records = results["records"]
     slow = sum(record["cold"] > LIMIT for record in records)
-    said = f"{len(records)} calls, {slow} of them over {LIMIT:g} s with an empty cache."
-    return f"{said}\n\n<details><summary>All</summary>\n\n{first_calls_table(records)}\n\n</details>"
+    message = f"{len(records)} calls, {slow} of them over {LIMIT:g} s with an empty cache."
+    return f"{message}\n\n<details><summary>All</summary>\n\n{first_calls_table(records)}\n\n</details>"
 
 
 def udf(results: dict[str, Any]) -> str:

@@ -61,12 +61,12 @@ def attention(libraries: dict[str, Any], scale: int) -> Runners:
     """A training step of a graph attention layer."""
     num_nodes = 32_768 // scale
     src, dst = (torch.from_numpy(ends).int() for ends in erdos_renyi(num_nodes, 26 * num_nodes))
-    found = {}
+    results = {}
     for name, library in libraries.items():
         graph = library.add_self_loop(library.graph((src, dst), num_nodes=num_nodes))
         layers = __import__(f"{library.__name__}.nn", fromlist=["GATConv"])
-        found[name] = training_step(layers, graph, "GATConv", HEADS_OF, {})
-    return found
+        results[name] = training_step(layers, graph, "GATConv", HEADS_OF, {})
+    return results
 
 
 def sampling(libraries: dict[str, Any], scale: int) -> Runners:

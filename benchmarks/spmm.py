@@ -212,24 +212,24 @@ class PyG:
 def frameworks(network: Network) -> dict[str, Any]:
     """Return every framework at hand, ours first, with the graph built."""
     src, dst = torch.from_numpy(network.src), torch.from_numpy(network.dst)
-    found: dict[str, Any] = {OURS: GraphOps(dglite.ops, dglite.graph((src, dst), num_nodes=network.num_nodes))}
+    results: dict[str, Any] = {OURS: GraphOps(dglite.ops, dglite.graph((src, dst), num_nodes=network.num_nodes))}
     if (dgl := load_dgl()) is not None:
         graph = dgl.graph((src, dst), num_nodes=network.num_nodes).int()
-        found["DGL 2.1/csc"] = GraphOps(dgl.ops, graph.formats(["csc"]), SPMM[:3])
+        results["DGL 2.1/csc"] = GraphOps(dgl.ops, graph.formats(["csc"]), SPMM[:3])
         graph.create_formats_()
-        found["DGL 2.1"] = GraphOps(dgl.ops, graph)
-    found["torch.sparse"] = TorchSparse(network)
-    found["SciPy"] = SciPy(network)
+        results["DGL 2.1"] = GraphOps(dgl.ops, graph)
+    results["torch.sparse"] = TorchSparse(network)
+    results["SciPy"] = SciPy(network)
     if (torch_geometric := load_pyg()) is not None:
-        found["PyG"] = PyG(torch_geometric, network)
-    return found
+        results["PyG"] = PyG(torch_geometric, network)
+    return results
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
-def measure(found: dict[str, Any], operation: str, network: Network, width: int) -> list[dict[str, Any]]:
+def measure(results: dict[str, Any], operation: str, network: Network, width: int) -> list[dict[str, Any]]:
     """Return the forward and the backward record of one case."""
     inputs = inputs_of(operation, network, width)
-    bound = {name: pair for name, peer in found.items() if (pair := peer.forward(operation, inputs)) is not None}
+    bound = {name: pair for name, peer in results.items() if (pair := peer.forward(operation, inputs)) is not None}
     forward = {name: run for name, (run, _) in bound.items()}
     expected = forward[OURS]().detach()
     gradient = torch.ones_like(expected)
@@ -237,8 +237,8 @@ def measure(found: dict[str, Any], operation: str, network: Network, width: int)
     for name, (run, leaves) in bound.items():
         out = run()
         compare(name, operation, out, expected)
-        if isinstance(found[name], SciPy):
-            taken = found[name].backward(operation, inputs, gradient)
+        if isinstance(results[name], SciPy):
+            taken = results[name].backward(operation, inputs, gradient)
         else:
             taken = differentiate(out, leaves, gradient.reshape(out.shape))
         if taken is not None:
@@ -256,13 +256,13 @@ def differentiate(out: torch.Tensor, inputs: Inputs, gradient: torch.Tensor) -> 
     return lambda: torch.autograd.grad(out, inputs, gradient, retain_graph=True)
 
 
-def compare(name: str, operation: str, found: torch.Tensor, expected: torch.Tensor) -> None:
+def compare(name: str, operation: str, result: torch.Tensor, expected: torch.Tensor) -> None:
     """Stop when a peer computes something else than we do: its time would mean nothing.
 
     The maximum over no messages is minus infinity in DGL's operations and 0 in ours; that is no difference here.
     """
-    found = found.detach().reshape(expected.shape)
-    difference = (torch.where(found.isinf(), 0.0, found) - expected).abs().max().item()
+    result = result.detach().reshape(expected.shape)
+    difference = (torch.where(result.isinf(), 0.0, result) - expected).abs().max().item()
     scale = expected.abs().max().item()
     if not difference <= 1e-3 * max(scale, 1.0):
         raise SystemExit(
@@ -308,14 +308,14 @@ def summary_table(records: list[dict[str, Any]]) -> str:
     """
     rows = []
     for peer in peers_of(records):
-        found = ratios(records, peer)
+        result = ratios(records, peer)
         means = [
             geometric_mean(ratios([r for r in records if r["direction"] == direction], peer).values())
             for direction in ("forward", "backward")
         ]
-        behind, ahead = (sum(ratio < 0.95 for ratio in found.values()), sum(ratio > 1.05 for ratio in found.values()))
-        worst, least = min(found.items(), key=lambda item: item[1])
-        counts = (ahead, len(found) - ahead - behind, behind)
+        behind, ahead = (sum(ratio < 0.95 for ratio in result.values()), sum(ratio > 1.05 for ratio in result.values()))
+        worst, least = min(result.items(), key=lambda item: item[1])
+        counts = (ahead, len(result) - ahead - behind, behind)
         rows.append([peer, *(f"{mean:.2f}" for mean in means), *map(str, counts), f"{least:.2f}", worst])
     heads = ["forward, geometric mean", "backward, geometric mean", "cases ahead", "level", "behind", "least", "where"]
     return table(["peer's time / ours", *heads], rows)
@@ -326,9 +326,9 @@ def operations_table(records: list[dict[str, Any]], peer: str = "DGL 2.1") -> st
     rows = []
     for operation, direction in itertools.product(OPERATIONS, ("forward", "backward")):
         own = [r for r in records if r["operation"] == operation and r["direction"] == direction]
-        found = ratios(own, peer).values()
-        if found:
-            cells = (geometric_mean(found), min(found), max(found))
+        result = ratios(own, peer).values()
+        if result:
+            cells = (geometric_mean(result), min(result), max(result))
             rows.append([f"{operation}, {direction}", *(f"{cell:.2f}" for cell in cells)])
     return table([f"{peer} / {OURS}", "geometric mean", "least", "most"], rows)
 
@@ -344,12 +344,12 @@ def main() -> None:
         operations, name = SPMM[:4], "spmm_retained"
     records: list[dict[str, Any]] = []
     for network in networks(quick):
-        found = frameworks(network)
+        result = frameworks(network)
         for operation, width in itertools.product(operations, (16,) if quick else WIDTHS):
             if len(network.src) * width * 4 > MOST_BYTES.get(operation, math.inf):
                 print(f"left out: {operation}, {network.name}, width {width}: edge tensors too large for the peers")
                 continue
-            new = measure(found, operation, network, width)
+            new = measure(result, operation, network, width)
             records += new
             print("\n".join(cases_table(new).split("\n")[2:]), flush=True)
             gc.collect()

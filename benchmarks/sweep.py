@@ -55,13 +55,13 @@ class Point:
 
 def points(quick: bool) -> list[Point]:
     """Return all points, each sweep from small to large."""
-    found = []
+    results = []
     for kind in (GCN,) if quick else (GCN, GAT):
-        found += [Point(kind, "nodes", 1 << power, 0.0008, 64) for power in range(12, 14 if quick else 18)]
+        results += [Point(kind, "nodes", 1 << power, 0.0008, 64) for power in range(12, 14 if quick else 18)]
         if not quick:
-            found += [Point(kind, "density", 1 << 15, 0.0005 * 2**i, 64) for i in range(6)]
-            found += [Point(kind, "hidden size", 1 << 15, 0.0008, 1 << power) for power in (4, 6, 8, 10)]
-    return found
+            results += [Point(kind, "density", 1 << 15, 0.0005 * 2**i, 64) for i in range(6)]
+            results += [Point(kind, "hidden size", 1 << 15, 0.0008, 1 << power) for power in (4, 6, 8, 10)]
+    return results
 
 
 # -- one point in one process ------------------------------------------------------------------------------------------
@@ -73,23 +73,23 @@ def run_point(name: str, point: Point) -> dict[str, float]:
         print("no memory limit on this system", file=sys.stderr)
     else:
         resource.setrlimit(resource.RLIMIT_DATA, (BUDGET, BUDGET))
-    found = library(name)
-    if found is None:
+    result = library(name)
+    if result is None:
         raise ModuleNotFoundError(name)
     for num_edges in (4_000, 40_000):  # compile, start threads
-        steps_of(found, Point(point.kind, "nodes", 1000, num_edges / 1e6, point.hidden), 1)
+        steps_of(result, Point(point.kind, "nodes", 1000, num_edges / 1e6, point.hidden), 1)
     with Peak() as peak:
-        seconds = steps_of(found, point, 7)
+        seconds = steps_of(result, point, 7)
     return {"seconds": statistics.median(seconds[1:] or seconds), "bytes": peak.growth}
 
 
-def steps_of(found: Any, point: Point, most: int) -> list[float]:
+def steps_of(result: Any, point: Point, most: int) -> list[float]:
     """Return the seconds of up to ``most`` steps, of fewer when they take more than 4 s; the first warms up."""
     torch.manual_seed(0)
     src, dst = (torch.from_numpy(end) for end in erdos_renyi(point.num_nodes, point.num_edges))
-    graph = found.graph(src, dst, point.num_nodes)
+    graph = result.graph(src, dst, point.num_nodes)
     heads = 8 if point.kind == GAT else 1
-    network = Network(found, point.kind, [point.hidden, point.hidden // heads, 16], heads)
+    network = Network(result, point.kind, [point.hidden, point.hidden // heads, 16], heads)
     optimizer = torch.optim.Adam(network.parameters())
     x, labels = torch.randn(point.num_nodes, point.hidden), torch.randint(16, (point.num_nodes,))
     seconds: list[float] = []
@@ -103,14 +103,14 @@ def in_process(name: str, point: Point) -> dict[str, Any]:
     """Return what :func:`run_point` found in a process of its own, or ``{"failed": why}``."""
     command = [sys.executable, __file__, "--only", json.dumps([name, asdict(point)])]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return {"failed": f"over {SECONDS} s"}
-    if found.returncode == 0:
-        return json.loads(found.stdout.splitlines()[-1])
-    message = found.stderr.strip().splitlines() or [f"exit status {found.returncode}"]
+    if result.returncode == 0:
+        return json.loads(result.stdout.splitlines()[-1])
+    message = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
     memory = ("memory", "bad_alloc", "Cannot allocate", "allocate")
-    if found.returncode < 0 or any(word in found.stderr for word in memory):
+    if result.returncode < 0 or any(word in result.stderr for word in memory):
         return {"failed": "out of memory"}
     return {"failed": message[-1]}
 
@@ -122,9 +122,9 @@ def sweep_table(records: list[dict[str, Any]]) -> str:
     for r in records:
         cells = []
         for name in LIBRARIES:
-            found = r["found"][name]
-            failed = found.get("failed")
-            cells += [failed, ""] if failed else [f"{1e3 * found['seconds']:.1f}", f"{found['bytes'] / 1e6:.0f}"]
+            result = r["found"][name]
+            failed = result.get("failed")
+            cells += [failed, ""] if failed else [f"{1e3 * result['seconds']:.1f}", f"{result['bytes'] / 1e6:.0f}"]
         size = f"{r['num_nodes']:,} nodes, {r['num_edges'] / 1e6:.2f}M edges, hidden {r['hidden']}"
         rows.append([f"{r['kind']}, {r['sweep']}", size, *cells])
     header = [cell for name in LIBRARIES for cell in (f"{name}, ms", "MB")]
@@ -181,13 +181,13 @@ def main() -> None:
     records: list[dict[str, Any]] = []
     failed: set[tuple[str, str, str]] = set()
     for point in points(arguments.quick):
-        found = {}
+        results = {}
         for name in LIBRARIES:
             series = (name, point.kind, point.sweep)
-            found[name] = {"failed": "failed before"} if series in failed else in_process(name, point)
-            if "failed" in found[name]:
+            results[name] = {"failed": "failed before"} if series in failed else in_process(name, point)
+            if "failed" in results[name]:
                 failed.add(series)
-        records.append(asdict(point) | {"num_edges": point.num_edges, "value": point.value, "found": found})
+        records.append(asdict(point) | {"num_edges": point.num_edges, "value": point.value, "found": results})
         print("\n".join(sweep_table(records[-1:]).split("\n")[2:]), flush=True)
     print(f"\n{sweep_table(records)}")
     if not arguments.quick:

@@ -79,18 +79,18 @@ def plans_table(records: list[dict[str, Any]]) -> str:
 
 def check(record: dict[str, Any]) -> list[str]:
     """Return what a record falls short of."""
-    found = []
+    results = []
     ours, limit = record["bytes"]["Tofu"], record["limit_seconds"]
     for name, sent in record["bytes"].items():
         within = record["memory"][name] <= 1.2 * record["memory"]["Tofu"]
         if sent < ours * (1 - 1e-9) and (within or sent < record["replicating"]["bytes"] * (1 - 1e-9)):
-            found.append(f"{record['model']}: {name} sends {sent / 1e9:.3g} GB, the plan {ours / 1e9:.3g} GB")
+            results.append(f"{record['model']}: {name} sends {sent / 1e9:.3g} GB, the plan {ours / 1e9:.3g} GB")
     if limit is not None and record["search_seconds"] > limit:
-        found.append(f"{record['model']}: the search took {record['search_seconds']:.1f} s, more than {limit:g} s")
+        results.append(f"{record['model']}: the search took {record['search_seconds']:.1f} s, more than {limit:g} s")
     heard = [sent / (k - 1) for sent, k in zip(record["bytes_by_step"], record["steps"], strict=True)]
     if heard != sorted(heard):
-        found.append(f"{record['model']}: a step sends less than the one before")
-    return found
+        results.append(f"{record['model']}: a step sends less than the one before")
+    return results
 
 
 def main() -> None:

@@ -118,11 +118,11 @@ def eager(module: nn.Module) -> Callable[..., torch.Tensor]:
 def tensor_bytes() -> int:
     """Return the bytes of the tensors that are alive, each storage once."""
     gc.collect()
-    found = {}
+    results = {}
     for x in gc.get_objects():
         if type(x) in (torch.Tensor, nn.Parameter) and x.device.type == "cpu":
-            found[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-    return sum(found.values())
+            results[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+    return sum(results.values())
 
 
 def peak(step: Callable[..., torch.Tensor], batch: Batch) -> int:
@@ -166,7 +166,7 @@ def process(rank: int, world: int, folder: str, quick: bool, names: list[str], s
         assert step.plan is not None
         received = torch.tensor(step.bytes)
         dist.all_reduce(received)
-        found = {
+        results = {
             "losses": losses,
             "seconds": seconds,
             "peak": peak(step, batch),
@@ -176,9 +176,9 @@ def process(rank: int, world: int, folder: str, quick: bool, names: list[str], s
         }
         del step, module
         for way in ("DDP", "FSDP2"):
-            found[way] = beside(way, name, quick, world, steps)
+            results[way] = beside(way, name, quick, world, steps)
         if rank == 0:
-            queue.put((name, found))
+            queue.put((name, results))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -204,18 +204,18 @@ def together(world: int, quick: bool, names: list[str], steps: int) -> dict[str,
     return dict(queue.get() for _ in names)
 
 
-def record(name: str, world: int, got: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
+def record(name: str, world: int, result: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of a model over ``world`` processes and in one."""
     return {
         "model": name,
         "workers": world,
-        "steps": got["steps"],
-        "loss_error": max(abs(a - b) / abs(b) for a, b in zip(got["losses"], one["losses"], strict=True)),
-        "bytes": got["bytes"],
-        "planned": got["planned"],
-        "peak": got["peak"],
+        "steps": result["steps"],
+        "loss_error": max(abs(a - b) / abs(b) for a, b in zip(result["losses"], one["losses"], strict=True)),
+        "bytes": result["bytes"],
+        "planned": result["planned"],
+        "peak": result["peak"],
         "peak_alone": one["peak"],
-        "seconds": {"one": one["seconds"], "Tofu": got["seconds"], "DDP": got["DDP"], "FSDP2": got["FSDP2"]},
+        "seconds": {"one": one["seconds"], "Tofu": result["seconds"], "DDP": result["DDP"], "FSDP2": result["FSDP2"]},
     }
 
 
@@ -232,14 +232,14 @@ def steps_table(records: list[dict[str, Any]]) -> str:
 
 def check(r: dict[str, Any]) -> list[str]:
     """Return what a record falls short of."""
-    found, where = [], f"{r['model']} over {r['workers']}"
+    results, where = [], f"{r['model']} over {r['workers']}"
     if not r["loss_error"] < 1e-4:
-        found.append(f"{where}: the losses differ by {r['loss_error']:.2g}")
+        results.append(f"{where}: the losses differ by {r['loss_error']:.2g}")
     if abs(r["bytes"] / r["planned"] - 1) > 0.05:
-        found.append(f"{where}: {r['bytes']} bytes are sent, {r['planned']:.0f} planned")
+        results.append(f"{where}: {r['bytes']} bytes are sent, {r['planned']:.0f} planned")
     if r["peak"] * r["workers"] > 1.2 * r["peak_alone"]:
-        found.append(f"{where}: {r['peak'] / 1e6:.1f} MB are held, {r['peak_alone'] / 1e6:.1f} MB by one process")
-    return found
+        results.append(f"{where}: {r['peak'] / 1e6:.1f} MB are held, {r['peak_alone'] / 1e6:.1f} MB by one process")
+    return results
 
 
 def main() -> None:
@@ -248,9 +248,9 @@ def main() -> None:
     names, steps = ["WResNet", "LSTM", "GPT", "GCN"], 3 if args.quick else 20
     whole = {name: alone(name, args.quick, steps) for name in names}
     records = [
-        record(name, world, got, whole[name])
+        record(name, world, result, whole[name])
         for world in (2, 4)
-        for name, got in together(world, args.quick, names, steps).items()
+        for name, result in together(world, args.quick, names, steps).items()
     ]
     print(steps_table(records))
     short = [line for r in records for line in check(r)]

@@ -95,15 +95,15 @@ def _first_output(out: Any, labels: torch.Tensor) -> torch.Tensor:
 
 def models() -> dict[str, Callable[[int | None], Work]]:
     """Return what makes each model whose package is installed."""
-    found: dict[str, Callable[[int | None], Work]] = {}
+    results: dict[str, Callable[[int | None], Work]] = {}
     if importlib.util.find_spec("transformers"):
         for name in (*TEXT, *MASKED, *PAIRS, *OTHERS):
-            found[name] = lambda layers, name=name: _language(name, layers)
+            results[name] = lambda layers, name=name: _language(name, layers)
     for package, names in (("torchvision", VISION), ("timm", TIMM)):
         if importlib.util.find_spec(package):
             for name in names:
-                found[name] = lambda layers, package=package, name=name: _vision(package, name, layers)
-    return found
+                results[name] = lambda layers, package=package, name=name: _vision(package, name, layers)
+    return results
 
 
 def measure(name: str, make: Callable[[int | None], Work], workers: int, layers: int | None) -> dict[str, Any]:

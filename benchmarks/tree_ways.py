@@ -201,7 +201,7 @@ class Lazy(Way):
     def construct(self, trees: Sequence[Tree]) -> list[Any]:
         """Record the losses of all nodes."""
         words = iter(self._words(torch.cat([tree.words for tree in trees])))
-        labels, found, first = dynamic.lazy(torch.cat([tree.labels for tree in trees])).unbind(), list[Any](), 0
+        labels, results, first = dynamic.lazy(torch.cat([tree.labels for tree in trees])).unbind(), list[Any](), 0
         for tree in trees:
             states: list[Any] = [None] * len(tree.children)
             for node in reversed(range(len(states))):
@@ -210,9 +210,9 @@ class Lazy(Way):
                     *states[node], loss = self.inner(*states[below[0]], *states[below[1]], label)
                 else:
                     *states[node], loss = self.leaf(next(words), label)
-                found.append(loss)
+                results.append(loss)
             first += len(states)
-        return found
+        return results
 
     def _words(self, numbers: torch.Tensor) -> Any:
         """Return the vectors of all leaves, looked up together."""

@@ -167,9 +167,9 @@ def compare_pairs(quick: bool) -> list[dict[str, Any]]:
 def agree(what: str, results: Table) -> None:
     """Stop where two runners compute something else."""
     expected = results[OURS]
-    for label, found in results.items():
-        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
-            raise SystemExit(f"{what}: {label} and {OURS} differ by {(found - expected).abs().max():g}")
+    for label, actual in results.items():
+        if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-3):
+            raise SystemExit(f"{what}: {label} and {OURS} differ by {(actual - expected).abs().max():g}")
 
 
 def compare_sizes(quick: bool) -> list[dict[str, Any]]:

@@ -66,8 +66,8 @@ def test_unbatch_undoes_batch_of_several_types(graphs: list[DGLGraph]) -> None:
 def check_round_trip(graphs: list[DGLGraph]) -> None:
     joined = batch(graphs)
     assert joined.batch_size == len(graphs)
-    for found, expected in zip(unbatch(joined), graphs, strict=True):
-        assert contents(found) == contents(expected)
+    for actual, expected in zip(unbatch(joined), graphs, strict=True):
+        assert contents(actual) == contents(expected)
     for i, expected in enumerate(graphs):
         assert contents(slice_batch(joined, i)) == contents(expected)
     for ntype in joined.ntypes:
@@ -111,9 +111,9 @@ def test_a_batch_of_one_is_a_graph_of_its_own(nested: bool) -> None:
 def test_a_batch_of_one_has_what_was_made_of_the_structure() -> None:
     g = graph(([0, 1], [2, 2]))
     known = g.adjacency().csc()
-    made = batch([g])
-    assert made.adjacency().csc() is known
-    made.add_edges(0, 1)
+    result = batch([g])
+    assert result.adjacency().csc() is known
+    result.add_edges(0, 1)
     assert g.num_edges() == 2 and g.adjacency().csc() is known
     restricted = batch([g.formats(["coo"])])
     assert set(restricted.formats()["created"] + restricted.formats()["not created"]) == {"coo", "csr", "csc"}

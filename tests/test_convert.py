@@ -48,8 +48,8 @@ def ends(g, etype=None):
 def test_edges_come_in_many_forms(data, idtype):
     g = graph(data)
     assert g.num_nodes() == 3 and g.idtype == idtype
-    found, expected = list(zip(*ends(g), strict=True)), list(zip(SRC, DST, strict=True))[: g.num_edges()]
-    assert (sorted(found) == sorted(expected)) if isinstance(data, networkx.Graph) else (found == expected)
+    result, expected = list(zip(*ends(g), strict=True)), list(zip(SRC, DST, strict=True))[: g.num_edges()]
+    assert (sorted(result) == sorted(expected)) if isinstance(data, networkx.Graph) else (result == expected)
     assert g.num_edges() == (3 if isinstance(data, tuple) and isinstance(data[0], range) else 4)
 
 

@@ -109,17 +109,17 @@ def refuse() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:contrib.sampling")
-def taken(bad: dict[str, Any], call: Callable[[Any], Any], said: str = "") -> list[str]:
+def taken(bad: dict[str, Any], call: Callable[[Any], Any], message: str = "") -> list[str]:
     """Return which values ``call`` does not refuse, or refuses with another message."""
-    found = []
+    results = []
     for kind, value in bad.items():
         try:
             call(value)
         except DGLError as error:
-            if re.search(said, str(error)):
+            if re.search(message, str(error)):
                 continue
-        found.append(kind)
-    return found
+        results.append(kind)
+    return results
 
 
 @pytest.mark.parametrize("door", COUNTS)

@@ -71,8 +71,8 @@ def test_comments_that_show_output_are_true(page: str) -> None:
 
 def test_the_tables_are_the_measured_ones() -> None:
     report = ROOT / "benchmarks" / "report.py"
-    found = subprocess.run([sys.executable, str(report), "--check"], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    result = subprocess.run([sys.executable, str(report), "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_what_layers_take_is_what_the_tests_call_them_with() -> None:

@@ -58,9 +58,9 @@ def test_derivative_equals_finite_differences(expr, operand):
     shifted[operand.slot] -= 2 * step
     with np.errstate(all="ignore"):
         numeric = (high - evaluate(expr, shifted)) / (2 * step)
-        got = evaluate(derivative(expr, operand), VALUES)
+        result = evaluate(derivative(expr, operand), VALUES)
     if np.isfinite(numeric) and abs(numeric) < 1e4:
-        assert got == pytest.approx(numeric, rel=1e-3, abs=1e-3)
+        assert result == pytest.approx(numeric, rel=1e-3, abs=1e-3)
 
 
 def test_operators_stand_in_one_table():
@@ -138,8 +138,8 @@ def test_every_operator_s_derivative_equals_finite_differences(name, second):
                 shifted[operand.slot] += direction * step
                 sides.append(evaluate(expr, shifted, reference.FUNCTIONS))
             numeric = (sides[0] - sides[1]) / (2 * step)
-            got = evaluate(derivative(expr, operand), values, reference.FUNCTIONS)
-            assert got == pytest.approx(numeric, rel=1e-6, abs=1e-8), f"{expr} by {operand} at {values}"
+            result = evaluate(derivative(expr, operand), values, reference.FUNCTIONS)
+            assert result == pytest.approx(numeric, rel=1e-6, abs=1e-8), f"{expr} by {operand} at {values}"
 
 
 @pytest.mark.parametrize(("name", "shares"), [("maximum", (0.5, 0.5)), ("minimum", (0.5, 0.5))])
@@ -156,7 +156,7 @@ def test_an_operand_of_all_edges_stays_where_it_is_on_the_reversed_graph():
 
 
 @pytest.mark.parametrize(
-    ("exponent", "wanted"),
+    ("exponent", "expected"),
     [
         (2.0, "(u0 * u0)"),
         (3.0, "((u0 * u0) * u0)"),
@@ -168,5 +168,5 @@ def test_an_operand_of_all_edges_stays_where_it_is_on_the_reversed_graph():
         (1.5, "power(u0, 1.5)"),
     ],
 )
-def test_powers_are_written_out(exponent, wanted):
-    assert formula(write_out_powers(Call(OPERATORS["power"], (U0, Constant(exponent))))) == wanted
+def test_powers_are_written_out(exponent, expected):
+    assert formula(write_out_powers(Call(OPERATORS["power"], (U0, Constant(exponent))))) == expected

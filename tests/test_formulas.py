@@ -46,8 +46,8 @@ def torchs(name: str) -> Any:
 
 def numbers(name: str, count: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(len(name))
-    made = [2 * torch.randn(40, dtype=torch.float64, generator=generator) for _ in range(count)]
-    return [(x.abs() + 0.1 if name in POSITIVE else x).requires_grad_() for x in made]
+    results = [2 * torch.randn(40, dtype=torch.float64, generator=generator) for _ in range(count)]
+    return [(x.abs() + 0.1 if name in POSITIVE else x).requires_grad_() for x in results]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,15 +61,15 @@ def in_float64() -> Iterator[None]:
 def checked_formula(name: str, expr: Expr, xs: list[torch.Tensor], function: Any) -> None:
     """Assert that an expression and its derivatives are those of a torch function."""
     want = function(*xs)
-    got = evaluate(expr, xs, active.functions)
-    torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+    result = evaluate(expr, xs, active.functions)
+    torch.testing.assert_close(result, want, rtol=1e-9, atol=1e-11)
     if want.dtype is torch.bool:
         return
     gradients = torch.autograd.grad(want, xs, torch.ones_like(want), allow_unused=True)
     for slot, gradient in enumerate(gradients):
-        found = evaluate(derivative(expr, Operand(Side.E, slot)), xs, active.functions)
-        wanted = torch.zeros_like(want) if gradient is None else gradient
-        torch.testing.assert_close(torch.as_tensor(found, dtype=want.dtype).expand(40), wanted, rtol=1e-9, atol=1e-9)
+        actual = evaluate(derivative(expr, Operand(Side.E, slot)), xs, active.functions)
+        expected = torch.zeros_like(want) if gradient is None else gradient
+        torch.testing.assert_close(torch.as_tensor(actual, dtype=want.dtype).expand(40), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", list(OPERATORS))
@@ -146,11 +146,11 @@ def test_in_recorded_functions(name: str, options: dict[str, Any]) -> None:
     compare(g.edata["m"], called(name, options, xs), xs)
 
 
-def compare(got: torch.Tensor, want: torch.Tensor, xs: list[torch.Tensor]) -> None:
-    torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-6)
+def compare(result: torch.Tensor, want: torch.Tensor, xs: list[torch.Tensor]) -> None:
+    torch.testing.assert_close(result, want, rtol=2e-5, atol=2e-6)
     ones = torch.ones_like(want)
-    found = torch.autograd.grad(got, xs, ones, allow_unused=True)
-    for a, b in zip(found, torch.autograd.grad(want, xs, ones, allow_unused=True), strict=True):
+    grads = torch.autograd.grad(result, xs, ones, allow_unused=True)
+    for a, b in zip(grads, torch.autograd.grad(want, xs, ones, allow_unused=True), strict=True):
         torch.testing.assert_close(
             torch.zeros(40) if a is None else a, torch.zeros(40) if b is None else b, rtol=1e-4, atol=1e-5
         )
@@ -171,12 +171,12 @@ def test_on_arrays(name: str) -> None:
     arrays = [x.detach().numpy() for x in xs]
     out = RULES[name].value(*arrays)
     np.testing.assert_allclose(out, want.detach().numpy(), rtol=1e-9, atol=1e-11)
-    wanted = torch.autograd.grad(want, xs, torch.ones_like(want), allow_unused=True)
-    for slot, gradient in enumerate(wanted):
+    expected = torch.autograd.grad(want, xs, torch.ones_like(want), allow_unused=True)
+    for slot, gradient in enumerate(expected):
         rule = RULES[name]
         g = np.ones_like(out)
-        found = rule.each(slot, g, out, *arrays) if rule.each else rule.gradients[slot](g, out, *arrays)  # type: ignore[misc]
-        np.testing.assert_allclose(found, 0 if gradient is None else gradient.numpy(), rtol=1e-9, atol=1e-9)
+        grads = rule.each(slot, g, out, *arrays) if rule.each else rule.gradients[slot](g, out, *arrays)  # type: ignore[misc]
+        np.testing.assert_allclose(grads, 0 if gradient is None else gradient.numpy(), rtol=1e-9, atol=1e-9)
 
 
 def test_options_without_a_formula_are_executed_as_written() -> None:

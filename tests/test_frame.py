@@ -210,8 +210,8 @@ def test_selected_rows_know_the_tensor_that_they_are_taken_of():
 def test_a_deep_copy_says_what_to_do_with_a_history() -> None:
     x = torch.ones(2, 3, requires_grad=True)
     frame = Frame(2, {"leaf": x, "plain": torch.zeros(2)}, "node")
-    made = copy.deepcopy(frame)
-    assert made["leaf"] is not x and made["leaf"].requires_grad and made.num_rows == 2 and made.label == "node"
+    copied = copy.deepcopy(frame)
+    assert copied["leaf"] is not x and copied["leaf"].requires_grad and copied.num_rows == 2 and copied.label == "node"
     frame["h"] = x * 2
     with pytest.raises(DGLError, match=r"feature 'h' on the nodes .* use g.clone\(\), .* or store x.detach\(\)"):
         copy.deepcopy(frame)

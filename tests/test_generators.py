@@ -77,12 +77,12 @@ def test_edges_stay_in_communities(homophily, inside):
 
 def test_a_power_law_graph_repeats_with_the_seed_whatever_the_threads(monkeypatch):
     monkeypatch.setattr(generators, "_CHUNK", 100)
-    made = []
+    results = []
     for seed, threads in ((3, 1), (3, 4), (4, 4)):
         random.seed(seed)
         monkeypatch.setattr(type(generators.active), "num_threads", lambda self, threads=threads: threads)
-        made.append(torch.stack(rand_power_law_graph(50, 1000, num_communities=5, homophily=0.5).edges()))
-    assert made[0].equal(made[1]) and not made[0].equal(made[2])
+        results.append(torch.stack(rand_power_law_graph(50, 1000, num_communities=5, homophily=0.5).edges()))
+    assert results[0].equal(results[1]) and not results[0].equal(results[2])
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_the_heaviest_edge_is_taken() -> None:
 def test_any_free_neighbour_is_taken() -> None:
     g = dglite.graph(([0, 0, 0, 0], [0, 1, 2, 3]), num_nodes=4)
     dglite.seed(0)
-    found = {tuple(neighbor_matching(g, relabel_idx=False).tolist()) for _ in range(60)}
-    assert found == {(0, 0, 2, 3), (0, 1, 0, 3), (0, 1, 2, 0), (0, 1, 2, 3)}
+    results = {tuple(neighbor_matching(g, relabel_idx=False).tolist()) for _ in range(60)}
+    assert results == {(0, 0, 2, 3), (0, 1, 0, 3), (0, 1, 2, 0), (0, 1, 2, 3)}
 
 
 def test_wrong_graphs_are_explained() -> None:

@@ -45,8 +45,8 @@ def test_undirected_measures_equal_their_definitions(n: int, data: st.DataObject
     p = [sum(d for d, label in zip(degree, y, strict=True) if label == k) / len(both) for k in (0, 1)]
     expected = sum(x * x for x in p)
     edge = sum(y[u] == y[v] for u, v in both) / len(both)
-    found = dglite.adjusted_homophily(g, torch.tensor(y))
-    assert math.isnan(found) if expected == 1 else found == pytest.approx((edge - expected) / (1 - expected))
+    result = dglite.adjusted_homophily(g, torch.tensor(y))
+    assert math.isnan(result) if expected == 1 else result == pytest.approx((edge - expected) / (1 - expected))
     labels = torch.tensor(y)
     if min(p) > 0:
         joint = np.zeros((2, 2))
@@ -84,8 +84,8 @@ def test_values_are_of_float32s_precision_and_nan_of_nothing() -> None:
         dglite.node_label_informativeness,
     )
     for measure in measures:
-        found = measure(g, y)
-        assert type(found) is float and found == float(np.float32(found))
+        result = measure(g, y)
+        assert type(result) is float and result == float(np.float32(result))
     assert dglite.edge_homophily(dglite.graph(([0, 0, 0], [0, 1, 2])), y[:3]) == float(np.float32(2 / 3))
     empty = dglite.graph(([], []), num_nodes=5)
     assert dglite.node_homophily(empty, y) == 0

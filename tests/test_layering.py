@@ -71,7 +71,7 @@ def parsed(path: Path) -> ast.Module:
 def imported_packages(module: Path) -> list[tuple[str, ast.stmt]]:
     """Return the packages of dglite that a module imports, wherever in it, except for type checkers only."""
     package = ("dglite", *module.parts[:-1])
-    found = []
+    results = []
     for node in executed(PACKAGE / module):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
@@ -81,8 +81,8 @@ def imported_packages(module: Path) -> list[tuple[str, ast.stmt]]:
             targets = [tuple(alias.name.split(".")) for alias in node.names]
         else:
             continue
-        found += [(target[1], node) for target in targets if target[0] == "dglite" and len(target) > 1]
-    return found
+        results += [(target[1], node) for target in targets if target[0] == "dglite" and len(target) > 1]
+    return results
 
 
 @cache
@@ -250,7 +250,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
         for node in parsed(PACKAGE / module).body:
             if isinstance(node, ast.ClassDef) and node.name not in SAME_NAMES:
                 modules.setdefault(node.name, []).append(module.as_posix())
-    twice = {name: found for name, found in modules.items() if len(found) > 1}
+    twice = {name: results for name, results in modules.items() if len(results) > 1}
     assert not twice, f"rename the lesser of these classes to say what it is: {twice}"
 
 

@@ -22,7 +22,7 @@ def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
     monkeypatch.setattr(command, "CHECKS", {})
     monkeypatch.setenv("DGLITE_POOL", "3G")
     assert command.main() == 0
-    said = capsys.readouterr().out
+    message = capsys.readouterr().out
     for part in (
         f"dglite    {__version__}, ",
         f"python    {sys.version.split()[0]}, ",
@@ -33,7 +33,7 @@ def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
         "memory    pool of 3.0 GB at most",
         "self-check ok",
     ):
-        assert part in said
+        assert part in message
 
 
 def test_packages_that_are_not_installed_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,18 +51,18 @@ def test_checks_find_what_is_wrong(
         """The graph has one edge that the arrays do not have."""
 
         def graph(self) -> Any:
-            made = super().graph()
-            made.add_edges(59, 0, {"w": backend.active.from_numpy(self.w[:1])})
-            made.add_edges(59, 59, {"w": backend.active.from_numpy(self.w[:1])})
-            return made
+            result = super().graph()
+            result.add_edges(59, 0, {"w": backend.active.from_numpy(self.w[:1])})
+            result.add_edges(59, 59, {"w": backend.active.from_numpy(self.w[:1])})
+            return result
 
     monkeypatch.setattr(command, "_Sample", Wrong)
     monkeypatch.setattr(command, "CHECKS", {name: command.CHECKS[name]})
     capsys.readouterr()
     assert command.main() == 1
-    said = capsys.readouterr().out
-    assert f"{name:24}FAILED: " in said
-    assert f"self-check failed: {name}" in said
+    message = capsys.readouterr().out
+    assert f"{name:24}FAILED: " in message
+    assert f"self-check failed: {name}" in message
 
 
 def test_as_a_command() -> None:

@@ -54,14 +54,14 @@ def test_readout_equals_torch(kind: str, op: str, weight: str | None, dtype: tor
     g = batched(dtype)
     readout, data, sizes = KINDS[kind]
     x = data(g)["h"] * data(g)["w"] if weight else data(g)["h"]
-    found = readout(g, "h", weight, op=op)
-    assert found.dtype == dtype
+    result = readout(g, "h", weight, op=op)
+    assert result.dtype == dtype
     expected = oracle(x.double(), sizes, op).to(dtype)
     torch.testing.assert_close(
-        found, expected, rtol=2e-2 if dtype.itemsize == 2 else None, atol=2e-2 if dtype.itemsize == 2 else None
+        result, expected, rtol=2e-2 if dtype.itemsize == 2 else None, atol=2e-2 if dtype.itemsize == 2 else None
     )
     if op != "min":
-        torch.testing.assert_close(getattr(dglite, f"{op}_{kind}")(g, "h", weight), found)
+        torch.testing.assert_close(getattr(dglite, f"{op}_{kind}")(g, "h", weight), result)
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "max", "min"])

@@ -207,7 +207,7 @@ MODELS: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Any, ...]]]] = {
 }
 
 
-def _made(name: str) -> tuple[nn.Module, Callable[[int], tuple[Any, ...]]]:
+def _build(name: str) -> tuple[nn.Module, Callable[[int], tuple[Any, ...]]]:
     torch.manual_seed(0)
     kind, arguments = MODELS[name]
     return kind().eval(), arguments
@@ -226,7 +226,7 @@ def _of_tensors(args: Any) -> Any:
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_is_for_graphs_of_any_size(name: str, portable: bool, strict: bool) -> None:
     torch._dynamo.reset()
-    model, arguments = _made(name)
+    model, arguments = _build(name)
     program = dglite.export(model, *arguments(2), portable=portable, strict=strict)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert any("dglite" in operator for operator in operators) != portable
@@ -238,7 +238,7 @@ def test_a_program_is_for_graphs_of_any_size(name: str, portable: bool, strict: 
 
 
 def test_torch_export_takes_graphs_and_gradients() -> None:
-    model, arguments = _made("gcn")
+    model, arguments = _build("gcn")
     args = arguments(2)
     program = torch.export.export(model, args, dynamic_shapes=dglite.dynamic_shapes(*args))
     g, x = arguments(3)
@@ -268,8 +268,8 @@ def test_a_layer_is_one_operator_of_the_program(layer: nn.Module, operator: str)
     g, x = homogeneous(9, 30, 1), torch.randn(9, 5, requires_grad=True)
     ours, expected = program.module()(g, x), layer(g, x)
     torch.testing.assert_close(ours, expected)
-    (gradient,), (wanted,) = (torch.autograd.grad(result.sin().sum(), x) for result in (ours, expected))
-    torch.testing.assert_close(gradient, wanted)
+    (gradient,), (target,) = (torch.autograd.grad(result.sin().sum(), x) for result in (ours, expected))
+    torch.testing.assert_close(gradient, target)
 
 
 def test_equal_calls_are_made_once() -> None:
@@ -368,7 +368,7 @@ def test_message_passing_is_exported(function: Callable[..., torch.Tensor]) -> N
 
 
 def test_sizes_of_zero_and_one() -> None:
-    model, arguments = _made("gcn")
+    model, arguments = _build("gcn")
     for portable in (False, True):
         serve = dglite.export(model, *arguments(2), portable=portable).module()
         for g in (dglite.graph(([0], [0])), dglite.graph(([], []), num_nodes=0)):
@@ -386,7 +386,7 @@ def _run(code: str, folder: Path) -> str:
 
 
 def test_a_fresh_process_runs_the_program_on_other_graphs(tmp_path: Path) -> None:
-    model, arguments = _made("gcn")
+    model, arguments = _build("gcn")
     torch.export.save(dglite.export(model, *arguments(2)), tmp_path / "model.pt2")
     cases = [arguments(scale) for scale in (3, 1, 8)]
     torch.save((cases, [model(*args) for args in cases]), tmp_path / "cases")
@@ -403,7 +403,7 @@ def test_a_fresh_process_runs_the_program_on_other_graphs(tmp_path: Path) -> Non
 
 
 def test_a_portable_program_runs_without_dglite(tmp_path: Path) -> None:
-    model, arguments = _made("classifier")
+    model, arguments = _build("classifier")
     torch.export.save(dglite.export(model, *arguments(2), portable=True), tmp_path / "model.pt2")
     args = arguments(4)
     torch.save((_of_tensors(args), model(*args).detach()), tmp_path / "case")
@@ -420,7 +420,7 @@ def test_a_portable_program_runs_without_dglite(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not FULL or shutil.which("g++") is None, reason="compiles for minutes: --full, and g++")
 def test_a_compiled_program_is_called_from_c(tmp_path: Path) -> None:
-    model, arguments = _made("gcn")
+    model, arguments = _build("gcn")
     program = dglite.export(model, *arguments(2), portable=True)
     path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "compiled.pt2"))
     args, include = arguments(5), Path(torch.__file__).parent / "include"
@@ -439,7 +439,7 @@ def test_a_compiled_program_is_called_from_c(tmp_path: Path) -> None:
 def test_onnx_runtime_computes_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
-    model, arguments = _made(name)
+    model, arguments = _build(name)
     program = dglite.export(model, *arguments(2), portable=True)
     torch.onnx.export(program, f=tmp_path / "model.onnx", dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
@@ -454,7 +454,7 @@ def test_onnx_runtime_computes_the_same(name: str, tmp_path: Path) -> None:
 
 def test_portable_sums_are_right_in_threads_of_onnx_runtime() -> None:
     """Its ScatterND, which index_add becomes, loses sums of threads that add to one row at the same time."""
-    model, arguments = _made("types")
+    model, arguments = _build("types")
     program = dglite.export(model, *arguments(2), portable=True)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert "aten.scatter_add.default" in operators
@@ -575,7 +575,7 @@ def test_a_vertex_program_is_refused_by_name() -> None:
 
 
 def test_wrong_inputs_of_a_program_are_refused_when_it_runs() -> None:
-    model, arguments = _made("gcn")
+    model, arguments = _build("gcn")
     g, x = arguments(2)
     serve = dglite.export(model, g, x).module()
     with pytest.raises(DGLError, match="no in-edge"):

@@ -31,22 +31,22 @@ NOT_USERS = set(
 
 def listed(page: Path) -> set[str]:
     """Return the pages in a page's toctrees."""
-    found = set()
+    result = set()
     for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
         for line in tree.splitlines():
             if line and not line.startswith(":"):
-                found.add(re.sub(r".*<(.*)>", r"\1", line))
-    return found
+                result.add(re.sub(r".*<(.*)>", r"\1", line))
+    return result
 
 
 def documented() -> dict[str, set[str]]:
     """Return for each module of the API reference the names that it lists; none where it lists all."""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for page in (DOCS / "api").glob("*.rst"):
         for module, names in re.findall(r"^\.\. public:: (\S+)\n((?:\n|   .*\n)*)", page.read_text(), re.MULTILINE):
             lines = [line for line in names.splitlines() if not line.strip().startswith(":")]
-            found.setdefault(module, set()).update(" ".join(lines).split())
-    return found
+            results.setdefault(module, set()).update(" ".join(lines).split())
+    return results
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -64,17 +64,17 @@ def test_every_page_of_the_reference_is_in_its_contents() -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    found = documented()
-    for module, names in found.items():
+    result = documented()
+    for module, names in result.items():
         assert all(hasattr(importlib.import_module(module), name) for name in names), module
     public = {name for name in dglite.__all__ if not inspect.ismodule(getattr(dglite, name))}
     elsewhere = {
         name
-        for module, names in found.items()
+        for module, names in result.items()
         if module != "dglite" and not names
         for name in importlib.import_module(module).__all__
     }
-    assert public - found["dglite"] - elsewhere == set()
+    assert public - result["dglite"] - elsewhere == set()
 
 
 def test_every_package_of_users_is_documented() -> None:

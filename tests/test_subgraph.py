@@ -237,5 +237,5 @@ def test_in_edges_and_out_edges_give_the_same_subgraph(monkeypatch, num_edges, f
             for i, (u, v) in enumerate(zip(*(end.tolist() for end in ends), strict=True))
             if u in place and v in place
         )
-        found = zip(part.edges()[0].tolist(), part.edata[dglite.EID].tolist(), part.edges()[1].tolist(), strict=True)
-        assert list(found) == expected
+        result = zip(part.edges()[0].tolist(), part.edata[dglite.EID].tolist(), part.edges()[1].tolist(), strict=True)
+        assert list(result) == expected

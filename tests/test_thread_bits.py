@@ -62,9 +62,9 @@ def with_gradients(function: Callable[..., torch.Tensor], *xs: torch.Tensor) -> 
     """Return a result, and the gradients of its product with numbers of no pattern."""
     leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in xs]
     out = function(*leaves)
-    wanted = [x for x in leaves if x.requires_grad]
+    expected = [x for x in leaves if x.requires_grad]
     grad = torch.linspace(-1, 1, out.numel()).cos().reshape(out.shape).to(out.dtype)
-    return [out, *torch.autograd.grad(out, wanted, grad, allow_unused=True)]
+    return [out, *torch.autograd.grad(out, expected, grad, allow_unused=True)]
 
 
 def relation(kind: str, num_edges: int, index: str, seed: int = 0) -> Adjacency:
@@ -315,13 +315,13 @@ def test_sparse_optimizers() -> None:
     ids, grad = torch.arange(60_000) * 7 % 500, values(60_000, 8)
 
     def compute() -> list[torch.Tensor]:
-        found = []
+        results = []
         for kind in (optim.SparseAdagrad, optim.SparseAdam):
             table = nn.NodeEmbedding(500, 8, f"bits {kind.__name__}", init_func=lambda x: x.fill_(0.5))
             optimizer = kind([table], lr=0.1)
             (table(ids) * grad).sum().backward()
             optimizer.step()
-            found.append(table.weight)
-        return found
+            results.append(table.weight)
+        return results
 
     assert_same_bits(compute)

@@ -54,12 +54,12 @@ def in_process(code: str) -> str:
 
 def side_by_side(works: list[Callable[[], Any]]) -> list[Any]:
     """Call all functions at once, each in a thread; return what they return, or raise the first error."""
-    gate, found, errors = threading.Barrier(len(works)), [None] * len(works), list[str]()
+    gate, results, errors = threading.Barrier(len(works)), [None] * len(works), list[str]()
 
     def run(i: int) -> None:
         try:
             gate.wait()
-            found[i] = works[i]()
+            results[i] = works[i]()
         except BaseException:  # shown by the test
             errors.append(traceback.format_exc())
 
@@ -70,7 +70,7 @@ def side_by_side(works: list[Callable[[], Any]]) -> list[Any]:
         thread.join()
     if errors:
         raise AssertionError(f"{len(errors)} errors, the first:\n{errors[0]}")
-    return found
+    return results
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ def share_fresh_graphs(formats: tuple[str, ...]) -> None:
     want = torch.zeros(num_nodes, 8).index_add_(0, torch.from_numpy(dst), x[torch.from_numpy(src)])
     for _ in range(40):
         g = fresh(num_nodes, num_edges).formats(list(formats))
-        for found in side_by_side([lambda g=g: [ops.copy_u_sum(g, x) for _ in range(3)]] * THREADS):
-            assert all(torch.equal(y, want) for y in found)
+        for actual in side_by_side([lambda g=g: [ops.copy_u_sum(g, x) for _ in range(3)]] * THREADS):
+            assert all(torch.equal(y, want) for y in actual)
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_threads_get_the_same_formats_reverse_and_frames(often: None) -> None:
         g = fresh(50, 600)
         a = g.adjacency()
         works = [a.csc, a.csr, lambda a=a: a.reverse().csr(), a.endpoints, a.reverse, g.node_frame, g.edge_frame]
-        found = side_by_side(works * 3)
+        result = side_by_side(works * 3)
         for i in range(len(works)):
-            assert len({id(x) for x in found[i :: len(works)]}) == 1
-        assert found[0] is found[2] is a.csc()
+            assert len({id(x) for x in result[i :: len(works)]}) == 1
+        assert result[0] is result[2] is a.csc()
         assert set(a.formats) == {"coo", "csr", "csc"} == set(a.reverse().formats)
 
 
@@ -136,9 +136,9 @@ class GatheredMeanwhile(LazyColumn):
 
     @property
     def source(self) -> Any:
-        found, self._kept = self._kept, None
+        result, self._kept = self._kept, None
         self.value = torch.ones(1)
-        return found
+        return result
 
     @source.setter
     def source(self, source: Any) -> None:
@@ -165,9 +165,9 @@ def meet_numpy() -> None:
 
     backend.load = slow
     g = fresh()
-    found = side_by_side([lambda: backend.admit(np.ones(3), "x")] * THREADS)
+    result = side_by_side([lambda: backend.admit(np.ones(3), "x")] * THREADS)
     assert loaded == ["numpy"]
-    assert {type(x) for x in found} == {backend.active.guest.tensor_type}
+    assert {type(x) for x in result} == {backend.active.guest.tensor_type}
     assert torch.equal(ops.copy_u_sum(g, torch.ones(NODES, 1))[:, 0].long(), g.in_degrees())
 
 
@@ -346,8 +346,8 @@ def soak(seconds: float) -> None:
             every = list(works.all())
             for k in order.permutation(len(every)):
                 name, work = every[k]
-                for found, known in zip(work(), want[name], strict=True):
-                    torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-5, msg=name)
+                for actual, known in zip(work(), want[name], strict=True):
+                    torch.testing.assert_close(actual, known, rtol=1e-4, atol=1e-5, msg=name)
                 counts[i] += 1
 
     side_by_side([lambda i=i: run(i) for i in range(THREADS)])
@@ -460,8 +460,8 @@ def test_a_child_does_not_wait_for_threads_that_it_does_not_have() -> None:
 def test_what_holds_a_lock_is_pickled_and_copied() -> None:
     rows = np.array([1, 0, 1])
     stored = adjacency.Compressed(np.array([0, 1, 3]), np.array([0, 0, 1]), unsorted_rows=rows)
-    for made in (pickle.loads(pickle.dumps(stored)), copy.deepcopy(stored)):
-        assert made.edge_ids.tolist() == [1, 0, 2]
+    for result in (pickle.loads(pickle.dumps(stored)), copy.deepcopy(stored)):
+        assert result.edge_ids.tolist() == [1, 0, 2]
     g = fresh()
     assert torch.equal(pickle.loads(pickle.dumps(g)).in_degrees(), g.in_degrees())
     cell = copy.deepcopy(Cell())
@@ -477,8 +477,8 @@ def end_threads_one_after_the_other() -> None:
     want, before = ops.copy_u_sum(g, x), launch.parallel_launches()
     most = 0
     for number in range(20):
-        (found,) = side_by_side([lambda: ops.copy_u_sum(g, x)])
-        assert torch.equal(found, want)
+        (result,) = side_by_side([lambda: ops.copy_u_sum(g, x)])
+        assert torch.equal(result, want)
         if number == 0:
             most = len(os.listdir("/proc/self/task")) + 1
     assert launch.parallel_launches() == before + 20
@@ -498,7 +498,7 @@ def compute_in_all_threads() -> None:
     g, x = fresh(2000, 60_000), torch.rand(2000, 8)
     want, before = ops.copy_u_sum(g, x), launch.parallel_launches()
     for several in side_by_side([lambda: [ops.copy_u_sum(g, x) for _ in range(50)]] * THREADS):
-        assert all(torch.equal(found, want) for found in several)
+        assert all(torch.equal(actual, want) for actual in several)
     assert before < launch.parallel_launches() <= before + 50 * THREADS
 
 

@@ -29,8 +29,8 @@ def graphs(draw: st.DrawFn, acyclic: bool = False) -> DGLGraph:
 
 
 def walk(g: DGLGraph, reverse: bool) -> nx.MultiDiGraph:
-    made = dglite.to_networkx(g)
-    return made.reverse() if reverse else made
+    result = dglite.to_networkx(g)
+    return result.reverse() if reverse else result
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,8 +54,8 @@ def test_breadth_first_levels_are_distances(g: DGLGraph, data: st.DataObject, re
 @given(graphs(acyclic=True), st.booleans())
 def test_topological_levels_are_longest_paths(g: DGLGraph, reverse: bool) -> None:
     levels = list(nx.topological_generations(walk(g, reverse)))
-    found = [x.tolist() for x in dglite.topological_nodes_generator(g, reverse)]
-    assert found == [sorted(level) for level in levels]
+    results = [x.tolist() for x in dglite.topological_nodes_generator(g, reverse)]
+    assert results == [sorted(level) for level in levels]
 
 
 @settings(max_examples=80, deadline=None)
@@ -76,11 +76,11 @@ def test_depth_first_edges_are_those_of_networkx(g: DGLGraph, data: st.DataObjec
         (a, b, names[kind]) for a, b, kind in nx.dfs_labeled_edges(plain, source) if kind != "forward" or a != b
     ]
     expected.remove((source, source, 1))
-    found = []
+    results = []
     for edge, label in zip(edges, labels, strict=True):
         a, b = u[edge.item()], v[edge.item()]
-        found.append((b, a, label.item()) if reverse else (a, b, label.item()))
-    assert found == expected
+        results.append((b, a, label.item()) if reverse else (a, b, label.item()))
+    assert results == expected
     forward = [x.item() for x in dglite.dfs_edges_generator(simple, source, reverse)]
     assert forward == [e.item() for e, label in zip(edges, labels, strict=True) if label.item() == 0]
     for kinds in ((True, False), (False, True)):
@@ -109,14 +109,14 @@ def test_searches_do_not_depend_on_where_they_are_cut(monkeypatch: pytest.Monkey
     torch.manual_seed(0)
     u, v = torch.randint(30, (2, 80))
     g, acyclic = dglite.graph((u, v), num_nodes=30), dglite.graph((torch.minimum(u, v), torch.maximum(u, v) + 1))
-    found = []
+    results = []
     for steps in (1 << 23, 1):
         monkeypatch.setattr(traverse, "STEPS_PER_CALL", steps)
         edges, labels = dglite.dfs_labeled_edges_generator(g, [0, 1, 0], has_reverse_edge=True, has_nontree_edge=True)
         levels = dglite.bfs_nodes_generator(g, [3, 4]), dglite.bfs_edges_generator(g, 3)
         some = [*edges, *labels, *levels[0], *levels[1], *dglite.topological_nodes_generator(acyclic)]
-        found.append([x.tolist() for x in some])
-    assert found[0] == found[1]
+        results.append([x.tolist() for x in some])
+    assert results[0] == results[1]
 
 
 def test_what_has_no_order_is_refused() -> None:

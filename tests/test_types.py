@@ -110,10 +110,10 @@ def test_what_users_write_is_typed(tmp_path: Path) -> None:
     calls = tmp_path / "calls.py"
     calls.write_text(PREAMBLE + "\n".join(f"reveal_type({call})" for call in CALLS), encoding="utf-8")
 
-    said = checked([*examples, *recipes, calls])
-    assert examples and recipes and ": error:" not in said, said
-    revealed = [re.sub(r"\b\w+\.(?=\w)", "", text) for text in re.findall(r'Revealed type is "(.*)"', said)]
-    assert dict(zip(CALLS, revealed, strict=True)) == CALLS, said
+    message = checked([*examples, *recipes, calls])
+    assert examples and recipes and ": error:" not in message, message
+    revealed = [re.sub(r"\b\w+\.(?=\w)", "", text) for text in re.findall(r'Revealed type is "(.*)"', message)]
+    assert dict(zip(CALLS, revealed, strict=True)) == CALLS, message
 
 
 def checked(files: list[Path]) -> str:

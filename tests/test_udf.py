@@ -21,13 +21,13 @@ def columns(log: list[str]) -> Columns:
 
 def test_only_what_is_read_is_gathered_and_once() -> None:
     log: list[str] = []
-    found = columns(log)
-    assert list(found) == ["h", "w"] and len(found) == 2 and "h" in found and "q" not in found
+    result = columns(log)
+    assert list(result) == ["h", "w"] and len(result) == 2 and "h" in result and "q" not in result
     assert log == []
-    assert found["h"] is found["h"] and found.get("h") is not None
+    assert result["h"] is result["h"] and result.get("h") is not None
     assert log == ["h"]
-    assert [name for name, _ in found.items()] == ["h", "w"] and log == ["h", "w"]
-    assert found.get("q") is None and repr(found) == "Columns(source nodes: 'h', 'w')"
+    assert [name for name, _ in result.items()] == ["h", "w"] and log == ["h", "w"]
+    assert result.get("q") is None and repr(result) == "Columns(source nodes: 'h', 'w')"
 
 
 def test_unknown_columns_are_refused() -> None:
@@ -38,12 +38,12 @@ def test_unknown_columns_are_refused() -> None:
 
 
 def test_columns_that_are_set_or_removed_are_noted() -> None:
-    found, new = columns([]), torch.zeros(2)
-    assert not found.changes
-    found["q"] = new
-    assert found["q"] is new and list(found) == ["h", "w", "q"] and found.changes == {"q": new}
-    assert found.pop("h").tolist() == [1, 1] and found.pop("h", None) is None and list(found) == ["w", "q"]
-    assert found.changes["h"] is None and list(found.changes) == ["q", "h"] and not columns([]).changes
+    result, new = columns([]), torch.zeros(2)
+    assert not result.changes
+    result["q"] = new
+    assert result["q"] is new and list(result) == ["h", "w", "q"] and result.changes == {"q": new}
+    assert result.pop("h").tolist() == [1, 1] and result.pop("h", None) is None and list(result) == ["w", "q"]
+    assert result.changes["h"] is None and list(result.changes) == ["q", "h"] and not columns([]).changes
 
 
 def test_batches_have_sizes_ids_and_types() -> None:

@@ -129,11 +129,11 @@ def test_wrong_ids_in_a_program_are_refused_when_it_runs() -> None:
 
 
 def test_a_graph_that_a_program_returns_is_a_graph() -> None:
-    made = torch.compile(lambda g: dglite.add_self_loop(g), fullgraph=True, backend="eager")(_graph(5)[0])
+    result = torch.compile(lambda g: dglite.add_self_loop(g), fullgraph=True, backend="eager")(_graph(5)[0])
     eager = dglite.add_self_loop(_graph(5)[0])
-    assert made.has_edges_between(3, 3) and torch.equal(made.in_degrees(), eager.in_degrees())
-    assert [x.tolist() for x in made.edges()] == [x.tolist() for x in eager.edges()]
-    assert torch.equal(dglite.to_simple(made).in_degrees(), dglite.to_simple(eager).in_degrees())
+    assert result.has_edges_between(3, 3) and torch.equal(result.in_degrees(), eager.in_degrees())
+    assert [x.tolist() for x in result.edges()] == [x.tolist() for x in eager.edges()]
+    assert torch.equal(dglite.to_simple(result).in_degrees(), dglite.to_simple(eager).in_degrees())
 
 
 def test_marks_are_on_functions_themselves_and_do_not_load_the_compiler() -> None:

@@ -39,10 +39,10 @@ def positive(*shape: int) -> np.ndarray:
 
 def mlp(*sizes: int) -> Any:
     """Return linear layers with tanh between them."""
-    made: list[Any] = []
+    results: list[Any] = []
     for before, after in pairwise(sizes):
-        made += [framework.nn.Linear(before, after), framework.nn.Tanh()]
-    return framework.nn.Sequential(*made[:-1])
+        results += [framework.nn.Linear(before, after), framework.nn.Tanh()]
+    return framework.nn.Sequential(*results[:-1])
 
 
 def numbers(*values: float) -> Any:

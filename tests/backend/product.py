@@ -247,15 +247,15 @@ def _() -> dict[str, Any]:
     simple = transforms.to_simple(g, aggregator="sum", copy_edata=True)
     both = transforms.to_bidirected(dglite.add_self_loop(transforms.reverse(g, copy_edata=True)))
     near = dglite.knn_graph(g.ndata["h"], 2)
-    made = transforms.Compose([transforms.AddSelfLoop(), transforms.GCNNorm(), transforms.SIGNDiffusion(2, "h")])(g)
+    compose = transforms.Compose([transforms.AddSelfLoop(), transforms.GCNNorm(), transforms.SIGNDiffusion(2, "h")])(g)
     walks = dglite.random_walk_pe(both, 2)
     halves = dglite.to_homogeneous(dglite.to_heterogeneous(dglite.to_homogeneous(g), ["n"], ["e"]))
     return {
         "w": simple.edata["w"],
         "src": both.edges()[0],
         "near": near.edges()[0],
-        "norm": made.edata["w"],
-        "diffused": made.ndata["out_feat_2"],
+        "norm": compose.edata["w"],
+        "diffused": compose.ndata["out_feat_2"],
         "walks": walks,
         "half": dglite.to_half(g).ndata["h"],
         "types": halves.ndata["_TYPE"],
@@ -370,9 +370,9 @@ _add_layers()
 def _tensors_of(value: Any, inputs: list[Any]) -> Any:
     """Return arguments with tensors for arrays, and note those with a gradient in ``inputs``."""
     if isinstance(value, np.ndarray):
-        made = framework.tensor(value, requires_grad=value.dtype.kind == "f")
-        inputs += [made] if made.requires_grad else []
-        return made
+        result = framework.tensor(value, requires_grad=value.dtype.kind == "f")
+        inputs += [result] if result.requires_grad else []
+        return result
     if isinstance(value, dict):
         return {key: _tensors_of(part, inputs) for key, part in value.items()}
     return type(value)(_tensors_of(part, inputs) for part in value) if isinstance(value, list | tuple) else value
@@ -392,10 +392,10 @@ def _add_table() -> None:
             given = _tensors_of(arguments, inputs)
             trained = [(name, x) for name, x in sorted(layer.named_parameters()) if x.requires_grad]
             result = layer(*given) if g is None else layer(g, *given)
-            found = {"result": result} if not inputs and not trained else with_gradients(_joined(result), *inputs)
-            found |= {name: x.grad for name, x in trained}
-            found |= dict(layer.named_buffers())
-            return {name: x for name, x in found.items() if x is not None}
+            grads = {"result": result} if not inputs and not trained else with_gradients(_joined(result), *inputs)
+            grads |= {name: x.grad for name, x in trained}
+            grads |= dict(layer.named_buffers())
+            return {name: x for name, x in grads.items() if x is not None}
 
         CASES[f"layer {name} of the table"] = run
 
@@ -470,17 +470,17 @@ def run(names: list[str]) -> dict[str, np.ndarray]:
 
 def refusals() -> dict[str, np.ndarray]:
     """Return what each layer of torch alone says when it is made under another backend."""
-    said = {}
+    messages = {}
     for name, make in layers.NEEDS_TORCH.items():
         try:
             make()
         except DGLError as error:
-            said[f"refused {name}"] = np.array(str(error))
-    return said
+            messages[f"refused {name}"] = np.array(str(error))
+    return messages
 
 
 if __name__ == "__main__":
     names = sys.argv[2:] or [name for name in CASES if active.name == TENSORS or not needs_layers(name)]
-    found = run([name for name in CASES if name in names])
+    actual = run([name for name in CASES if name in names])
     assert "torch" in (active.name, TENSORS) or "torch" not in sys.modules
-    np.savez(sys.argv[1], **found, **(refusals() if active.name != "torch" else {}))
+    np.savez(sys.argv[1], **actual, **(refusals() if active.name != "torch" else {}))

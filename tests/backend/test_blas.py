@@ -15,8 +15,8 @@ from dglite.backend import blas
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of threads that are set; there are 4 before."""
     numbers = [4]
-    made = SimpleNamespace(get=lambda: numbers[-1], set=numbers.append)
-    monkeypatch.setattr(blas, "_threads", lambda: made)
+    namespace = SimpleNamespace(get=lambda: numbers[-1], set=numbers.append)
+    monkeypatch.setattr(blas, "_threads", lambda: namespace)
     return numbers
 
 
@@ -61,11 +61,11 @@ def test_openblas_is_found_in_a_folder_with_spaces(monkeypatch: pytest.MonkeyPat
 
 
 def test_openblas_is_found_where_it_is() -> None:
-    found = blas._threads.__wrapped__()
-    if found is None:
+    result = blas._threads.__wrapped__()
+    if result is None:
         pytest.skip("no OpenBLAS in this process")
-    before = found.get()
-    found.set(1)
-    assert found.get() == 1
-    found.set(before)
-    assert found.get() == before
+    before = result.get()
+    result.set(1)
+    assert result.get() == 1
+    result.set(before)
+    assert result.get() == before

@@ -38,15 +38,15 @@ def refused(action, why="meet; the features of a graph are of one framework"):
 
 
 def run(code: str) -> None:
-    found = forked.run(forked.code, START + code)
-    assert found.returncode == 0, found.stderr
+    result = forked.run(forked.code, START + code)
+    assert result.returncode == 0, result.stderr
 
 
 def run_with(name: str, code: str) -> None:
     """Run code in a process that starts with another backend."""
     environment = {**os.environ, "DGLITE_BACKEND": name, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run([sys.executable, "-c", START + code], env=environment, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
+    result = subprocess.run([sys.executable, "-c", START + code], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_every_method_is_dispatched() -> None:
@@ -145,8 +145,8 @@ MIXED = {
 
 
 def test_libraries_do_not_mix() -> None:
-    made = 'made = {"g": dglite.graph(([0, 1, 2], [1, 2, 2]))}'
-    run("".join(f"{made}\nexec({code!r}, globals() | made)\n" for code in MIXED.values()))
+    result = 'made = {"g": dglite.graph(([0, 1, 2], [1, 2, 2]))}'
+    run("".join(f"{result}\nexec({code!r}, globals() | made)\n" for code in MIXED.values()))
 
 
 @pytest.mark.parametrize("library", ["jax", "cupy"])

@@ -205,12 +205,12 @@ def test_attention_is_the_same_in_memory_used_before(small):
     g = dglite.rand_graph(50, 400)
     g = dglite.add_self_loop(g)
     layer, x = dglite.nn.GATConv(6, 5, 3), torch.rand(50, 6, requires_grad=True)
-    found = []
+    results = []
     for _ in range(3):
         layer.zero_grad()
         (grad,) = torch.autograd.grad(layer(g, x).square().sum(), x)
-        found.append(grad)
-    assert all(torch.equal(found[0], grad) for grad in found)
+        results.append(grad)
+    assert all(torch.equal(results[0], grad) for grad in results)
 
 
 def test_threads(small):

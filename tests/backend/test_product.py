@@ -61,29 +61,29 @@ def test_tensors_of_another_library_give_the_same(name: str, results: dict[str, 
 
 def assert_same(name: str, results: dict[str, Any]) -> None:
     expected = {f"{name}/{key}": to_array(value) for key, value in CASES[name]().items()}
-    found = {key: value for key, value in results.items() if key.startswith(f"{name}/")}
-    assert f"{name}/error" not in found, found[f"{name}/error"]
-    assert expected.keys() == found.keys()
+    outputs = {key: value for key, value in results.items() if key.startswith(f"{name}/")}
+    assert f"{name}/error" not in outputs, outputs[f"{name}/error"]
+    assert expected.keys() == outputs.keys()
     for key, value in expected.items():
-        assert found[key].dtype == value.dtype, key
+        assert outputs[key].dtype == value.dtype, key
         if value.dtype.kind == "U":
-            assert found[key] == value
+            assert outputs[key] == value
             continue
         tolerance = {"rtol": 1e-5, "atol": 1e-6} if value.dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
-        np.testing.assert_allclose(found[key], value, err_msg=key, **tolerance)
+        np.testing.assert_allclose(outputs[key], value, err_msg=key, **tolerance)
 
 
 @pytest.mark.parametrize("name", NEEDS_TORCH)
 @pytest.mark.parametrize("results", OWN, indirect=True, ids=title)
 def test_a_layer_of_torch_alone_says_so(name: str, results: dict[str, Any]) -> None:
     NEEDS_TORCH[name]()
-    said = str(results.get(f"refused {name}"))
-    assert said.startswith(f"{name} needs torch, but the backend is {results['backend']}; set DGLITE_BACKEND=torch")
+    message = str(results.get(f"refused {name}"))
+    assert message.startswith(f"{name} needs torch, but the backend is {results['backend']}; set DGLITE_BACKEND=torch")
 
 
 def test_every_layer_is_compared_or_refused() -> None:
-    made = [name for name in nn.__all__ if isinstance(getattr(nn, name), type)]
-    named = {name for name in made if issubclass(getattr(nn, name), nn.base.nn.Module)}
+    results = [name for name in nn.__all__ if isinstance(getattr(nn, name), type)]
+    named = {name for name in results if issubclass(getattr(nn, name), nn.base.nn.Module)}
     compared = {name.split()[0] for name in LAYERS}
     assert not compared & NEEDS_TORCH.keys()
     assert named <= compared | NEEDS_TORCH.keys() | ELSEWHERE

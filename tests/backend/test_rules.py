@@ -157,7 +157,7 @@ def test_every_rule_is_among_the_cases() -> None:
 def test_dtypes_meet_as_in_torch(lib: Any) -> None:
     floats, ints = lib.tensor([1.0, 2.0]), lib.tensor([1, 2])
     wide = lib.tensor(np.array([1.0, 2.0]))
-    found = [
+    results = [
         (floats * 2.5).dtype,
         (floats + np.float64(1)).dtype,
         (floats * ints).dtype,
@@ -173,7 +173,7 @@ def test_dtypes_meet_as_in_torch(lib: Any) -> None:
         lib.tensor(np.float64(2)).dtype,
     ]
     single, double, integer = lib.float32, lib.float64, lib.int64
-    assert found == [single] * 4 + [single] * 2 + [integer, single, single, double, lib.bool, single, double]
+    assert results == [single] * 4 + [single] * 2 + [integer, single, single, double, lib.bool, single, double]
 
 
 @pytest.mark.parametrize("lib", [toolkit, torch], ids=["toolkit", "torch"])

@@ -34,9 +34,9 @@ sys.modules["torch"] = None  # importing it fails from here on
 import dglite, dglite.nn, dglite.data
 print(dglite.backend.name, dglite.graph(([0], [1])).nodes())
 """
-    found = run(code, DGLBACKEND="numpy")
-    assert found.returncode == 0, found.stderr
-    assert found.stdout == "numpy tensor([0, 1])\n"
+    result = run(code, DGLBACKEND="numpy")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "numpy tensor([0, 1])\n"
 
 
 def test_the_configuration_file_chooses(tmp_path: Path) -> None:
@@ -51,17 +51,17 @@ def test_the_page_on_backends_runs_without_torch(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "backends.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE))
     (tmp_path / "page.py").write_text(f"import sys\nsys.modules['torch'] = None\n{code}\nprint(loss.item() < 0.69)\n")
-    found = run(f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('page.py')", DGLITE_BACKEND="numpy")
-    assert found.stdout == "True\n", found.stderr
+    result = run(f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('page.py')", DGLITE_BACKEND="numpy")
+    assert result.stdout == "True\n", result.stderr
 
 
 @pytest.mark.parametrize(("name", "problem"), [("jaxx", "unknown backend 'jaxx'"), ("cupy", "'cupy' cannot be loaded")])
 def test_what_is_not_there_is_explained(name: str, problem: str) -> None:
     code = "import sys; sys.modules['cupy'] = None\nimport dglite"
-    found = run(code, DGLITE_BACKEND=name)
-    assert found.returncode != 0 and problem in found.stderr
-    assert "expected one of torch, numpy, cupy. Installed: torch, numpy" in found.stderr
-    assert "DGLITE_BACKEND, DGLBACKEND or ~/.dglite/config.json" in found.stderr
+    result = run(code, DGLITE_BACKEND=name)
+    assert result.returncode != 0 and problem in result.stderr
+    assert "expected one of torch, numpy, cupy. Installed: torch, numpy" in result.stderr
+    assert "DGLITE_BACKEND, DGLBACKEND or ~/.dglite/config.json" in result.stderr
 
 
 @pytest.mark.parametrize("kind", [TorchBackend, NumpyBackend, ArrayBackend])

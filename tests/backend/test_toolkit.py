@@ -244,9 +244,9 @@ def test_batch_norm_is_torchs(lib: Any, how: str, behind: tuple[int, ...]) -> No
         _agree(lib, ours, theirs, [ours(mine)], [theirs(right)])
         np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
         for name, buffer in theirs.named_buffers():
-            found = ours.state_dict()[name]
-            assert str(found.dtype).endswith(str(buffer.dtype).removeprefix("torch."))
-            np.testing.assert_allclose(found.numpy(), buffer.numpy(), rtol=1e-5, err_msg=name)
+            result = ours.state_dict()[name]
+            assert str(result.dtype).endswith(str(buffer.dtype).removeprefix("torch."))
+            np.testing.assert_allclose(result.numpy(), buffer.numpy(), rtol=1e-5, err_msg=name)
     ours.train()
     with pytest.raises(ValueError, match=r"more than (one|1) value"):
         ours(lib.ones(1, 3))

@@ -99,9 +99,9 @@ def test_writes_in_place() -> None:
     ],
 )
 def test_tensors_are_made(data, dtype, expected) -> None:
-    made = F.tensor(data, dtype)
-    assert made.dtype == expected.dtype and made.tolist() == expected.tolist()
-    assert F.tensor(made) is made
+    result = F.tensor(data, dtype)
+    assert result.dtype == expected.dtype and result.tolist() == expected.tolist()
+    assert F.tensor(result) is result
 
 
 def test_facts_and_devices() -> None:
@@ -226,9 +226,9 @@ def test_weighted_adjacency_matrices(num_vtypes: int) -> None:
     dense_a[[0, 2, 1], [1, 0, 1]], dense_b[[1, 0], [2, 2]] = [2, 3, 4], [5, 6]
 
     def dense(g: dglite.DGLGraph, weights: torch.Tensor) -> np.ndarray:
-        found = np.zeros((g.num_src_nodes(), g.num_dst_nodes()))
-        found[tuple(ends.numpy() for ends in g.edges())] = weights.detach()
-        return found
+        result = np.zeros((g.num_src_nodes(), g.num_dst_nodes()))
+        result[tuple(ends.numpy() for ends in g.edges())] = weights.detach()
+        return result
 
     product, weights = F.csrmm(a, wa, b, wb, num_vtypes)
     np.testing.assert_allclose(dense(product, weights), dense_a @ dense_b)
@@ -255,8 +255,8 @@ def test_relations_are_reduced_together(two_relations: dglite.DGLGraph, reduce_o
     generator = np.random.default_rng(1)
     nodes = [torch.tensor(generator.normal(size=(g.num_nodes(t), 2)), requires_grad=True) for t in g.ntypes]
     edges = [torch.tensor(generator.normal(size=(g.num_edges(t), 1))) for t in g.canonical_etypes]
-    found = F.gspmm_hetero(g, "mul", reduce_op, 2, *nodes, *edges[:2], None)  # relation t sends nothing
-    assert found[0] is None
+    result = F.gspmm_hetero(g, "mul", reduce_op, 2, *nodes, *edges[:2], None)  # relation t sends nothing
+    assert result[0] is None
     expected = np.full((5, 2), float(initial))
     combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[reduce_op]
     for i, (src_type, _, _) in enumerate(g.canonical_etypes[:2]):
@@ -265,8 +265,8 @@ def test_relations_are_reduced_together(two_relations: dglite.DGLGraph, reduce_o
         for e, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
             expected[v] = combine(expected[v], (x[u] * edges[i][e]).numpy())
     expected[[1, 4]] = 0
-    np.testing.assert_allclose(found[g.ntypes.index("b")].detach(), expected)
-    F.reduce_sum(found[g.ntypes.index("b")]).backward()
+    np.testing.assert_allclose(result[g.ntypes.index("b")].detach(), expected)
+    F.reduce_sum(result[g.ntypes.index("b")]).backward()
     assert all(torch.isfinite(x.grad).all() for x in nodes)
 
 
@@ -278,8 +278,8 @@ def test_only_these_reductions_go_over_relations(two_relations: dglite.DGLGraph)
 def test_edges_of_all_relations(two_relations: dglite.DGLGraph) -> None:
     g = two_relations
     nodes = [torch.arange(float(g.num_nodes(ntype)))[:, None] for ntype in g.ntypes]
-    found = F.gsddmm_hetero(g, "add", 2, "u", "v", *nodes, *nodes)
-    for values, etype in zip(found, g.canonical_etypes, strict=True):
+    result = F.gsddmm_hetero(g, "add", 2, "u", "v", *nodes, *nodes)
+    for values, etype in zip(result, g.canonical_etypes, strict=True):
         src, dst = g.edges(etype=etype)
         assert values.flatten().tolist() == (src + dst).tolist()
     assert F.gsddmm_hetero(g, "copy_lhs", 2, "u", "v", nodes[0], None)[1] is None

@@ -110,8 +110,8 @@ def test_full_batches_of_nodes_have_the_losses_of_one_rank(tmp_path, ranks) -> N
         by_ranks[size, parts] = losses(printed)
         accuracy = float(re.findall(r"all acc (\S+)", printed[0])[-1])
         assert accuracy > 0.5 and not any("all acc" in text for text in printed[1:])
-    for found in by_ranks.values():
-        np.testing.assert_allclose(found, by_ranks[1, 1], rtol=1e-4)
+    for actual in by_ranks.values():
+        np.testing.assert_allclose(actual, by_ranks[1, 1], rtol=1e-4)
     assert by_ranks[1, 1][-1] < by_ranks[1, 1][0]
 
 
@@ -127,25 +127,25 @@ def test_ranks_have_batches_of_their_own(tmp_path) -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 def test_types_have_the_losses_of_one_rank(tmp_path, ranks, sparse) -> None:
     arguments = ["--fan_out=-1,-1", *(["--dgl_sparse"] if sparse else [])]
-    found = []
+    results = []
     for size in (1, ranks):
         (folder := tmp_path / str(size)).mkdir()
         printed = run(folder, "rgcn.py", papers(), size, 1, *arguments)  # new ids, which have embeddings, are the same
-        found.append(losses(printed))
+        results.append(losses(printed))
         assert "val acc" in printed[0]
     # Each rank draws the first values of its rows of a table, and a row has the mean gradient of ranks that read it.
-    np.testing.assert_allclose(found[1], found[0], rtol=0.3 if sparse else 1e-4)
+    np.testing.assert_allclose(results[1], results[0], rtol=0.3 if sparse else 1e-4)
 
 
 @pytest.mark.parametrize("ranks", SIZES)
 def test_pairs_are_learned_by_any_number_of_ranks(tmp_path, ranks) -> None:
-    found = []
+    results = []
     for size in (1, ranks):
         (folder := tmp_path / str(size)).mkdir()
         batch = f"--batch_size={400 // size}"  # so that steps are of as many pairs
         printed = run(folder, "link_prediction.py", community(), size, size, batch, "--remove_edge")
-        found.append(losses(printed))
+        results.append(losses(printed))
         assert "features (200, 4)" in printed[0]
     # Neighbours and negative pairs are random: seen apart by up to 10%.
-    means = [of.reshape(3, -1).mean(axis=1) for of in found]
+    means = [of.reshape(3, -1).mean(axis=1) for of in results]
     np.testing.assert_allclose(means[1], means[0], rtol=0.2)

@@ -60,8 +60,8 @@ def test_copies(frame: Frame) -> None:
     frame["y"][0] = 100
     assert "new" not in frame and clone["y"][0] == 100 and deep["y"][0] == 1
     assert frame.to("meta")["h"].is_meta
-    found = [made["h"].dtype for made in (frame.half(), frame.bfloat16(), frame.float(), frame.double())]
-    assert found == [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+    results = [results["h"].dtype for results in (frame.half(), frame.bfloat16(), frame.float(), frame.double())]
+    assert results == [torch.float16, torch.bfloat16, torch.float32, torch.float64]
     assert frame.half()["y"].dtype is torch.int64 and frame["h"].dtype is torch.float32
 
 

@@ -42,9 +42,9 @@ def test_nodes(gb):
         return list(loader)
 
     for sample in ("sample_neighbor", "sample_layer_neighbor"):
-        made, again = batches(0, sample), batches(2, sample)
-        assert sorted(torch.cat([batch.seed_nodes for batch in made]).tolist()) == list(range(10, 30))
-        for batch, other in zip(made, again, strict=True):
+        result, again = batches(0, sample), batches(2, sample)
+        assert sorted(torch.cat([batch.seed_nodes for batch in result]).tolist()) == list(range(10, 30))
+        for batch, other in zip(result, again, strict=True):
             check_blocks(g, batch.input_nodes, batch.seed_nodes, batch.blocks)
             assert torch.equal(batch.labels, g.ndata["y"][batch.seed_nodes])
             assert torch.equal(batch.node_features["feat"], g.ndata["x"][batch.input_nodes])

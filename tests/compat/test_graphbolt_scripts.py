@@ -1,4 +1,4 @@
-"""Scripts in the manner of DGL's examples/graphbolt, on small generated data."""
+"""Scripts like DGL's examples/graphbolt, on small generated data."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_page_is_up_to_date() -> None:
     command = [sys.executable, str(DOCS / "dgl_names.py"), "--check"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 _WHOLE = ("dgl._ffi", "dgl.data", "dgl.distributed", "dgl.nn")

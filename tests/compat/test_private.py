@@ -114,8 +114,8 @@ def test_features_of_types_by_number() -> None:
 def test_graph_indices(content: Any, nodes: int, edges: int) -> None:
     from dgl.graph_index import create_graph_index
 
-    made = create_graph_index(content)
-    assert (made.num_nodes(), made.num_edges()) == (nodes, edges) and create_graph_index(made, True) is made
+    result = create_graph_index(content)
+    assert (result.num_nodes(), result.num_edges()) == (nodes, edges) and create_graph_index(result, True) is result
     with pytest.raises(DGLError, match="readonly=False"):
         create_graph_index(None, True)
 
@@ -124,9 +124,9 @@ def test_nodes_in_another_order() -> None:
     from dgl.partition import reorder_nodes
 
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 0, 2])).int()
-    made = reorder_nodes(g, torch.tensor([2, 0, 1]))
-    assert [ends.tolist() for ends in made.edges()] == [[2, 0, 1, 1], [0, 1, 2, 1]] and made.idtype == g.idtype
-    assert made.ndata["orig_id"].tolist() == [1, 2, 0]
+    result = reorder_nodes(g, torch.tensor([2, 0, 1]))
+    assert [ends.tolist() for ends in result.edges()] == [[2, 0, 1, 1], [0, 1, 2, 1]] and result.idtype == g.idtype
+    assert result.ndata["orig_id"].tolist() == [1, 2, 0]
     for ids in ([0, 0, 1], [0, 1], [0, 1, 3]):
         with pytest.raises(DGLError, match="no permutation of the 3 nodes"):
             reorder_nodes(g, ids)

@@ -55,8 +55,8 @@ RECORDED = {"se3_attention": 85.45213, "rgat_blocks": 10.33844, "molecule_charge
 
 @pytest.mark.parametrize("script", RECORDED)
 def test_a_project_computes_as_with_dgl(dgl_is_dglite: None, script: str) -> None:
-    found = _results(script)
-    assert math.isclose(sum(float(values.norm()) for values in found.values()), RECORDED[script], rel_tol=1e-4)
+    result = _results(script)
+    assert math.isclose(sum(float(values.norm()) for values in result.values()), RECORDED[script], rel_tol=1e-4)
     uninstall()
     if not _dgl_itself():
         return
@@ -64,17 +64,17 @@ def test_a_project_computes_as_with_dgl(dgl_is_dglite: None, script: str) -> Non
         for name, module in _dgl_itself().items():
             patch.setitem(sys.modules, name, module)
         expected = _results(script)
-    assert found.keys() == expected.keys()
+    assert result.keys() == expected.keys()
     for name, values in expected.items():
-        error = (found[name] - values).abs().max().item()
+        error = (result[name] - values).abs().max().item()
         assert error <= 1e-4 * values.abs().max().item() + 1e-6, name
 
 
 def _results(script: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = runpy.run_path(str(SCRIPTS / f"{script}.py"))["results"]()
-    return {name: values.detach() for name, values in made.items()}
+        result = runpy.run_path(str(SCRIPTS / f"{script}.py"))["results"]()
+    return {name: values.detach() for name, values in result.items()}
 
 
 @cache

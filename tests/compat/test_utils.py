@@ -35,8 +35,8 @@ def test_pairs_of_features(block: dglite.DGLGraph) -> None:
 @pytest.mark.parametrize("ids", [[1, 0], (1, 0), torch.tensor([1, 0], dtype=torch.int32)])
 def test_ids_for_a_graph(ids) -> None:
     g = dglite.graph(([0, 1], [1, 0])).int()
-    made = utils.prepare_tensor(g, ids, "nodes")
-    assert made.tolist() == [1, 0] and made.dtype is torch.int32
+    result = utils.prepare_tensor(g, ids, "nodes")
+    assert result.tolist() == [1, 0] and result.dtype is torch.int32
     assert utils.prepare_tensor_or_dict(g, {"a": ids}, "nodes")["a"].tolist() == [1, 0]
 
 
@@ -228,8 +228,8 @@ def test_remembered_results() -> None:
     counted = Counted()
     assert [counted.twice(2), counted.twice(2), counted.twice(3)] == [4, 4, 6] and counted.calls == 2
     assert counted.work() == "done"
-    made: list[str] = []
-    cached = utils.CtxCachedObject(lambda ctx: made.append(ctx) or len(made))
+    results: list[str] = []
+    cached = utils.CtxCachedObject(lambda ctx: results.append(ctx) or len(results))
     assert [cached("cpu"), cached("cpu"), cached("cuda")] == [1, 1, 2]
     alias = utils.alias_func(dglite.batch)
     assert alias([dglite.graph(([0], [1]))]).num_nodes() == 2 and alias.__doc__ == "Alias of :func:`dgl.batch`."

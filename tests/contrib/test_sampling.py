@@ -43,8 +43,8 @@ def test_a_flow_of_all_neighbours(idtype, kind, step):
     for block in range(2):
         src, dst, _ = (x.long() for x in flow.block_edges(block))
         ends = flow.layer_parent_nid(block)[src], flow.layer_parent_nid(block + 1)[dst]
-        found = g.find_edges(flow.block_parent_eid(block))
-        assert [x.tolist() for x in ends] == [x.tolist() for x in (found if kind == "in" else found[::-1])]
+        result = g.find_edges(flow.block_parent_eid(block))
+        assert [x.tolist() for x in ends] == [x.tolist() for x in (result if kind == "in" else result[::-1])]
 
 
 def test_computation_on_a_flow():

@@ -43,17 +43,21 @@ def _graph(**columns: Any) -> Any:
 # -- nodes -------------------------------------------------------------------------------------------------------------
 def test_nodes_are_split_once(tmp_path: Path) -> None:
     g = _graph()
-    made = AsNodePredDataset(One(g), RATIO, save_dir=tmp_path, transform=lambda g: g.clone())
-    parts = [made.train_idx, made.val_idx, made.test_idx]
+    dataset = AsNodePredDataset(One(g), RATIO, save_dir=tmp_path, transform=lambda g: g.clone())
+    parts = [dataset.train_idx, dataset.val_idx, dataset.test_idx]
     assert [len(part) for part in parts] == [10, 4, 6] and torch.cat(parts).sort()[0].tolist() == list(range(20))
-    assert made[0].ndata["val_mask"].nonzero().flatten().tolist() == made.val_idx.tolist()
-    assert (made.num_classes, len(made), made.name) == (3, 1, "one-as-nodepred") and "train_mask" not in g.ndata
+    assert dataset[0].ndata["val_mask"].nonzero().flatten().tolist() == dataset.val_idx.tolist()
+    assert (dataset.num_classes, len(dataset), dataset.name) == (
+        3,
+        1,
+        "one-as-nodepred",
+    ) and "train_mask" not in g.ndata
     again = AsNodePredDataset(One(g), RATIO, save_dir=tmp_path)
-    assert again.train_idx.tolist() == made.train_idx.tolist() and again.num_classes == 3
+    assert again.train_idx.tolist() == dataset.train_idx.tolist() and again.num_classes == 3
     other = AsNodePredDataset(One(g), (0.3, 0.3, 0.4), save_dir=tmp_path)
     assert [len(other.train_idx), len(other.val_idx)] == [6, 6]
     with pytest.raises(IndexError):
-        made[1]
+        dataset[1]
 
 
 def test_the_seed_of_numpy_reproduces_a_split(tmp_path: Path) -> None:
@@ -67,23 +71,23 @@ def test_the_seed_of_numpy_reproduces_a_split(tmp_path: Path) -> None:
 
 def test_masks_that_are_there_are_kept(tmp_path: Path) -> None:
     masks = {f"{part}_mask": torch.arange(20) % 3 == i for i, part in enumerate(("train", "val", "test"))}
-    made = AsNodePredDataset(One(_graph(**masks), num_classes=7), save_dir=tmp_path)
-    assert made.val_idx.tolist() == list(range(1, 20, 3)) and made.num_classes == 7
+    dataset = AsNodePredDataset(One(_graph(**masks), num_classes=7), save_dir=tmp_path)
+    assert dataset.val_idx.tolist() == list(range(1, 20, 3)) and dataset.num_classes == 7
 
 
 def test_nodes_of_one_type(tmp_path: Path) -> None:
     g = dglite.heterograph({("user", "buys", "item"): ([0, 1], [0, 9])})
     g.nodes["item"].data["label"] = torch.ones(10, dtype=torch.int64)
-    made = AsNodePredDataset(One(g), RATIO, "item", save_dir=tmp_path)
-    assert made[0].nodes["item"].data["train_mask"].sum() == 5 and "train_mask" not in made[0].nodes["user"].data
+    dataset = AsNodePredDataset(One(g), RATIO, "item", save_dir=tmp_path)
+    assert dataset[0].nodes["item"].data["train_mask"].sum() == 5 and "train_mask" not in dataset[0].nodes["user"].data
 
 
 def test_the_split_of_an_ogb_data_set(tmp_path: Path) -> None:
     g = dglite.rand_graph(5, 9)
     split = {"train": torch.tensor([3, 0]), "valid": torch.tensor([1]), "test": torch.tensor([2])}
     dataset = One((g, torch.tensor([[1], [0], [1], [0], [2]])), get_idx_split=lambda: split)
-    made = AsNodePredDataset(dataset, save_dir=tmp_path)
-    assert made.train_idx.tolist() == [0, 3] and made[0].ndata["label"].tolist() == [1, 0, 1, 0, 2]
+    result = AsNodePredDataset(dataset, save_dir=tmp_path)
+    assert result.train_idx.tolist() == [0, 3] and result[0].ndata["label"].tolist() == [1, 0, 1, 0, 2]
 
 
 def test_what_nodes_lack_is_said(tmp_path: Path) -> None:
@@ -105,12 +109,12 @@ def test_edges_are_split_once(tmp_path: Path, idtype: torch.dtype) -> None:
     src, dst = (torch.arange(60, dtype=idtype) % 20, (torch.arange(60, dtype=idtype) * 7 + 1) % 20)
     g = dglite.graph((src, dst), num_nodes=20)
     g.ndata["feat"] = torch.rand(20, 4)
-    made = AsLinkPredDataset(One(g), RATIO, neg_ratio=2, save_dir=tmp_path)
-    (val, no_val), (test, no_test) = made.val_edges, made.test_edges
-    train = made.train_graph
+    dataset = AsLinkPredDataset(One(g), RATIO, neg_ratio=2, save_dir=tmp_path)
+    (val, no_val), (test, no_test) = dataset.val_edges, dataset.test_edges
+    train = dataset.train_graph
     assert sorted(_pairs(train.edges()) + _pairs(val) + _pairs(test)) == sorted(_pairs(g.edges()))
     assert [train.num_edges(), len(val[0]), len(test[0])] == [30, 12, 18]
-    assert torch.equal(train.ndata["feat"], g.ndata["feat"]) and made.feat_size == 4 and made[0] is g
+    assert torch.equal(train.ndata["feat"], g.ndata["feat"]) and dataset.feat_size == 4 and dataset[0] is g
     others = _pairs(no_val) + _pairs(no_test)
     assert [len(no_val[0]), len(no_test[0])] == [24, 36] and len(set(others)) == 60
     assert not set(others) & set(_pairs(g.edges())) and all(u != v for u, v in others)
@@ -122,19 +126,19 @@ def test_edges_are_split_once(tmp_path: Path, idtype: torch.dtype) -> None:
 
 def test_a_graph_with_nearly_all_edges_gives_the_pairs_that_there_are(tmp_path: Path) -> None:
     g = dglite.graph(([0, 0, 1, 2, 2], [1, 2, 0, 0, 1]))
-    made = AsLinkPredDataset(One(g), (0.2, 0.4, 0.4), save_dir=tmp_path)
-    assert _pairs(made.val_edges[1]) + _pairs(made.test_edges[1]) == [(1, 2)]
+    dataset = AsLinkPredDataset(One(g), (0.2, 0.4, 0.4), save_dir=tmp_path)
+    assert _pairs(dataset.val_edges[1]) + _pairs(dataset.test_edges[1]) == [(1, 2)]
 
 
 def test_the_splits_of_ogb_data_sets(tmp_path: Path) -> None:
     g = dglite.rand_graph(9, 9)
     part = {"edge": torch.tensor([[0, 1], [2, 3]]), "edge_neg": torch.tensor([[4, 5]])}
-    made = AsLinkPredDataset(One(g, get_edge_split=lambda: {"valid": part, "test": part}), save_dir=tmp_path / "a")
-    assert [_pairs(pairs) for pairs in made.test_edges] == [[(0, 1), (2, 3)], [(4, 5)]] and made.train_graph is g
+    dataset = AsLinkPredDataset(One(g, get_edge_split=lambda: {"valid": part, "test": part}), save_dir=tmp_path / "a")
+    assert [_pairs(pairs) for pairs in dataset.test_edges] == [[(0, 1), (2, 3)], [(4, 5)]] and dataset.train_graph is g
     ends = {"source_node": torch.tensor([0, 1]), "target_node": torch.tensor([2, 3])}
     ends["target_node_neg"] = torch.tensor([[4, 5], [6, 7]])
-    made = AsLinkPredDataset(One(g, get_edge_split=lambda: {"valid": ends, "test": ends}), save_dir=tmp_path / "b")
-    assert [_pairs(pairs) for pairs in made.val_edges] == [[(0, 2), (1, 3)], [(0, 4), (0, 5), (1, 6), (1, 7)]]
+    dataset = AsLinkPredDataset(One(g, get_edge_split=lambda: {"valid": ends, "test": ends}), save_dir=tmp_path / "b")
+    assert [_pairs(pairs) for pairs in dataset.val_edges] == [[(0, 2), (1, 3)], [(0, 4), (0, 5), (1, 6), (1, 7)]]
     with pytest.raises(DGLError, match="give split_ratio="):
         AsLinkPredDataset(One(g), save_dir=tmp_path / "c")
 
@@ -142,22 +146,22 @@ def test_the_splits_of_ogb_data_sets(tmp_path: Path) -> None:
 # -- graphs ------------------------------------------------------------------------------------------------------------
 def test_graphs_are_split_once(tmp_path: Path) -> None:
     graphs = MiniGCDataset(20, 6, 9)
-    made = AsGraphPredDataset(graphs, RATIO, save_dir=tmp_path)
-    parts = [made.train_idx, made.val_idx, made.test_idx]
+    dataset = AsGraphPredDataset(graphs, RATIO, save_dir=tmp_path)
+    parts = [dataset.train_idx, dataset.val_idx, dataset.test_idx]
     assert [len(part) for part in parts] == [10, 4, 6] and torch.cat(parts).sort()[0].tolist() == list(range(20))
-    assert (len(made), made.num_classes, made.num_tasks, made.name) == (20, 8, 1, "minigc-as-graphpred")
-    assert made[3][0] is graphs[3][0] and made.node_feat_size is made.edge_feat_size is None
+    assert (len(dataset), dataset.num_classes, dataset.num_tasks, dataset.name) == (20, 8, 1, "minigc-as-graphpred")
+    assert dataset[3][0] is graphs[3][0] and dataset.node_feat_size is dataset.edge_feat_size is None
     again = AsGraphPredDataset(graphs, RATIO, save_dir=tmp_path)
-    assert again.val_idx.tolist() == made.val_idx.tolist() and again.num_classes == 8
+    assert again.val_idx.tolist() == dataset.val_idx.tolist() and again.num_classes == 8
 
 
 def test_graphs_with_a_split_of_their_own(tmp_path: Path) -> None:
     g = _graph(feat=torch.rand(20, 6))
     masks = {f"{part}_mask": torch.tensor([part == "test"]) for part in ("train", "val", "test")}
-    made = AsGraphPredDataset(One((g, 1), **masks), save_dir=tmp_path / "a")
-    assert made.test_idx.tolist() == [0] and made.train_idx.tolist() == [] and made.node_feat_size == 6
+    dataset = AsGraphPredDataset(One((g, 1), **masks), save_dir=tmp_path / "a")
+    assert dataset.test_idx.tolist() == [0] and dataset.train_idx.tolist() == [] and dataset.node_feat_size == 6
     split = {"train": torch.tensor([0]), "valid": torch.tensor([]), "test": torch.tensor([])}
-    made = AsGraphPredDataset(One((g, 1), get_idx_split=lambda: split, num_tasks=3), save_dir=tmp_path / "b")
-    assert made.train_idx.tolist() == [0] and (made.num_tasks, made.num_classes) == (3, None)
+    dataset = AsGraphPredDataset(One((g, 1), get_idx_split=lambda: split, num_tasks=3), save_dir=tmp_path / "b")
+    assert dataset.train_idx.tolist() == [0] and (dataset.num_tasks, dataset.num_classes) == (3, None)
     with pytest.raises(DGLError, match="give split_ratio="):
         AsGraphPredDataset(One((g, 1)), save_dir=tmp_path / "c")

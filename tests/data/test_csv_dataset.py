@@ -162,8 +162,10 @@ def test_without_a_description(tmp_path: Path) -> None:
         CSVDataset(tmp_path)
 
 
-@pytest.mark.parametrize(("module", "said"), [("yaml", "pip install pyyaml"), ("pandas", "pip install pandas")])
-def test_without_an_optional_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str) -> None:
+@pytest.mark.parametrize(("module", "message"), [("yaml", "pip install pyyaml"), ("pandas", "pip install pandas")])
+def test_without_an_optional_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
+) -> None:
     real = builtins.__import__
 
     def lacking(name: str, *args: Any, **options: Any) -> Any:
@@ -172,5 +174,5 @@ def test_without_an_optional_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return real(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", lacking)
-    with pytest.raises(ImportError, match=said):
+    with pytest.raises(ImportError, match=message):
         CSVDataset(_write(tmp_path), ndata_parser=lambda frame: {})

@@ -81,14 +81,14 @@ def test_a_data_set_writes_as_many_steps_as_it_uses(tmp_path: Path) -> None:
             return "here"
 
     (tmp_path / "plain").mkdir()
-    made = Plain("plain", raw_dir=tmp_path, verbose=True, hash_key=("a", 1), force_reload=True)
+    plain = Plain("plain", raw_dir=tmp_path, verbose=True, hash_key=("a", 1), force_reload=True)
     digest = hashlib.sha1(b"('a', 1)").hexdigest()[:8]
-    assert made.seen == ("plain", str(tmp_path / "plain"), True, "here", digest)
-    assert made.save_dir == made.raw_dir == str(tmp_path)
+    assert plain.seen == ("plain", str(tmp_path / "plain"), True, "here", digest)
+    assert plain.save_dir == plain.raw_dir == str(tmp_path)
     with pytest.raises(NotImplementedError, match="Plain does not write __len__"):
-        len(made)
+        len(plain)
     with pytest.raises(NotImplementedError, match="Plain does not write __getitem__"):
-        made[0]
+        plain[0]
 
 
 @pytest.mark.parametrize(("error", "raised"), [(StopIteration, RuntimeError), (IndexError, IndexError)])

@@ -35,9 +35,9 @@ def ml_1m(folder: Path) -> Path:
 
 
 def test_ratings_of_films(tmp_path: Path) -> None:
-    found = data.MovieLensDataset("ml-100k", 0.25, raw_dir=ml_100k(tmp_path))
-    g = found[0]
-    assert (len(found), g.num_nodes("user"), g.num_nodes("movie"), g.num_edges("user-movie")) == (1, 3, 2, 5)
+    result = data.MovieLensDataset("ml-100k", 0.25, raw_dir=ml_100k(tmp_path))
+    g = result[0]
+    assert (len(result), g.num_nodes("user"), g.num_nodes("movie"), g.num_edges("user-movie")) == (1, 3, 2, 5)
     users, films = (ends.tolist() for ends in g.edges(etype="user-movie"))
     rates = g.edges["user-movie"].data["rate"].tolist()
     assert dict(zip(zip(users, films, strict=True), rates, strict=True)) == {
@@ -72,7 +72,7 @@ def test_films_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(DGLError, match="expected"):
             data.MovieLensDataset(name, valid, test, raw_dir=tmp_path)
     ml_1m(tmp_path)
-    for file, text, said in (
+    for file, text, message in (
         ("ratings.dat", "1::10::5\n", "3 columns"),
         ("ratings.dat", "1::ten::5::0\n", "not a table"),
         ("ratings.dat", "1::11::5::0\n", "film 11"),
@@ -81,7 +81,7 @@ def test_films_that_do_not_fit(tmp_path: Path) -> None:
     ):
         before = (tmp_path / file).read_text()
         (tmp_path / file).write_text(text)
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             data.MovieLensDataset("ml-1m", 0.2, 0.3, raw_dir=tmp_path)
         (tmp_path / file).write_text(before)
 
@@ -99,9 +99,9 @@ def images(folder: Path, counts: tuple[int, ...] = (20, 5, 1), channels: int = 1
 @pytest.mark.parametrize("use_feature", [False, True])
 def test_superpixels(tmp_path: Path, use_feature: bool) -> None:
     samples = images(tmp_path)
-    found = data.MNISTSuperPixelDataset(tmp_path, "test", use_feature)
-    g, label = found[0]
-    assert (len(found), int(label), g.num_nodes(), g.num_edges()) == (3, 0, 20, 160)
+    result = data.MNISTSuperPixelDataset(tmp_path, "test", use_feature)
+    g, label = result[0]
+    assert (len(result), int(label), g.num_nodes(), g.num_edges()) == (3, 0, 20, 160)
     colour, place = samples[0]
     np.testing.assert_allclose(g.ndata["feat"].numpy(), np.concatenate([colour, place / 28], 1), rtol=1e-6)
     alike = superpixel.likeness(place / 28, colour if use_feature else None)
@@ -110,7 +110,7 @@ def test_superpixels(tmp_path: Path, use_feature: bool) -> None:
     for node in range(20):
         assert len(set(dst[src == node])) == 8
         assert set(dst[src == node]) < set(np.argsort(-alike[node])[:9])
-    assert [(one.num_nodes(), one.num_edges()) for one, _ in (found[1], found[2])] == [(5, 20), (1, 0)]
+    assert [(one.num_nodes(), one.num_edges()) for one, _ in (result[1], result[2])] == [(5, 20), (1, 0)]
 
 
 def test_coloured_superpixels(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def cora_binary(folder: Path) -> Path:
 
 
 def test_pairs_of_neighbourhoods(tmp_path: Path) -> None:
-    found = data.CoraBinary(cora_binary(tmp_path))
-    assert len(found) == 2
-    g, matrix, labels = found[0]
+    result = data.CoraBinary(cora_binary(tmp_path))
+    assert len(result) == 2
+    g, matrix, labels = result[0]
     assert ([end.tolist() for end in g.edges()], labels.tolist()) == ([[0, 1], [1, 2]], [0, 1, 1])
     assert matrix.toarray().tolist() == [[0, 0, 1, 0], [2, 0, 0, 0], [0, 0, 0, 0]]
-    batched, matrices, all_labels = found.collate_fn([found[0], found[1]])
+    batched, matrices, all_labels = result.collate_fn([result[0], result[1]])
     assert (batched.batch_size, matrices.shape, all_labels.tolist()) == (2, (5, 6), [0, 1, 1, 1, 0])
 
 
@@ -154,7 +154,7 @@ def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
     cora_binary(tmp_path)
     outside = sp.coo_matrix(([1.0], ([0], [0])), (2, 2))
     outside.row[0] = 5
-    for file, content, said in (
+    for file, content, message in (
         ("graphs.txt", b"graph 0\n0 1\n", "1 graphs, 2 matrices"),
         ("graphs.txt", b"graph 0\n0 1 2\n", "line 2 of .*graphs.txt"),
         ("labels.txt", b"1\n", "line 1 of .*labels.txt"),
@@ -164,7 +164,7 @@ def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
     ):
         before = (tmp_path / file).read_bytes()
         (tmp_path / file).write_bytes(content)
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             data.CoraBinary(tmp_path)
         (tmp_path / file).write_bytes(before)
 
@@ -186,16 +186,16 @@ def peptides(folder: Path, tasks: int) -> Path:
 def test_peptides(tmp_path: Path, kind: str, tasks: int) -> None:
     dataset = getattr(data, f"Peptides{kind}Dataset")
     if kind == "Functional":
-        found = dataset(peptides(tmp_path, tasks))
+        result = dataset(peptides(tmp_path, tasks))
     else:
         (tmp_path / "peptidesstruct").mkdir(exist_ok=True)
         peptides(tmp_path / "peptidesstruct", tasks)
-        found = dataset(tmp_path)
-    g, label = found[0]
-    assert (len(found), g.num_nodes(), g.num_edges(), tuple(label.shape)) == (4, 3, 4, (tasks,))
+        result = dataset(tmp_path)
+    g, label = result[0]
+    assert (len(result), g.num_nodes(), g.num_edges(), tuple(label.shape)) == (4, 3, 4, (tasks,))
     assert (tuple(g.ndata["feat"].shape), tuple(g.edata["feat"].shape)) == ((3, 9), (4, 3))
-    assert g.ndata["feat"].dtype == torch.int64 and found.labels.dtype == torch.float32
-    assert {part: ids.tolist() for part, ids in found.get_idx_split().items()} == {
+    assert g.ndata["feat"].dtype == torch.int64 and result.labels.dtype == torch.float32
+    assert {part: ids.tolist() for part, ids in result.get_idx_split().items()} == {
         "train": [0, 1],
         "val": [2],
         "test": [3],
@@ -206,10 +206,10 @@ def test_peptides_that_are_none(tmp_path: Path) -> None:
     peptides(tmp_path, 10)
     with pytest.raises(DGLError, match=r"peptide 0 of .*train.pt is not .* 11 labels"):
         data.PeptidesStructuralDataset(tmp_path)
-    for content, said in (
+    for content, message in (
         ([torch.ones(2)], "peptide 0"),
         ([(*peptide(2, 10)[:2], torch.tensor([[0, 9], [1, 0]]), torch.ones(1, 10))], "test.pt"),
     ):
         torch.save(content, tmp_path / "test.pt")
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             data.PeptidesFunctionalDataset(tmp_path)

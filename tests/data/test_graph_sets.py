@@ -32,12 +32,16 @@ def ratings(folder: Path, text: str | None = None) -> data.BitcoinOTCDataset:
 
 
 def test_ratings(tmp_path: Path) -> None:
-    found = ratings(tmp_path)
-    assert (len(found), len(found.graphs), found.is_temporal) == (2, 2, True)
-    assert (ends(found[0]), found[0].edata["h"].tolist()) == ([[4], [0]], [[4]])
-    assert (ends(found[-1]), found[1].edata["h"].tolist(), found[1].num_nodes()) == ([[4, 0], [0, 1]], [[4], [-10]], 5)
+    result = ratings(tmp_path)
+    assert (len(result), len(result.graphs), result.is_temporal) == (2, 2, True)
+    assert (ends(result[0]), result[0].edata["h"].tolist()) == ([[4], [0]], [[4]])
+    assert (ends(result[-1]), result[1].edata["h"].tolist(), result[1].num_nodes()) == (
+        [[4, 0], [0, 1]],
+        [[4], [-10]],
+        5,
+    )
     with pytest.raises(IndexError):
-        found[2]
+        result[2]
 
 
 def test_packed_ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +61,9 @@ def news(folder: Path, kind: Any = data.ICEWS18Dataset, text: str = "0\t5\t2\t24
 
 
 def test_news(tmp_path: Path) -> None:
-    found = news(tmp_path)
-    assert (len(found), ends(found[0]), ends(found[1])) == (2, [[0], [2]], [[0, 3], [2, 2]])
-    assert found[1].edata["rel_type"].tolist() == [[5], [6]]
+    result = news(tmp_path)
+    assert (len(result), ends(result[0]), ends(result[1])) == (2, [[0], [2]], [[0, 3], [2, 2]])
+    assert result[1].edata["rel_type"].tolist() == [[5], [6]]
     quarters = news(tmp_path, data.GDELTDataset)
     assert (quarters.start_time, quarters.end_time, len(quarters), ends(quarters[1])) == (1, 3, 3, [[0], [2]])
 
@@ -67,13 +71,13 @@ def test_news(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [ratings, news])
 def test_damaged_events(tmp_path: Path, kind: Any) -> None:
     tab = "\t" if kind is news else ","
-    for row, said in (
+    for row, message in (
         (["1", "x", "2", "3"], "is not four numbers a line"),
         (["1", "2", "2"], "is not four numbers a line"),
         (["1", "2", "2", "nan"], "line 1 of .* has no number"),
         (["1", "9" * 12, "9" * 12, "3"], "line 1 of .*names nodes"),
     ):
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             kind(tmp_path, text=tab.join(row) + "\n")
     with pytest.raises(DGLError, match="expected 'train', 'valid' or 'test'"):
         data.ICEWS18Dataset("all", raw_dir=tmp_path)
@@ -98,9 +102,9 @@ def proteins(folder: Path, kind: Any = data.PPIDataset, **changes: Any) -> Any:
 
 
 def test_proteins(tmp_path: Path) -> None:
-    found = proteins(tmp_path)
-    assert (len(found), found.num_labels, ends(found.graph)) == (2, 121, [[1, 0, 0, 2, 3], [0, 1, 2, 0, 3]])
-    g = found[0]
+    result = proteins(tmp_path)
+    assert (len(result), result.num_labels, ends(result.graph)) == (2, 121, [[1, 0, 0, 2, 3], [0, 1, 2, 0, 3]])
+    g = result[0]
     assert (sorted(zip(*ends(g), strict=True)), g.ndata[NID].tolist()) == ([(0, 1), (1, 0), (2, 2)], [0, 1, 3])
     assert (g.ndata["feat"].tolist(), g.ndata["label"].dtype) == ([[0, 1], [2, 3], [6, 7]], torch.float32)
     assert EID in g.edata
@@ -109,7 +113,7 @@ def test_proteins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"nodes": [{"id": 1}, {"id": 1}]}, "does not number its 2 nodes"),
         ({"nodes": [{}]}, "no node-link file"),
@@ -117,8 +121,8 @@ def test_proteins(tmp_path: Path) -> None:
         ({"nodes": [{"id": i} for i in range(5)]}, r"valid_labels\.npy has 4 rows; expected 5"),
     ],
 )
-def test_proteins_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_proteins_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         proteins(tmp_path, **changes)
 
 
@@ -153,9 +157,14 @@ def reviews(folder: Path, **changes: Any) -> data.FraudDataset:
 
 
 def test_reviews(tmp_path: Path) -> None:
-    found = reviews(tmp_path)
-    g = found[0]
-    assert (len(found), found.num_classes, g.etypes, g.ntypes) == (1, 2, ["net_rsr", "net_rtr", "net_rur"], ["review"])
+    result = reviews(tmp_path)
+    g = result[0]
+    assert (len(result), result.num_classes, g.etypes, g.ntypes) == (
+        1,
+        2,
+        ["net_rsr", "net_rtr", "net_rur"],
+        ["review"],
+    )
     assert [end.tolist() for end in g.edges(etype="net_rsr")] == [[2, 0, 1], [0, 1, 2]]
     assert (g.ndata["feature"].tolist(), g.ndata["label"].tolist()) == (np.eye(10, 3).tolist(), [0, 1] * 5)
     masks = [g.ndata[f"{split}_mask"] for split in ("train", "val", "test")]
@@ -166,7 +175,7 @@ def test_reviews(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"label": np.arange(9)}, "has 9 labels"),
         ({"net_rtr": sp.csc_matrix((9, 9))}, r"net_rtr of shape \(9, 9\) for 10 nodes"),
@@ -174,8 +183,8 @@ def test_reviews(tmp_path: Path) -> None:
         ({"features": sp.csc_matrix((10, 1 << 20))}, "too sparse to be true"),
     ],
 )
-def test_reviews_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=rf"YelpChi\.mat .*{said}"):
+def test_reviews_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=rf"YelpChi\.mat .*{message}"):
         reviews(tmp_path, **changes)
 
 
@@ -204,25 +213,29 @@ def rumours(folder: Path, **changes: Any) -> data.FakeNewsDataset:
 
 
 def test_rumours(tmp_path: Path) -> None:
-    found = rumours(tmp_path)
-    assert (len(found), found.num_graphs, found.num_classes) == (2, 2, 2)
-    (first, real), (second, fake) = found[0], found[1]
+    result = rumours(tmp_path)
+    assert (len(result), result.num_graphs, result.num_classes) == (2, 2, 2)
+    (first, real), (second, fake) = result[0], result[1]
     assert (ends(first), ends(second), real.item(), fake.item()) == ([[0], [1]], [[0, 0], [1, 2]], 1, 0)
     assert second.ndata[NID].tolist() == [1, 3, 4]
-    assert (tuple(found.feature.shape), found.feature.dtype) == ((5, 10), torch.float32)
-    assert [mask.tolist() for mask in (found.train_mask, found.val_mask, found.test_mask)] == [[0, 1], [1, 0], [0, 0]]
+    assert (tuple(result.feature.shape), result.feature.dtype) == ((5, 10), torch.float32)
+    assert [mask.tolist() for mask in (result.train_mask, result.val_mask, result.test_mask)] == [
+        [0, 1],
+        [1, 0],
+        [0, 0],
+    ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"node_graph_id": np.array([0, 1, 0, 1, 2])}, r"node_graph_id\.npy names node 2"),
         ({"node_graph_id": np.array([0, 1, 0, 1])}, r"A\.txt names node 4"),
         ({"train_idx": np.array([5])}, r"train_idx\.npy names node 5"),
     ],
 )
-def test_rumours_that_do_not_fit(tmp_path: Path, changes: Any, said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_rumours_that_do_not_fit(tmp_path: Path, changes: Any, message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         rumours(tmp_path, **changes)
 
 

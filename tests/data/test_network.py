@@ -118,10 +118,10 @@ def test_one_address_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> 
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         places = [each.getsockname() for each in (unused, server)]
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        results = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: results)
         network.require_connection("http://host.example/x")
-        found.pop()
+        results.pop()
         with pytest.raises(ConnectionError, match=r"no connection to host\.example"):
             network.require_connection("http://host.example/x")
 

@@ -40,9 +40,9 @@ def benchmark(folder: Path, **changes: Any) -> AmazonCoBuyPhotoDataset:
 
 
 def test_benchmark(tmp_path: Path) -> None:
-    found = benchmark(tmp_path)
-    g = found[0]
-    assert (len(found), found.num_classes, g.num_nodes(), g.num_edges()) == (1, 8, 4, 6)
+    result = benchmark(tmp_path)
+    g = result[0]
+    assert (len(result), result.num_classes, g.num_nodes(), g.num_edges()) == (1, 8, 4, 6)
     assert named_edges(g) == EDGES
     assert g.edges()[1].tolist() == sorted(g.edges()[1].tolist())
     order = g.ndata["label"].argsort()
@@ -53,7 +53,7 @@ def test_benchmark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"adj_indices": np.array([1, 9, 3, 0])}, "no CSR matrix adj_.*outside its shape"),
         ({"adj_indptr": None}, "no CSR matrix adj_"),
@@ -63,8 +63,8 @@ def test_benchmark(tmp_path: Path) -> None:
         ({"attr_indptr": np.array([0, 9, 1, 1, 4])}, "row pointers do not fit"),
     ],
 )
-def test_benchmark_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=rf"amazon_co_buy_photo\.npz.*{said}"):
+def test_benchmark_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=rf"amazon_co_buy_photo\.npz.*{message}"):
         benchmark(tmp_path, **changes)
 
 
@@ -97,7 +97,7 @@ def test_reddit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "changes", "said"),
+    ("matrix", "changes", "message"),
     [
         (sp.csr_matrix((4, 5)), {}, r"reddit_graph\.npz has a matrix of shape \[4, 5\]"),
         (sp.csc_matrix((4, 4)), {}, r"reddit_graph\.npz has no matrix in CSR or COO"),
@@ -105,8 +105,8 @@ def test_reddit(tmp_path: Path) -> None:
         (None, {"label": np.array(["a"])}, r"reddit_data\.npz.*not numbers"),
     ],
 )
-def test_reddit_damage(tmp_path: Path, matrix: Any, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_reddit_damage(tmp_path: Path, matrix: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         reddit(tmp_path, matrix, **changes)
 
 
@@ -123,10 +123,10 @@ def saint(folder: Path, kind: Any = FlickrDataset, **changes: Any) -> Any:
 
 
 def test_saint(tmp_path: Path) -> None:
-    found = saint(tmp_path)
-    g = found[0]
+    result = saint(tmp_path)
+    g = result[0]
     assert list(zip(*(end.tolist() for end in g.edges()), strict=True)) == sorted(EDGES)
-    assert (g.ndata["label"].tolist(), found.num_classes) == ([3, -1, 5, -1], 7)
+    assert (g.ndata["label"].tolist(), result.num_classes) == ([3, -1, 5, -1], 7)
     assert g.ndata["feat"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert g.ndata["val_mask"].tolist() == [False, True, False, True]
     assert named_edges(FlickrDataset(raw_dir=tmp_path, reorder=True)[0]) == named_edges(g)
@@ -135,7 +135,7 @@ def test_saint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"class_map": "{"}, r"class_map\.json is damaged, or no JSON"),
         ({"class_map": "[" * 100_000}, r"class_map\.json is damaged"),
@@ -148,8 +148,8 @@ def test_saint(tmp_path: Path) -> None:
         ({"feats": np.array([None])}, r"feats\.npy is not read as \.npy"),
     ],
 )
-def test_saint_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_saint_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         saint(tmp_path, **changes)
 
 
@@ -180,7 +180,7 @@ def test_wikics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"links": [[1], [7], [], []]}, "node 7"),
         ({"links": [[1], ["a"], [], []]}, "not pairs of node numbers"),
@@ -188,8 +188,8 @@ def test_wikics(tmp_path: Path) -> None:
         ({"features": [[1], [1, 2], [1], [1]]}, "no table of numbers"),
     ],
 )
-def test_wikics_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=rf"data\.json .*{said}"):
+def test_wikics_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=rf"data\.json .*{message}"):
         wikics(tmp_path, **changes)
 
 
@@ -204,15 +204,15 @@ def cells(folder: Path, **changes: Any) -> data.MinesweeperDataset:
 
 
 def test_heterophilous(tmp_path: Path) -> None:
-    found = cells(tmp_path)
-    g = found[0]
+    result = cells(tmp_path)
+    g = result[0]
     assert set(zip(*(end.tolist() for end in g.edges()), strict=True)) == EDGES
-    assert (found.num_classes, g.ndata["label"].tolist(), g.ndata["train_mask"].shape) == (2, [0, 1, 1, 0], (4, 10))
+    assert (result.num_classes, g.ndata["label"].tolist(), g.ndata["train_mask"].shape) == (2, [0, 1, 1, 0], (4, 10))
     assert g.ndata["test_mask"].nonzero().tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"edges": np.array([[0, 4]])}, "node 4"),
         ({"edges": np.array([0, 1])}, r"edges of \(2,\)"),
@@ -220,8 +220,8 @@ def test_heterophilous(tmp_path: Path) -> None:
         ({"edges": np.array([[0.0, 1]])}, "not pairs of node numbers"),
     ],
 )
-def test_heterophilous_damage(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_heterophilous_damage(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         cells(tmp_path, **changes)
 
 
@@ -243,26 +243,29 @@ def pages(folder: Path, kind: Any = data.TexasDataset, **changes: str) -> Any:
 
 
 def test_pages(tmp_path: Path) -> None:
-    found = pages(tmp_path)
-    g = found[0]
+    result = pages(tmp_path)
+    g = result[0]
     assert [end.tolist() for end in g.edges()] == [[1, 1, 1], [0, 2, 1]]
     assert g.ndata["feat"].tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
-    assert (g.ndata["label"].tolist(), found.num_classes) == ([2, 0, 1], 3)
+    assert (g.ndata["label"].tolist(), result.num_classes) == ([2, 0, 1], 3)
     assert g.ndata["val_mask"][:, :3].int().tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
 
 
 def test_actor(tmp_path: Path) -> None:
     rows = "id\tfeature\tlabel\n2\t0,3\t1\n0\t1\t0\n1\t3\t4\n"
-    found = pages(tmp_path, data.ActorDataset, node_feature_label=rows)
-    assert found[0].ndata["feat"].tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1]]
-    assert (found[0].ndata["label"].tolist(), found.num_classes) == ([0, 4, 1], 5)
-    for damaged, said in ((rows.replace("0,3", "999999999"), "names columns"), (rows.replace("\n2", "\n1"), "number")):
-        with pytest.raises(DGLError, match=said):
+    result = pages(tmp_path, data.ActorDataset, node_feature_label=rows)
+    assert result[0].ndata["feat"].tolist() == [[0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 1]]
+    assert (result[0].ndata["label"].tolist(), result.num_classes) == ([0, 4, 1], 5)
+    for damaged, message in (
+        (rows.replace("0,3", "999999999"), "names columns"),
+        (rows.replace("\n2", "\n1"), "number"),
+    ):
+        with pytest.raises(DGLError, match=message):
             pages(tmp_path, data.ActorDataset, node_feature_label=damaged)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"graph_edges": "a\tb\n0\t3\n"}, r"graph_edges\.txt names node 3"),
         ({"graph_edges": "a\tb\n0\n"}, r"line 2 of .*graph_edges\.txt has 1 numbers; expected 2"),
@@ -273,8 +276,8 @@ def test_actor(tmp_path: Path) -> None:
         ({"node_feature_label": "h\n0\t1\t0\n"}, r"split_0\.6_0\.2_0\.npz has masks of \[3, 3, 3\] nodes; expected 1"),
     ],
 )
-def test_pages_damage(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_pages_damage(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         pages(tmp_path, **changes)
 
 
@@ -290,8 +293,8 @@ def test_without_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     monkeypatch.setattr(dataset.Downloader, "__call__", refused)
     name, url = kind._published
     file = url.rsplit("/")[-1].removesuffix("?dl=1")
-    said = rf"(?s){name} was looked for.*{re.escape(url)}.* or {re.escape(file)} into.*raw_dir="
-    with pytest.raises(DGLError, match=said):
+    message = rf"(?s){name} was looked for.*{re.escape(url)}.* or {re.escape(file)} into.*raw_dir="
+    with pytest.raises(DGLError, match=message):
         kind(raw_dir=tmp_path)
     assert not list(tmp_path.rglob("*.*"))
 
@@ -311,6 +314,6 @@ def test_docstrings_name_every_parameter(kind: Any) -> None:
 
 
 def test_docstrings_say_where_files_are() -> None:
-    said = "Folder that has ``<mode>.txt``, in ``GDELT/``, or receives it."
-    assert said in data.GDELTDataset.__doc__
+    message = "Folder that has ``<mode>.txt``, in ``GDELT/``, or receives it."
+    assert message in data.GDELTDataset.__doc__
     assert "``graphs.txt``, ``pmpds.pkl`` and ``labels.txt``, itself or in ``cora_binary/``" in data.CoraBinary.__doc__

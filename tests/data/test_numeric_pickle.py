@@ -38,17 +38,17 @@ def _write(folder: Path, content: bytes) -> Path:
     ids=["int", "fortran", "big-endian", "bool", "empty", "transposed", "strided"],
 )
 def test_arrays_come_back(tmp_path: Path, array: np.ndarray, protocol: int) -> None:
-    found = read_numeric_pickle(_write(tmp_path, pickle.dumps(array, protocol)))
-    assert np.array_equal(found, array)
-    assert found.dtype == array.dtype.newbyteorder("=")
+    result = read_numeric_pickle(_write(tmp_path, pickle.dumps(array, protocol)))
+    assert np.array_equal(result, array)
+    assert result.dtype == array.dtype.newbyteorder("=")
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
 def test_sparse_matrices_come_back(tmp_path: Path, protocol: int) -> None:
     matrix = csr_matrix(np.array([[0, 2, 0], [0, 0, 0], [1, 0, 3]], dtype=np.float32))
-    found = read_numeric_pickle(_write(tmp_path, pickle.dumps(matrix, protocol)))
-    assert isinstance(found, CsrMatrix)
-    assert np.array_equal(found.toarray(), matrix.toarray())
+    result = read_numeric_pickle(_write(tmp_path, pickle.dumps(matrix, protocol)))
+    assert isinstance(result, CsrMatrix)
+    assert np.array_equal(result.toarray(), matrix.toarray())
 
 
 def test_dicts_and_lists_come_back(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_the_bytes_of_a_file_are_used_once(tmp_path: Path, protocol: int) -> Non
 
     class Twin:
         def __reduce__(self):
-            made = np.zeros(len(raw), np.uint8).__reduce__()
-            return (*made[:2], (1, (len(raw),), np.dtype(np.uint8), False, raw))
+            result = np.zeros(len(raw), np.uint8).__reduce__()
+            return (*result[:2], (1, (len(raw),), np.dtype(np.uint8), False, raw))
 
     class Encoded:
         def __reduce__(self):

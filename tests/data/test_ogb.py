@@ -153,14 +153,14 @@ def test_binary_set(tmp_path: Path) -> None:
         [[1], [2], [3]],
     )
     assert (labels.dtype, labels[[0, 2]].tolist(), labels[1].isnan().item()) == (torch.float32, [[1], [3]], True)
-    for changes, said in (
+    for changes, message in (
         ({"edge_index": [[0, 2], [1, 3]]}, r"edge 1 of .*data\.npz is between \[2, 3\]"),
         ({"num_edges_list": [3]}, "do not fit its 2 edges"),
         ({"node_feat": feat[:2]}, "'node_feat' of shape"),
         ({"node_year": np.array([None] * 3)}, r"data\.npz is not read as \.npz"),
     ):
         store(**changes)
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             DglNodePropPredDataset("ogbn-papers100M", tmp_path)
 
 
@@ -262,7 +262,7 @@ def test_words_as_labels(tmp_path: Path) -> None:
 
 # -- damage ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"edge": "0,1\n3,0\n"}, r"edge 1 of .*edge\.csv\.gz is between \[3, 0\]"),
         ({"edge": "0,1\n"}, r"edge\.csv\.gz has 1 lines; expected 2"),
@@ -275,8 +275,8 @@ def test_words_as_labels(tmp_path: Path) -> None:
         ({"node-feat": "1\n2\n3\n4\n"}, r"node-feat\.csv\.gz has 4 lines; expected 3"),
     ],
 )
-def test_damage(tmp_path: Path, changes: dict[str, str], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_damage(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         arxiv(tmp_path, **changes)
 
 
@@ -284,14 +284,14 @@ def test_damaged_packing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     arxiv(tmp_path)
     path = tmp_path / "ogbn_arxiv/raw/node_year.csv.gz"
     whole = path.read_bytes()
-    for content, said in (
+    for content, message in (
         (whole[:-6], "damaged"),
         (b"2010\n", "damaged"),
         (gzip.compress(b"0\n" * (1 << 20)), "more than"),
     ):
         path.write_bytes(content)
         monkeypatch.setattr("dglite.data.ogb.files._FREE", 1 << 16)
-        with pytest.raises(DGLError, match=rf"node_year\.csv\.gz .*{said}"):
+        with pytest.raises(DGLError, match=rf"node_year\.csv\.gz .*{message}"):
             DglNodePropPredDataset("ogbn-arxiv", tmp_path)
     path.unlink()
     with pytest.raises(DGLError, match=r"node_year\.csv\.gz is missing"):
@@ -300,14 +300,14 @@ def test_damaged_packing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_damaged_split(tmp_path: Path) -> None:
     data = arxiv(tmp_path)
-    for text, said in (("3\n", "names numbers from 3 to 3; expected 0 to 2"), ("0,1\n", "not one integer a line")):
+    for text, message in (("3\n", "names numbers from 3 to 3; expected 0 to 2"), ("0,1\n", "not one integer a line")):
         write(tmp_path / "ogbn_arxiv", {"split/time/test": text})
-        with pytest.raises(DGLError, match=rf"test\.csv\.gz .*{said}|test\.csv\.gz is {said}"):
+        with pytest.raises(DGLError, match=rf"test\.csv\.gz .*{message}|test\.csv\.gz is {message}"):
             data.get_idx_split()
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("raw/num-node-dict", "paper,author\n2\n", "not a line of node types"),
         ("raw/num-node-dict", "paper,author\n2,x\n", "not a line of node types"),
@@ -320,9 +320,9 @@ def test_damaged_split(tmp_path: Path) -> None:
         ("raw/node-label/paper/node-label", None, r"node-label\.csv\.gz is missing"),
     ],
 )
-def test_hetero_damage(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+def test_hetero_damage(tmp_path: Path, name: str, text: str | None, message: str) -> None:
     write(tmp_path / "mag", {**MAG, name: text})  # type: ignore[dict-item]
-    with pytest.raises(DGLError, match=said):
+    with pytest.raises(DGLError, match=message):
         DglNodePropPredDataset("ogbn-mag", tmp_path)
 
 
@@ -393,8 +393,8 @@ def test_errors_of_numbers() -> None:
 
 
 def test_words() -> None:
-    found = judge("ogbg-code2", seq_ref=[["a", "b"], ["c"]], seq_pred=[["a", "a", "x", "y"], []])
-    assert found == {"precision": pytest.approx(1 / 6), "recall": 0.25, "F1": pytest.approx(0.2)}
+    results = judge("ogbg-code2", seq_ref=[["a", "b"], ["c"]], seq_pred=[["a", "a", "x", "y"], []])
+    assert results == {"precision": pytest.approx(1 / 6), "recall": 0.25, "F1": pytest.approx(0.2)}
 
 
 def test_hits() -> None:
@@ -408,8 +408,8 @@ def test_hits() -> None:
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array])
 def test_reciprocal_ranks(kind: Any) -> None:
-    found = judge("ogbl-citation2", y_pred_pos=kind([3.0, 1.0]), y_pred_neg=kind([[1.0, 2.0, 0.0], [2.0, 1.0, 4.0]]))
-    assert {name: values.tolist() for name, values in found.items()} == {
+    result = judge("ogbl-citation2", y_pred_pos=kind([3.0, 1.0]), y_pred_neg=kind([[1.0, 2.0, 0.0], [2.0, 1.0, 4.0]]))
+    assert {name: values.tolist() for name, values in result.items()} == {
         "hits@1_list": [1, 0],
         "hits@3_list": [1, 0],
         "hits@10_list": [1, 1],
@@ -418,7 +418,7 @@ def test_reciprocal_ranks(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "message"),
     [
         ("ogbn-arxiv", {"y_true": [[1]]}, "needs 'y_true' and 'y_pred'; got"),
         ("ogbn-arxiv", {"y_true": np.ones(3), "y_pred": np.ones(3)}, r"expected both \(num_rows, 1\) for ogbn-arxiv"),
@@ -430,8 +430,8 @@ def test_reciprocal_ranks(kind: Any) -> None:
         ("ogbg-code2", {"seq_ref": [["a"]], "seq_pred": []}, "seq_ref has 1 rows, seq_pred 0"),
     ],
 )
-def test_input_is_checked(name: str, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_input_is_checked(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         Evaluator(name).eval(given)
 
 

@@ -94,7 +94,7 @@ def test_legacy_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"A": "1, 2\n2, 6\n"}, r"line 2 of .*X_A\.txt names nodes \[2, 6\]; expected 1 to 5"),
         ({"A": "1, 2\n2, 3\n"}, r"line 2 of .*X_A\.txt is an edge between two graphs"),
@@ -106,9 +106,9 @@ def test_legacy_features(tmp_path: Path) -> None:
         ({"node_labels": "1\n2\n"}, r"X_node_labels\.txt has 2 lines; expected 5"),
     ],
 )
-def test_tu_damage(tmp_path: Path, files: dict[str, Any], said: str) -> None:
+def test_tu_damage(tmp_path: Path, files: dict[str, Any], message: str) -> None:
     for kind in (TUDataset, LegacyTUDataset):
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             kind("X", raw_dir=tu(tmp_path, **files))
 
 
@@ -139,7 +139,7 @@ def test_gin_attributes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (GIN[:-5], r"MUTAG\.txt ends after line 5"),
         ("", r"MUTAG\.txt ends after line 0"),
@@ -149,8 +149,8 @@ def test_gin_attributes(tmp_path: Path) -> None:
         ("1\n2 0\n0 0 1\n0 0\n", r"MUTAG\.txt has nodes with \[1\] attributes, or some with none"),
     ],
 )
-def test_gin_damage(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_gin_damage(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         gin(tmp_path, text)
 
 
@@ -172,7 +172,7 @@ def test_knowledge_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"train_txt": "a\tknows\n"}, r"line 1 of .*train\.txt is not head, relation and tail"),
         ({"test_txt": "a\tknows\tz\n"}, r"line 1 of .*test\.txt names 'z'"),
@@ -180,8 +180,8 @@ def test_knowledge_graph(tmp_path: Path) -> None:
         ({"entities_dict": "0\ta\n1\ta\n"}, r"line 2 of .*entities\.dict is not a number and a new name"),
     ],
 )
-def test_knowledge_graph_damage(tmp_path: Path, files: dict[str, str], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_knowledge_graph_damage(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         FB15k237Dataset(raw_dir=kg(tmp_path, **files), verbose=False)
 
 
@@ -236,11 +236,11 @@ def test_qm9(tmp_path: Path) -> None:
 
 def test_qm9_pickles_are_read_by_nobody(tmp_path: Path) -> None:
     assert len(QM9Dataset(["mu"], raw_dir=qm9(tmp_path, id=np.array(["a", None])))) == 2
-    for changes, said in (
+    for changes, message in (
         ({"Z": np.array([None])}, "not numbers"),
         ({"N": np.array([2, 4])}, "counts that do not fit"),
     ):
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             QM9Dataset(["mu"], raw_dir=qm9(tmp_path, **changes))
 
 

@@ -128,7 +128,7 @@ _:q <{space}maker> <{space}Person> .
 
 # -- damage ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"text": AIFB[:-20]}, r"x\.nt is not read: .* is no statement of N-Triples, in line 10"),
         ({"text": "<a> <b> <\\U00110000> .\n"}, r"x\.nt is not read: .*line 1"),
@@ -138,8 +138,8 @@ _:q <{space}maker> <{space}Person> .
         ({"train": "a\tx"}, r"line 2 of .*trainingSet\.tsv is not a node and its class"),
     ],
 )
-def test_damage(tmp_path: Path, change: dict[str, str], said: str) -> None:
-    with pytest.raises(DGLError, match=said):
+def test_damage(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    with pytest.raises(DGLError, match=message):
         aifb(tmp_path, **change)
 
 
@@ -193,10 +193,10 @@ lines"""@en ; :n -2.50, 3e2, 01, true ; .
 [ :p _:b ] .
 e:x\\,y :l ( 'it\\'s' ) .
 '''
-    found = read(tmp_path / "x.n3", text)
+    result = read(tmp_path / "x.n3", text)
     rdf = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
     a = "http://e#a"
-    assert [(s.text, p.text, o.text) for s, p, o in found] == [
+    assert [(s.text, p.text, o.text) for s, p, o in result] == [
         (a, f"{rdf}type", "http://e#C"),
         (a, f"{rdf}type", "http://base/x/rel"),
         (a, "d/p", 'two "q"\nlines'),
@@ -212,7 +212,7 @@ e:x\\,y :l ( 'it\\'s' ) .
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<a> <b> <c>", r"the end' where '\.' is expected, in line 1"),
         ("<a> <b> <c> .\n<a> e:b <c> .", r"'e:b', which is no IRI and has no known prefix, in line 2"),
@@ -222,8 +222,8 @@ e:x\\,y :l ( 'it\\'s' ) .
         ('<a> <b> "unfinished .', "in line 1"),
     ],
 )
-def test_turtle_damage(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(DGLError, match=rf"(?s)x\.n3 is not read: .*{said}"):
+def test_turtle_damage(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DGLError, match=rf"(?s)x\.n3 is not read: .*{message}"):
         read(tmp_path / "x.n3", text)
 
 
@@ -246,5 +246,5 @@ def test_order_of_terms() -> None:
 
 
 def test_a_decimal_with_an_exponent_is_text(tmp_path: Path) -> None:
-    (found,) = read(tmp_path / "x.nt", f'<s> <r> "1e999999999"^^<{XSD}decimal> .')
-    assert found[2].text == "1e999999999"
+    (result,) = read(tmp_path / "x.nt", f'<s> <r> "1e999999999"^^<{XSD}decimal> .')
+    assert result[2].text == "1e999999999"

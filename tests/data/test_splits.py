@@ -21,8 +21,8 @@ def test_data_sets_are_split(count: int, fractions: list[float] | None, sizes: l
     dataset = [f"graph {i}" for i in range(count)]
     parts = splits.split_dataset(dataset, fractions, shuffle, random_state=0)
     assert [len(part) for part in parts] == sizes
-    found = [part[i] for part in parts for i in range(len(part))]
-    assert sorted(found) == sorted(dataset) and (shuffle or found == dataset)
+    results = [part[i] for part in parts for i in range(len(part))]
+    assert sorted(results) == sorted(dataset) and (shuffle or results == dataset)
     again = splits.split_dataset(dataset, fractions, shuffle, random_state=0)
     assert [list(part.indices) for part in again] == [list(part.indices) for part in parts]
 

@@ -50,9 +50,9 @@ def url(tmp_path: Path) -> Iterator[str]:
 def test_download(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     monkeypatch.chdir(tmp_path)
     path = {"folder": tmp_path, "file": tmp_path / "new" / "mine.bin", "working folder": None}[where]
-    found = Path(utils.download(url, path, sha1_hash=HASH, log=False))
-    assert found == (tmp_path / "new" / "mine.bin" if where == "file" else tmp_path / "graphs.bin")
-    assert found.read_bytes() == CONTENT and [x.name for x in found.parent.glob(".*")] == []
+    result = Path(utils.download(url, path, sha1_hash=HASH, log=False))
+    assert result == (tmp_path / "new" / "mine.bin" if where == "file" else tmp_path / "graphs.bin")
+    assert result.read_bytes() == CONTENT and [x.name for x in result.parent.glob(".*")] == []
 
 
 def test_a_file_is_kept_or_replaced(url: str, tmp_path: Path) -> None:
@@ -188,24 +188,24 @@ def test_members_of_zip_archives_are_held_to_their_packed_size(tmp_path: Path) -
     "kind", ["many members", "a long name", "long headers", "headers of all", "a large dictionary"]
 )
 def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> None:
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     pax, refused = {}, None
     if kind == "a long name":
         header = tarfile.TarInfo("././@LongLink")
         header.type, header.size = b"L", 10**7
-        made.write(header.tobuf() + b"x" * 10**7)
+        buffer.write(header.tobuf() + b"x" * 10**7)
         refused = "headers of a member"
     if kind == "long headers":
         pax, refused = {"comment": "x" * 10**6}, "headers of a member"
     if kind == "headers of all":
         for i in range(3):
-            made.write(tarfile.TarInfo.create_pax_global_header({f"comment{i}": "x" * 10**5}))
+            buffer.write(tarfile.TarInfo.create_pax_global_header({f"comment{i}": "x" * 10**5}))
         refused = "headers"
-    with tarfile.open(fileobj=made, mode="w", pax_headers=pax) as archive:
+    with tarfile.open(fileobj=buffer, mode="w", pax_headers=pax) as archive:
         for i in range(3000 if kind == "many members" else 3):
             archive.addfile(tarfile.TarInfo(f"{i}"))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 27}] if kind == "a large dictionary" else None
-    packed = gzip.compress(made.getvalue()) if filters is None else lzma.compress(made.getvalue(), filters=filters)
+    packed = gzip.compress(buffer.getvalue()) if filters is None else lzma.compress(buffer.getvalue(), filters=filters)
     (tmp_path / "x.tar.gz").write_bytes(packed)
     refused = "emory" if filters else refused
     peaks = []
@@ -221,15 +221,15 @@ def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> No
 
 
 def test_archives_of_several_streams(tmp_path: Path) -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         header = tarfile.TarInfo("a")
         header.size = 10**6
         archive.addfile(header, io.BytesIO(bytes(range(250)) * 4000))
         link = tarfile.TarInfo("b")
         link.type, link.linkname = tarfile.LNKTYPE, "a"
         archive.addfile(link)
-    content = made.getvalue()
+    content = buffer.getvalue()
     for name, compress in {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.items():
         (tmp_path / f"x.tar.{name}").write_bytes(compress(content[:9999]) + compress(content[9999:]))
         utils.extract_archive(tmp_path / f"x.tar.{name}", tmp_path / name)

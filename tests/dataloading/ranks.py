@@ -34,13 +34,13 @@ def main() -> None:
             seen.append(seeds.tolist())
             steps += 1
         assert steps == (epoch + 1) * len(loader)
-    found = [None] * size
-    distributed.all_gather_object(found, (seen, [p.tolist() for p in model.parameters()]))
+    results = [None] * size
+    distributed.all_gather_object(results, (seen, [p.tolist() for p in model.parameters()]))
     for epoch in range(2):
-        shares = [[x for batch in of[epoch * 3 : epoch * 3 + 3] for x in batch] for of, _ in found]
+        shares = [[x for batch in of[epoch * 3 : epoch * 3 + 3] for x in batch] for of, _ in results]
         assert [len(share) for share in shares] == [11] * size, shares
         assert set(shares[0] + shares[1]) == set(range(21)), shares  # one of 21 is given twice
-    assert found[0][0][:3] != found[0][0][3:] and found[0][1] == found[1][1]
+    assert results[0][0][:3] != results[0][0][3:] and results[0][1] == results[1][1]
     distributed.destroy_process_group()
 
 

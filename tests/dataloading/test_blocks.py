@@ -42,11 +42,11 @@ def test_blocks_of_several_types():
     g = shop()
     fanouts = [{"buys": 1, "bought": 2, "follows": 0}, {"buys": 0, "bought": 1, "follows": 1}]
     for sampler in (NeighborSampler(fanouts), MultiLayerFullNeighborSampler(2), LaborSampler([1, 2])):
-        found = []
+        results = []
         for inputs, outputs, blocks in DataLoader(g, {"user": [0, 3], "item": [2]}, sampler, batch_size=2):
             check_blocks(g, inputs, outputs, blocks)
-            found.append(outputs)
-        assert plain(found) == [{"user": [0, 3]}, {"item": [2]}]
+            results.append(outputs)
+        assert plain(results) == [{"user": [0, 3]}, {"item": [2]}]
     blocks = NeighborSampler(fanouts).sample(g, {"user": [0, 3]})[2]
     assert [blocks[1].num_edges(etype) for etype in ("buys", "bought", "follows")] == [0, 2, 2]
     assert blocks[0].num_edges("follows") == 0 and blocks[0].num_edges("buys") > 0
@@ -164,10 +164,10 @@ def test_what_does_not_fit():
         NeighborSampler([1], prob="w", mask="w")
     with pytest.raises(DGLError, match="fanouts is empty"):
         NeighborSampler([])
-    for made in (NeighborSampler, LaborSampler, ShaDowKHopSampler, lambda fanouts: CapSampler(fanouts, 3, False)):
+    for result in (NeighborSampler, LaborSampler, ShaDowKHopSampler, lambda fanouts: CapSampler(fanouts, 3, False)):
         for fanouts in (3, {"buys": 1}, "3"):
             with pytest.raises(DGLError, match=r"fanouts must be a list of one fan-out for each .*; got "):
-                made(fanouts)
+                result(fanouts)
     with pytest.raises(DGLError, match="num_layers must be an integer"):
         MultiLayerFullNeighborSampler(0)
     with pytest.raises(DGLError, match="reverse"):

@@ -49,9 +49,9 @@ def test_rows_come_as_they_are_stored_or_widened(tmp_path, mapped, dtype, shape)
     array = features(dtype, shape)
     store = MappedFeatures(saved(tmp_path, array)) if mapped else TensorFeatures(torch.from_numpy(array))
     assert isinstance(store, FeatureStore) and store.num_rows == 10 and store.shape == shape[1:]
-    found = store.rows(torch.tensor(ROWS))
+    result = store.rows(torch.tensor(ROWS))
     expected = torch.from_numpy(array[ROWS])
-    assert torch.equal(found, expected.float() if dtype == "float16" else expected)
+    assert torch.equal(result, expected.float() if dtype == "float16" else expected)
     assert store.rows([]).shape == (0, *shape[1:])
 
 

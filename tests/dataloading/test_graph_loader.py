@@ -21,11 +21,11 @@ def samples(count=5):
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_graphs_are_batched_with_their_labels(num_workers):
     loader = GraphDataLoader(samples(), batch_size=2, num_workers=num_workers)
-    found = list(loader)
-    assert len(found) == len(loader) == 3 and isinstance(found[0], list)
-    assert [labels.tolist() for _, labels in found] == [[0, 1], [2, 3], [4]]
-    assert [g.batch_num_nodes().tolist() for g, _ in found] == [[3, 4], [5, 6], [7]]
-    assert found[0][0].ndata["x"].shape == (7, 2)
+    result = list(loader)
+    assert len(result) == len(loader) == 3 and isinstance(result[0], list)
+    assert [labels.tolist() for _, labels in result] == [[0, 1], [2, 3], [4]]
+    assert [g.batch_num_nodes().tolist() for g, _ in result] == [[3, 4], [5, 6], [7]]
+    assert result[0][0].ndata["x"].shape == (7, 2)
     shuffled = [x for _, labels in GraphDataLoader(samples(), shuffle=True, batch_size=2) for x in labels.tolist()]
     assert sorted(shuffled) == [0, 1, 2, 3, 4]
 
@@ -66,11 +66,15 @@ def test_shares_of_processes(monkeypatch):
 def test_what_a_collator_takes():
     Pair = namedtuple("Pair", "g y")
     collate = GraphCollator().collate
-    made = collate([Pair(ring(3), 1.5), Pair(ring(4), 2.5)])
-    assert isinstance(made, Pair) and made.g.batch_size == 2
-    assert made.y.dtype == torch.float64 and made.y.tolist() == [1.5, 2.5]
-    made = collate([{"g": ring(3), "x": torch.ones(2), "name": "a"}, {"g": ring(3), "x": torch.zeros(2), "name": "b"}])
-    assert made["x"].tolist() == [[1, 1], [0, 0]] and list(made["name"]) == ["a", "b"] and made["g"].batch_size == 2
+    result = collate([Pair(ring(3), 1.5), Pair(ring(4), 2.5)])
+    assert isinstance(result, Pair) and result.g.batch_size == 2
+    assert result.y.dtype == torch.float64 and result.y.tolist() == [1.5, 2.5]
+    result = collate(
+        [{"g": ring(3), "x": torch.ones(2), "name": "a"}, {"g": ring(3), "x": torch.zeros(2), "name": "b"}]
+    )
+    assert (
+        result["x"].tolist() == [[1, 1], [0, 0]] and list(result["name"]) == ["a", "b"] and result["g"].batch_size == 2
+    )
     assert collate([np.float32(1), np.float32(2)]).dtype == torch.float32
     assert collate([np.ones(2), np.ones(2)]).shape == (2, 2) and collate([True, False]).dtype == torch.bool
     with pytest.raises(TypeError, match="cannot collate object"):
@@ -95,10 +99,10 @@ def test_collators_serve_torchs_loader():
     g = ring()
     nodes = NodeCollator(g, torch.tensor([4, 2, 7]), NeighborSampler([2, 2]))
     loader = torch.utils.data.DataLoader(nodes.dataset, collate_fn=nodes.collate, batch_size=2)
-    found = list(loader)
-    for batch in found:
+    result = list(loader)
+    for batch in result:
         check_blocks(g, *batch)
-    assert [outputs.tolist() for _, outputs, _ in found] == [[4, 2], [7]]
+    assert [outputs.tolist() for _, outputs, _ in result] == [[4, 2], [7]]
     typed = NodeCollator(shop(), {"user": torch.tensor([3]), "item": torch.tensor([0, 1])}, NeighborSampler([2]))
     assert len(typed.dataset) == 3 and [(key, int(i)) for key, i in typed.dataset][1:] == [("item", 0), ("item", 1)]
     assert {key: ids.tolist() for key, ids in typed.collate(list(typed.dataset))[1].items()} == {

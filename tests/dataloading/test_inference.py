@@ -65,8 +65,8 @@ class OfGraphs(nn.Module):
         return self.rest(g, self.first(g, x, edge_weight=weights).tanh())
 
 
-def assert_equal(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+def assert_equal(result, expected):
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -75,9 +75,9 @@ def test_a_model_of_blocks(batch_size, num_workers):
     torch.manual_seed(0)
     g, model = sparse_graph(), OfBlocks()
     model.layers[1].eval()
-    found = dglite.inference(model, g, g.ndata["x"], batch_size, 3, num_workers, progress=False)
-    assert model.training and model.norm.training and not model.layers[1].training and not found.requires_grad
-    assert_equal(found, model.eval()([g] * 3, g.ndata["x"]).detach())
+    result = dglite.inference(model, g, g.ndata["x"], batch_size, 3, num_workers, progress=False)
+    assert model.training and model.norm.training and not model.layers[1].training and not result.requires_grad
+    assert_equal(result, model.eval()([g] * 3, g.ndata["x"]).detach())
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
@@ -104,8 +104,8 @@ def test_a_model_on_another_device_than_the_features(monkeypatch, num_workers):
     expected = model([g] * 3, g.ndata["x"]).detach()
     other, calls = places(monkeypatch)
     assert other != g.device
-    found = dglite.inference(model, g, g.ndata["x"], 10, 3, num_workers, progress=False)
-    assert_equal(found, expected)
+    result = dglite.inference(model, g, g.ndata["x"], 10, 3, num_workers, progress=False)
+    assert_equal(result, expected)
     there = [rows for device, rows in calls if device == other]
     assert there.count([30]) == 3  # two calls of norm, one of head
     assert there.count([]) == 3 * 3 + 3  # three batches for each layer; no arguments by name of the calls above
@@ -143,9 +143,9 @@ def test_features_of_the_host_and_a_model_on_a_gpu(graph_too):
     torch.manual_seed(0)
     g, model = sparse_graph(), OfBlocks().eval()
     x, expected = g.ndata["x"], model([g] * 3, g.ndata["x"]).detach()
-    found = dglite.inference(model.cuda(), g.to("cuda") if graph_too else g, x, 10, 3, progress=False)
-    assert found.device.type == "cpu"
-    assert_equal(found, expected)
+    result = dglite.inference(model.cuda(), g.to("cuda") if graph_too else g, x, 10, 3, progress=False)
+    assert result.device.type == "cpu"
+    assert_equal(result, expected)
 
 
 def test_a_model_of_graphs():
@@ -213,10 +213,10 @@ def test_several_types(batch_size):
     x = {"user": torch.randn(4, 3), "item": torch.randn(3, 3)}
     weights = {"buys": {"edge_weight": torch.rand(6)}}
     expected = model([g, g], x, weights)
-    found = dglite.inference(model, g, x, batch_size, 2, progress=False, mod_kwargs=weights)
-    assert found.keys() == expected.keys()
+    result = dglite.inference(model, g, x, batch_size, 2, progress=False, mod_kwargs=weights)
+    assert result.keys() == expected.keys()
     for ntype in expected:
-        assert_equal(found[ntype], expected[ntype].detach())
+        assert_equal(result[ntype], expected[ntype].detach())
 
 
 def test_a_layer_of_several_types():
@@ -229,9 +229,9 @@ def test_a_layer_of_several_types():
                 return g.dstdata["h"]
 
     g, x = shop(), {"user": torch.randn(4, 3), "item": torch.randn(3, 3)}
-    found, expected = dglite.inference(Mean(), g, x, 2, progress=False), Mean()(g, x)
+    result, expected = dglite.inference(Mean(), g, x, 2, progress=False), Mean()(g, x)
     for ntype in ("user", "item"):
-        assert_equal(found[ntype], expected[ntype])
+        assert_equal(result[ntype], expected[ntype])
 
 
 def test_a_bar_for_each_layer(capsys, monkeypatch):

@@ -64,9 +64,11 @@ def test_blocks_of_labor_are_those_made_one_by_one(monkeypatch, graph, options):
 
     def batches():
         dglite.seed(1)
-        made = list(DataLoader(g, indices, sampler, batch_size=7))
-        columns = [block.edges[etype].data for _, _, blocks in made for block in blocks for etype in g.canonical_etypes]
-        return plain(made), plain([list(x.get("edge_weights", [])) for x in columns])
+        results = list(DataLoader(g, indices, sampler, batch_size=7))
+        columns = [
+            block.edges[etype].data for _, _, blocks in results for block in blocks for etype in g.canonical_etypes
+        ]
+        return plain(results), plain([list(x.get("edge_weights", [])) for x in columns])
 
     together = batches()
     monkeypatch.setattr(module, "sample_layers", lambda *arguments: None)
@@ -84,11 +86,11 @@ def test_ids_of_edges_that_wait_are_those_of_the_graph():
 
 
 def test_a_block_whose_edge_ids_wait_goes_with_its_last_reference():
-    made = list(DataLoader(random_graph(), [0], NeighborSampler([4])))
-    gone = weakref.ref(made[0][2][0])
+    results = list(DataLoader(random_graph(), [0], NeighborSampler([4])))
+    gone = weakref.ref(results[0][2][0])
     gc.disable()
     try:
-        del made
+        del results
         assert gone() is None
     finally:
         gc.enable()
@@ -130,6 +132,6 @@ def test_the_choices_around_excluded_edges_are_even(replace):
     weights = {(a, b): 2 if a < b else 1 for a in left for b in left if a < b or (replace and a == b)}
     assert set(pairs) == set(weights)
     expected = draws * np.array(list(weights.values())) / sum(weights.values())
-    found = np.array([pairs[pair] for pair in weights])
+    actual = np.array([pairs[pair] for pair in weights])
     # The 99.99% quantiles of chi-square with 9 and 14 degrees of freedom are 33.7 and 42.6.
-    assert ((found - expected) ** 2 / expected).sum() < (42.6 if replace else 33.7)
+    assert ((actual - expected) ** 2 / expected).sum() < (42.6 if replace else 33.7)

@@ -68,24 +68,24 @@ class Says(Sampler):
 
 @pytest.mark.parametrize("num_workers", [0, 1, 2, 8])
 def test_results_come_in_order(num_workers):
-    made = Ordered(lambda i: (time.sleep(0.002 * (i % 3)), i)[1], 2, 20, num_workers, 2 * num_workers)
-    assert list(made) == list(range(2, 20)) and list(made) == []
+    ordered = Ordered(lambda i: (time.sleep(0.002 * (i % 3)), i)[1], 2, 20, num_workers, 2 * num_workers)
+    assert list(ordered) == list(range(2, 20)) and list(ordered) == []
 
 
 def test_no_more_is_made_ahead_than_asked_for():
-    begun, made = [], None
+    begun, results = [], None
 
     def produce(i):
         begun.append(i)
         return i
 
-    made = Ordered(produce, 0, 100, 2, 3)
+    results = Ordered(produce, 0, 100, 2, 3)
     deadline = time.monotonic() + PATIENCE
     while len(begun) < 3 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.02)
-    assert sorted(begun) == [0, 1, 2] and next(made) == 0
-    made.close()
+    assert sorted(begun) == [0, 1, 2] and next(results) == 0
+    results.close()
 
 
 def exhausted(*_):
@@ -110,9 +110,9 @@ def stopping_loaders(num_workers):
         "exclude": as_edge_prediction_sampler(by_one, exclude=exhausted),
         "negative sampler": as_edge_prediction_sampler(by_one, negative_sampler=stops),
     }
-    found = {name: DataLoader(g, nodes, sampler, num_workers=num_workers) for name, sampler in edges.items()}
+    results = {name: DataLoader(g, nodes, sampler, num_workers=num_workers) for name, sampler in edges.items()}
     stored = NeighborSampler([2], prefetch_node_feats={"z": stops})
-    return found | {
+    return results | {
         "sampler": DataLoader(g, nodes, stops, num_workers=num_workers),
         "feature store": DataLoader(g, nodes, stored, num_workers=num_workers),
         "data set": GraphDataLoader(stops, num_workers=num_workers),
@@ -135,11 +135,11 @@ def test_stop_iteration_of_worker_init_fn_does_not_end_the_epoch():
 
 
 def test_results_before_a_stop_iteration_come():
-    made = Ordered(lambda i: exhausted() if i == 3 else i, 0, 10, 2, 4)
-    assert [next(made) for _ in range(3)] == [0, 1, 2]
+    ordered = Ordered(lambda i: exhausted() if i == 3 else i, 0, 10, 2, 4)
+    assert [next(ordered) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(RuntimeError, match="StopIteration was raised"):
-        next(made)
-    assert list(made) == []
+        next(ordered)
+    assert list(ordered) == []
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
@@ -219,8 +219,8 @@ def test_an_exception_in_the_users_loop_frees_the_threads():
 
 def test_waiting_for_a_batch_can_be_interrupted():
     waits = threading.Event()
-    made = iter(DataLoader(ring(), range(12), Says(waits=waits), num_workers=1))
-    interrupted(lambda: next(made), after=lambda: time.sleep(0.05))
+    batches = iter(DataLoader(ring(), range(12), Says(waits=waits), num_workers=1))
+    interrupted(lambda: next(batches), after=lambda: time.sleep(0.05))
     assert torch.get_num_threads() == 8
     waits.set()
 

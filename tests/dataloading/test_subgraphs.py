@@ -38,12 +38,12 @@ def test_saint(mode, budget):
         dglite.seed(2)
         return list(DataLoader(g, range(5), sampler, num_workers=num_workers))
 
-    made = drawn(0)
-    for subgraph in made:
+    result = drawn(0)
+    for subgraph in result:
         check_induced(g, subgraph)
         most = {"node": 6, "edge": 8, "walk": 8}[mode]
         assert 0 < subgraph.num_nodes() <= most and torch.is_tensor(subgraph._edge_frames[0]._columns["e"])
-    assert plain(made) == plain(drawn(2))
+    assert plain(result) == plain(drawn(2))
 
 
 def test_saint_draws_by_degree():

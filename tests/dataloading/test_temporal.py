@@ -72,8 +72,8 @@ def test_all_edges_up_to_the_seeds_time():
     for block in blocks:
         for i, (node, time) in enumerate(zip(block.dstdata[dglite.NID], block.dstdata["_TIME"], strict=True)):
             ids = g.in_edges(int(node), form="eid")
-            found = block.in_edges(i, form="eid")
-            assert sorted(block.edata[dglite.EID][found].tolist()) == sorted(ids[g.edata["t"][ids] <= time].tolist())
+            result = block.in_edges(i, form="eid")
+            assert sorted(block.edata[dglite.EID][result].tolist()) == sorted(ids[g.edata["t"][ids] <= time].tolist())
     assert torch.equal(blocks[0].srcdata["x"], g.ndata["x"][blocks[0].srcdata[dglite.NID]])
 
 

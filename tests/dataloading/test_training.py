@@ -109,11 +109,11 @@ def test_two_processes(tmp_path):
         for rank in range(2)
     ]
     try:
-        said = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        messages = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(said)
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(messages)
 
 
 class Given(Sampler):

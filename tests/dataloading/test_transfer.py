@@ -81,15 +81,15 @@ def test_what_is_a_gpu():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_arrive_on_a_gpu(num_workers):
-    g, found = wide(), []
+    g, results = wide(), []
     sampler = NeighborSampler([4], prefetch_node_feats=["x"])
     loader = DataLoader(g, torch.arange(300), sampler, batch_size=50, device="cuda", num_workers=num_workers)
     for _ in range(5):
         for inputs, _, (block,) in loader:
             x = block.srcdata["x"]
             assert x.is_cuda
-            found.append((inputs.cpu(), (x * 2).cpu()))
-    for inputs, doubled in found:
+            results.append((inputs.cpu(), (x * 2).cpu()))
+    for inputs, doubled in results:
         assert torch.equal(doubled, g.ndata["x"][inputs] * 2)
     blocks = loader._buffers.pool.blocks()
     assert blocks and all(torch.from_numpy(block.bytes).is_pinned() for block in blocks)

@@ -82,18 +82,18 @@ def reference(name: str = "g") -> dglite.DGLGraph:
 
 
 def everywhere(value: Any) -> list[Any]:
-    found = [None] * world()
-    distributed.all_gather_object(found, value)
-    return found
+    results = [None] * world()
+    distributed.all_gather_object(results, value)
+    return results
 
 
 def message(call: Any, error: type[Exception] = DGLError) -> str:
     """Return the message of the error that a call raises on all ranks."""
     with pytest.raises(error) as raised:
         call()
-    found = everywhere(str(raised.value))
-    assert len(set(found)) == 1, found
-    return found[0]
+    result = everywhere(str(raised.value))
+    assert len(set(result)) == 1, result
+    return result[0]
 
 
 def rows_are_those_of_the_graph(folder: Path) -> None:
@@ -253,13 +253,13 @@ def shared_batches(folder: Path) -> Any:
     dglite.seed(5 + 7 * (rank() > 0))  # the first rank's counts
     nids = sorted_by_original(g)[:50].flip(0)
     batches = loader(g, nids, batch_size=6, shuffle=True, shared=True, num_workers=2)
-    found = {}
+    results = {}
     for epoch in range(2):
         for step, batch in enumerate(batches):
             if len(batch[1]):
-                found[epoch, step * world() + rank()] = original(g, batch)
+                results[epoch, step * world() + rank()] = original(g, batch)
     assert len(batches) == -(-9 // world())
-    return found
+    return results
 
 
 def sorted_by_original(g: DistGraph) -> torch.Tensor:
@@ -309,12 +309,12 @@ class Fails(NeighborSampler):
 def a_failed_batch_fails_everywhere(folder: Path) -> None:
     g = opened(folder)
     for workers in (0, 1):
-        for error, said in ((ValueError("no more"), "ValueError: no more"), (StopIteration(), "RuntimeError: StopIt")):
+        for error, text in ((ValueError("no more"), "ValueError: no more"), (StopIteration(), "RuntimeError: StopIt")):
             Fails.error = error
             batches = DistNodeDataLoader(g, range(8), Fails([2]), batch_size=2, num_workers=workers)
             running = iter(batches)
             next(running)
-            assert message(lambda r=running: next(r)).startswith(f"rank {world() - 1}: {said}")
+            assert message(lambda r=running: next(r)).startswith(f"rank {world() - 1}: {text}")
             assert list(running) == []
             assert len(next(iter(batches))) == 3
 
@@ -385,7 +385,7 @@ def losses_and_gradients(folder: Path, network: str) -> list[tuple[float, dict[s
         batches = DistNodeDataLoader(g, {"user": old}, sampler, batch_size=3, shuffle=True, shared=True)
     else:
         batches = loader(g, sorted_by_original(g)[:24], batch_size=6, shuffle=True, shared=True)
-    found = []
+    results = []
     for _ in range(2):
         total = torch.zeros((), dtype=torch.float64)
         for _, _, blocks in batches:
@@ -395,10 +395,10 @@ def losses_and_gradients(folder: Path, network: str) -> list[tuple[float, dict[s
             total += loss.detach()
         distributed.all_reduce(total)
         grads = {key: p.grad.clone().numpy() for key, p in model.named_parameters() if p.grad is not None}
-        found.append((total.item() / world(), grads))
+        results.append((total.item() / world(), grads))
         optimizer.step()
         optimizer.zero_grad()
-    return found
+    return results
 
 
 def embeddings_are_trained_where_they_are(folder: Path) -> None:
@@ -514,9 +514,9 @@ def a_checkpoint_is_whole_or_not_there(folder: Path) -> None:
     assert "the disk is full" in message(lambda: save_checkpoint({"x": Unwritable(torch.zeros(2))}, place, 3))
     left = sorted(path.name for path in place.iterdir())
     assert len(left) == 4 and left[2].startswith("00000003")
-    found = {"x": torch.tensor([7]), "epoch": 0}
-    assert load_checkpoint(found, place) == 2 and found["x"].tolist() == [2] and found["epoch"] == 2
-    save_checkpoint(found, place, 2, keep=1)
+    results = {"x": torch.tensor([7]), "epoch": 0}
+    assert load_checkpoint(results, place) == 2 and results["x"].tolist() == [2] and results["epoch"] == 2
+    save_checkpoint(results, place, 2, keep=1)
     distributed.barrier()
     assert len(list(place.iterdir())) == 2
 

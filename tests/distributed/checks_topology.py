@@ -40,9 +40,9 @@ def reference(name: str) -> dglite.DGLGraph:
         g = hetero()
         src, dst = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 0, 0, 0])  # items are few, and one only has these
         edges = {etype: g.edges(etype=etype) for etype in g.canonical_etypes} | {("user", "likes", "item"): (src, dst)}
-        made = dglite.heterograph(edges, {"user": 13, "item": 9})
-        made.edges["buys"].data["w"] = g.edges["buys"].data["w"]
-        return made
+        graph = dglite.heterograph(edges, {"user": 13, "item": 9})
+        graph.edges["buys"].data["w"] = g.edges["buys"].data["w"]
+        return graph
     if name == "empty":
         return dglite.graph(([], []), num_nodes=8)
     g = homogeneous(60, 400)
@@ -72,35 +72,35 @@ def lists(ids: Any) -> Any:
 def written(batch: Any) -> list[Any]:
     """Return all that is in a batch."""
     inputs, *between, blocks = batch
-    found = [lists(inputs)]
-    for made in [x for x in between if isinstance(x, dglite.DGLGraph)] + blocks:
-        for etype in made.canonical_etypes:
-            src, dst = made.edges(etype=etype, order="eid")
-            data = made.edges[etype].data
-            found.append(
+    results = [lists(inputs)]
+    for result in [x for x in between if isinstance(x, dglite.DGLGraph)] + blocks:
+        for etype in result.canonical_etypes:
+            src, dst = result.edges(etype=etype, order="eid")
+            data = result.edges[etype].data
+            results.append(
                 (src.tolist(), dst.tolist(), {k: lists(data[k]) for k in ("_ID", "edge_weights") if k in data})
             )
-        for nodes, types in ((made.srcnodes, made.srctypes), (made.dstnodes, made.dsttypes)):
-            found.append([lists(nodes[ntype].data[dglite.NID]) for ntype in types])
-    return found + [lists(x) for x in between if not isinstance(x, dglite.DGLGraph)]
+        for nodes, types in ((result.srcnodes, result.srctypes), (result.dstnodes, result.dsttypes)):
+            results.append([lists(nodes[ntype].data[dglite.NID]) for ntype in types])
+    return results + [lists(x) for x in between if not isinstance(x, dglite.DGLGraph)]
 
 
 def compare(folder: Path, name: str, make: Any, loader: Any = DistNodeDataLoader, of: Any = None) -> None:
-    found = []
+    results = []
     for g in both(folder, name):
         dglite.seed(3)
         of = node_split(range(g.num_nodes()), g) if of is None else of
-        batches = loader(g, of, make(), batch_size=7, shuffle=True, num_workers=len(found))
-        found.append([written(batch) for _ in range(2) for batch in batches])
-    assert found[0] == found[1]
+        batches = loader(g, of, make(), batch_size=7, shuffle=True, num_workers=len(results))
+        results.append([written(batch) for _ in range(2) for batch in batches])
+    assert results[0] == results[1]
 
 
 def edges_and_degrees_are_found(folder: Path) -> None:
     for name in ("g", "int"):
         (whole, parts), draw = both(folder, name), np.random.default_rng(rank())
         for ids in (draw.integers(0, 400, 30), range(400), [] if rank() == 0 else [5, 5]):
-            for found, expected in zip(parts.find_edges(ids), whole.find_edges(ids), strict=True):
-                assert torch.equal(found, expected) and found.dtype == expected.dtype
+            for actual, expected in zip(parts.find_edges(ids), whole.find_edges(ids), strict=True):
+                assert torch.equal(actual, expected) and actual.dtype == expected.dtype
             old = [g.original_ids("edge", None, ids) for g in (whole, parts)]
             assert torch.equal(*old)
         nodes = draw.integers(0, 60, 9)
@@ -160,19 +160,19 @@ def batches_of_edges_are(folder: Path) -> None:
             lambda: NeighborSampler([3, 3], prob="w"),
             lambda: LaborSampler([3, 3]),
         ):
-            made = lambda o=options, m=make: as_edge_prediction_sampler(m(), **o)  # noqa: E731
-            compare(folder, "g", made, DistEdgeDataLoader, of)
+            result = lambda o=options, m=make: as_edge_prediction_sampler(m(), **o)  # noqa: E731
+            compare(folder, "g", result, DistEdgeDataLoader, of)
     g = opened(folder, "h", "partitioned")
     of = {"buys": edge_split(range(40), g, "buys"), "bought-by": [] if rank() == 0 else [1, 2]}
     for make in (lambda: NeighborSampler([3, 2]), lambda: NeighborSampler([3, 2], prob="w")):
         options = {"exclude": "reverse_types", "reverse_etypes": {"buys": "follows", "bought-by": "bought-by"}}
-        made = lambda o=options, m=make: as_edge_prediction_sampler(m(), negative_sampler=Uniform(1), **o)  # noqa: E731
-        compare(folder, "h", made, DistEdgeDataLoader, of)
+        result = lambda o=options, m=make: as_edge_prediction_sampler(m(), negative_sampler=Uniform(1), **o)  # noqa: E731
+        compare(folder, "h", result, DistEdgeDataLoader, of)
 
 
 def shared_batches(folder: Path) -> Any:
     """Return this rank's batches by number, which are to be the same for any number of ranks and either topology."""
-    found: dict[Any, Any] = {}
+    results: dict[Any, Any] = {}
     for g in both(folder, "g"):
         nids = torch.argsort(g.original_ids("node", None, range(60)))[:50]
         for name, sampler in {
@@ -188,11 +188,11 @@ def shared_batches(folder: Path) -> Any:
             ):
                 old = [g.original_ids("node", None, ids).tolist() for ids in (inputs, seeds)]
                 edges = [g.original_ids("edge", None, block.edata[dglite.EID]).tolist() for block in blocks]
-                made = old, edges, blocks[0].srcdata["x"].tolist()
+                result = old, edges, blocks[0].srcdata["x"].tolist()
                 if len(seeds):
                     number = name, step * world() + rank()
-                    assert found.setdefault(number, made) == made
-    return found
+                    assert results.setdefault(number, result) == result
+    return results
 
 
 def ranks_without_seeds_and_graphs_without_edges(folder: Path) -> None:
@@ -209,7 +209,7 @@ def what_owners_cannot_draw_is_refused(folder: Path) -> None:
         def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
             return super().sample_blocks(g, seed_nodes, exclude_eids)
 
-    for sampler, said in (
+    for sampler, text in (
         (NeighborSampler([2], edge_dir="out"), "in-edges only"),
         (NeighborSampler([2], time="t", edge_time="t"), "by time"),
         (LaborSampler([2], importance_sampling=1), "importance_sampling"),
@@ -217,7 +217,7 @@ def what_owners_cannot_draw_is_refused(folder: Path) -> None:
         (NeighborSampler([2], prob="unknown"), "not an edge feature"),
         (NeighborSampler([{"_E": 2, "other": 1}]), "other"),
     ):
-        assert said in message(lambda s=sampler: DistNodeDataLoader(g, nodes, s))
+        assert text in message(lambda s=sampler: DistNodeDataLoader(g, nodes, s))
     assert "node id 60" in message(lambda: DistNodeDataLoader(g, [60] if rank() == 0 else [1], NeighborSampler([2])))
     negative = {"negative_sampler": GlobalUniform(1)}
     assert "GlobalUniform" in message(lambda: DistEdgeDataLoader(g, nodes, NeighborSampler([2]), **negative))
@@ -239,17 +239,17 @@ def what_fails_on_an_owner_fails_everywhere(folder: Path) -> None:
     for workers in (0, 1):
         sampler = NeighborSampler([1, 1], prob="bad")
         batches = DistNodeDataLoader(g, range(60), sampler, batch_size=60, num_workers=workers)
-        said = message(lambda b=batches: next(iter(b)))
-        assert said.startswith(f"rank {bad}: DGLError: the weight of"), said
+        text = message(lambda b=batches: next(iter(b)))
+        assert text.startswith(f"rank {bad}: DGLError: the weight of"), text
     g.barrier()
     del g.edata["bad"]
 
 
 def hot_rows_are_those_of_a_replicated_topology(folder: Path) -> None:
-    found = []
+    results = []
     for g in both(folder, "g"):
         dglite.seed(8)
         batches = DistNodeDataLoader(g, node_split(range(60), g), NeighborSampler([2, 2]), batch_size=7, shuffle=True)
-        found.append(batches.hot_rows(5).tolist())
-    assert found[0] == found[1] and all(everywhere(True))
+        results.append(batches.hot_rows(5).tolist())
+    assert results[0] == results[1] and all(everywhere(True))
     assert distributed.is_initialized()

@@ -197,8 +197,8 @@ def main() -> None:
     for pid in stopped:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    found = {name: [log(name, rank).read_text() for rank in range(len(ranks))] for name, ranks in pids.items()}
-    print(json.dumps(found))
+    results = {name: [log(name, rank).read_text() for rank in range(len(ranks))] for name, ranks in pids.items()}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

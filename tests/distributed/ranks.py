@@ -19,14 +19,14 @@ def check(rank: int, size: int, folder: Path, module: str) -> None:
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE)
     )
     checks = importlib.import_module(module)
-    found = {}
+    results = {}
     for name in checks.NAMES:
         try:
-            found[name] = True, getattr(checks, name)(folder)
+            results[name] = True, getattr(checks, name)(folder)
         except Exception:
-            found[name] = False, traceback.format_exc()
+            results[name] = False, traceback.format_exc()
             break  # the others wait for exchanges that do not come
-    (folder / f"found{rank}").write_bytes(pickle.dumps(found))
-    if all(passed for passed, _ in found.values()):
+    (folder / f"found{rank}").write_bytes(pickle.dumps(results))
+    if all(passed for passed, _ in results.values()):
         distributed.barrier()
         distributed.destroy_process_group()

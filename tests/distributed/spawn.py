@@ -15,10 +15,10 @@ def results(folder: Path, size: int, module: str) -> list[dict[str, tuple[bool, 
     started = [
         Started(folder, f"rank{rank}", check, rank, size, folder, module, OMP_NUM_THREADS="1") for rank in range(size)
     ]
-    said = [process.wait().stderr for process in started]
-    found = []
-    for rank, text in enumerate(said):
+    messages = [process.wait().stderr for process in started]
+    results = []
+    for rank, text in enumerate(messages):
         path = folder / f"found{rank}"
         assert path.exists(), f"rank {rank} ended without results: {text}"
-        found.append(pickle.loads(path.read_bytes()))
-    return found
+        results.append(pickle.loads(path.read_bytes()))
+    return results

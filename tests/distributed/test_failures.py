@@ -37,9 +37,9 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def messages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """Return what each rank of each case wrote to the error output."""
-    done = run("-m", "tests.distributed.failing", tmp_path_factory.mktemp("said"))
+    done = run("-m", "tests.distributed.failing", tmp_path_factory.mktemp("messages"))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -71,17 +71,17 @@ MISSING = r"ranks \[1\] of 3 did not come in time"
         "is_too_many": {0: "RANK=2, but WORLD_SIZE=2", 1: "RANK=3, but WORLD_SIZE=2"},
     }.items(),
 )
-def test_others_say_who_failed(said: dict[str, list[str]], case: str, expected: dict[int, str]) -> None:
+def test_others_say_who_failed(messages: dict[str, list[str]], case: str, expected: dict[int, str]) -> None:
     for rank, text in expected.items():
-        assert re.search(text, said[case][rank]), f"rank {rank}: {said[case][rank]}"
+        assert re.search(text, messages[case][rank]), f"rank {rank}: {messages[case][rank]}"
 
 
-def test_of_two_processes_of_one_rank_the_second_says_so(said: dict[str, list[str]]) -> None:
-    assert sum("DGLError: two processes have RANK=1" in text for text in said["is_there_twice"][1:]) == 1
+def test_of_two_processes_of_one_rank_the_second_says_so(messages: dict[str, list[str]]) -> None:
+    assert sum("DGLError: two processes have RANK=1" in text for text in messages["is_there_twice"][1:]) == 1
 
 
 class StoreOfDeadRank:
-    """A store of whose process nothing is left once this rank has read its entry."""
+    """A store whose process ends once this rank has read its entry."""
 
     add, set = staticmethod(lambda key, count: 1), staticmethod(lambda key, value: None)
 

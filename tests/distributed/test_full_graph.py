@@ -133,10 +133,10 @@ def model_of_whole(rank: int, name: str) -> list[torch.Tensor] | None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_and_gradients_equal_one_process(workers: Workers, name: str) -> None:
-    found, expected = workers.run(model_of_part, name), workers.run(model_of_whole, name)[0]
+    result, expected = workers.run(model_of_part, name), workers.run(model_of_whole, name)[0]
     for i in range(2):
-        torch.testing.assert_close(torch.cat([each[i] for each in found]), expected[i], rtol=1e-9, atol=1e-12)
-    for each in found:
+        torch.testing.assert_close(torch.cat([each[i] for each in result]), expected[i], rtol=1e-9, atol=1e-12)
+    for each in result:
         torch.testing.assert_close(each[2:], expected[2:], rtol=1e-9, atol=1e-12)
 
 
@@ -148,12 +148,12 @@ def degrees(rank: int) -> tuple[torch.Tensor, torch.Tensor, int, int]:
 def test_degrees_are_those_of_the_whole_graph(workers: Workers) -> None:
     src, dst, _ = whole()
     g = dglite.graph((src, dst), num_nodes=NODES)
-    found = workers.run(degrees)
-    assert torch.cat([each[0] for each in found]).tolist() == g.in_degrees().tolist()
-    assert torch.cat([each[1] for each in found]).tolist() == g.out_degrees().tolist()
-    starts = STARTS[len(found)]
+    result = workers.run(degrees)
+    assert torch.cat([each[0] for each in result]).tolist() == g.in_degrees().tolist()
+    assert torch.cat([each[1] for each in result]).tolist() == g.out_degrees().tolist()
+    starts = STARTS[len(result)]
     owner = torch.bucketize(torch.arange(NODES), torch.tensor(starts[1:]), right=True)
-    assert plan_full_graph(g, [1], len(found), owner).halo_rows == [each[3] for each in found]
+    assert plan_full_graph(g, [1], len(result), owner).halo_rows == [each[3] for each in result]
 
 
 def weighted_gradient(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -200,8 +200,8 @@ def test_bytes_are_those_of_the_plan(workers: Workers) -> None:
     owner = torch.bucketize(torch.arange(NODES), starts[1:], right=True)
     g = dglite.graph((src, dst), num_nodes=NODES)
     plan = plan_full_graph(g, [WIDTH, 4], len(workers.pipes), owner, itemsize=8, first_gradient=False)
-    found = workers.run(bytes_by_nodes)
-    assert sum(map(sum, found)) == plan.node_bytes
+    result = workers.run(bytes_by_nodes)
+    assert sum(map(sum, result)) == plan.node_bytes
     plan_of_columns = plan_full_graph(g, [WIDTH, 3], len(workers.pipes), owner, itemsize=8)
     assert sum(each[2] for each in workers.run(by_features)) == plan_of_columns.feature_bytes
     assert plan.split in str(plan)
@@ -214,9 +214,9 @@ def test_columns_give_what_one_process_gives(workers: Workers) -> None:
     linear, x = nn.Linear(WIDTH, 3).double(), x.requires_grad_()
     out = dglite.ops.copy_u_mean(g, linear(dglite.ops.u_mul_e_sum(g, x, weight.reshape(-1, 1))))
     out.square().sum().backward()
-    found = workers.run(by_features)
-    torch.testing.assert_close(torch.cat([each[0] for each in found]).flatten(1), out.detach())
-    torch.testing.assert_close(torch.cat([each[1] for each in found]), x.grad)
+    result = workers.run(by_features)
+    torch.testing.assert_close(torch.cat([each[0] for each in result]).flatten(1), out.detach())
+    torch.testing.assert_close(torch.cat([each[1] for each in result]), x.grad)
 
 
 # -- several types -----------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ def test_several_types(two: Workers) -> None:
     x = {ntype: value.requires_grad_() for ntype, value in typed_features().items()}
     out = typed_layer()(g, x)
     sum(value.square().sum() for value in out.values()).backward()
-    found = two.run(typed_part)
+    result = two.run(typed_part)
     for ntype in x:
-        torch.testing.assert_close(torch.cat([each[ntype][0] for each in found]), out[ntype].detach())
-        torch.testing.assert_close(torch.cat([each[ntype][1] for each in found]), x[ntype].grad)
+        torch.testing.assert_close(torch.cat([each[ntype][0] for each in result]), out[ntype].detach())
+        torch.testing.assert_close(torch.cat([each[ntype][1] for each in result]), x[ntype].grad)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def refused(rank: int, case: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ("another process's node", "rank 1: .*got id 3; expected ids from 25 to 39"),
         ("no such source", "got id 40; expected ids from 0 to 39"),
@@ -294,21 +294,21 @@ def refused(rank: int, case: str) -> str:
         ("unknown type", "has a node type that starts do not have"),
     ],
 )
-def test_every_process_raises_the_same_error(two: Workers, case: str, said: str) -> None:
-    found = two.run(refused, case)
-    assert found[0] == found[1]
-    assert re.search(said, found[0]), found[0]
+def test_every_process_raises_the_same_error(two: Workers, case: str, message: str) -> None:
+    result = two.run(refused, case)
+    assert result[0] == result[1]
+    assert re.search(message, result[0]), result[0]
 
 
 def test_plan_refuses() -> None:
     g = dglite.graph(([0, 1], [1, 2]))
-    for model, parts, assignment, said in (
+    for model, parts, assignment, message in (
         ([], 2, None, "no layer"),
         ("gcn", 2, None, "a module or a list"),
         ([4], 0, None, "1 or more"),
         ([4], 2, [0, 1, 2], "from 0 to 1 for each of 3 nodes"),
     ):
-        with pytest.raises(DGLError, match=said):
+        with pytest.raises(DGLError, match=message):
             plan_full_graph(g, model if isinstance(model, list) else object(), parts, assignment)
     assert plan_full_graph(g, nn.Sequential(GraphConv(7, 2)), 2, [0, 1, 1]).node_bytes == 2 * 7 * 4
     assert plan_full_graph(dglite.graph(([], []), num_nodes=0), [3], 2).halo_rows == [0, 0]

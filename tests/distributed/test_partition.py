@@ -175,9 +175,9 @@ def replaced(value, path, by):
     """Return a JSON value with another one at a place."""
     if not path:
         return by
-    made = value.copy()
-    made[path[0]] = replaced(value[path[0]], path[1:], by)
-    return made
+    copied = value.copy()
+    copied[path[0]] = replaced(value[path[0]], path[1:], by)
+    return copied
 
 
 @pytest.mark.parametrize("by", [None, -1, 1.5, "x", [], {}, [[]], 1 << 80, float("nan"), True], ids=str)
@@ -222,15 +222,15 @@ def test_the_command_cuts_a_file(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("g", [homogeneous(), hetero(), dglite.graph(([], []), num_nodes=4)])
 def test_edges_that_are_too_many_for_memory_are_cut_the_same(tmp_path, monkeypatch, g) -> None:
-    wide, made, memmap = tmp_path / "wide", [], np.memmap
+    wide, results, memmap = tmp_path / "wide", [], np.memmap
     dglite.seed(1)
     partition_graph(g, "g", 2, tmp_path / "narrow", part_method="random")
     monkeypatch.setattr(scratch, "IN_MEMORY", 0)
     monkeypatch.setattr(scratch, "EDGES_AT_A_TIME", 7)
-    monkeypatch.setattr(np, "memmap", lambda *args, **options: made.append(args) or memmap(*args, **options))
+    monkeypatch.setattr(np, "memmap", lambda *args, **options: results.append(args) or memmap(*args, **options))
     dglite.seed(1)
     partition_graph(g, "g", 2, wide, part_method="random")
-    assert bool(made) == (g.num_edges() > 0)
+    assert bool(results) == (g.num_edges() > 0)
     assert PartConfig.read(wide / "g.json").hash == PartConfig.read(tmp_path / "narrow" / "g.json").hash
     assert {path.name for path in wide.iterdir()} == {"g.json", "g.graph", "part0", "part1"}  # and nothing else
 
@@ -246,14 +246,14 @@ def test_the_command_cuts_edges_on_the_disk(tmp_path, monkeypatch, capsys) -> No
     for path in ("g.graph", "part0/structure.safetensors", "part1/structure.safetensors"):
         name = path.replace("g.graph", "graph.graph")
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / path).read_bytes()
-    for wrong, said in (
+    for wrong, message in (
         (np.zeros((3, 2), np.int64), "expected integers of shape"),
         (np.zeros((2, 3)), "expected integers of shape"),
         (np.array([[0, -1], [1, 1]]), "negative id among edges 0 to 1"),
     ):
         np.save(tmp_path / "wrong.npy", wrong)
         assert main(["partition", str(tmp_path / "wrong.npy"), str(tmp_path / "no"), *options]) == 1
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert main(["partition", str(tmp_path / "none.npy"), str(tmp_path / "no"), *options]) == 1
     assert "cannot be read" in capsys.readouterr().err
 

@@ -14,10 +14,10 @@ from dglite.distributed import DistNodeDataLoader
 
 def loader(world: int, position: int = 0, shared: bool = True) -> Any:
     """Return as much of a loader as knows its place."""
-    made: Any = object.__new__(DistNodeDataLoader)
-    made.exchange, made.shared = SimpleNamespace(world=world, rank=0), shared
-    made._seed, made._next, made._now = 7, Progress(1, position), None
-    return made
+    result: Any = object.__new__(DistNodeDataLoader)
+    result.exchange, result.shared = SimpleNamespace(world=world, rank=0), shared
+    result._seed, result._next, result._now = 7, Progress(1, position), None
+    return result
 
 
 def test_shared_batches_are_counted_over_all_ranks() -> None:

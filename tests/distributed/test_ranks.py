@@ -21,7 +21,7 @@ SIZES = [1, 2, *([4] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Any:
     @cache
     def run(size: int) -> list[dict[str, tuple[bool, Any]]]:
         folder: Path = tmp_path_factory.mktemp(f"ranks{size}")
@@ -44,18 +44,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", checks.NAMES)
-def test_together(found, name, size) -> None:
-    for rank, of in enumerate(found(size)):
+def test_together(outcomes, name, size) -> None:
+    for rank, of in enumerate(outcomes(size)):
         assert name in of, f"rank {rank} failed before: {list(of.values())[-1][1]}"
-        passed, said = of[name]
-        assert passed, f"rank {rank}: {said}"
+        passed, message = of[name]
+        assert passed, f"rank {rank}: {message}"
 
 
-def test_shared_batches_are_the_same_for_any_number_of_ranks(found) -> None:
+def test_shared_batches_are_the_same_for_any_number_of_ranks(outcomes) -> None:
     by_size = []
     for size in SIZES:
         batches = {}
-        for of in found(size):
+        for of in outcomes(size):
             batches.update(of["shared_batches"][1])
         by_size.append(batches)
     assert len(by_size[0]) == 18 and by_size[0][0, 0] != by_size[0][1, 0]
@@ -63,10 +63,10 @@ def test_shared_batches_are_the_same_for_any_number_of_ranks(found) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_losses_and_gradients_are_those_of_one_process(found, network) -> None:
-    (alone,) = found(1)
+def test_losses_and_gradients_are_those_of_one_process(outcomes, network) -> None:
+    (alone,) = outcomes(1)
     for size in SIZES[1:]:
-        for of in found(size):
+        for of in outcomes(size):
             for (loss, grads), (expected, others) in zip(
                 of["gradients_of_networks"][1][network], alone["gradients_of_networks"][1][network], strict=True
             ):
@@ -76,11 +76,11 @@ def test_losses_and_gradients_are_those_of_one_process(found, network) -> None:
                     np.testing.assert_allclose(grad, others[key], rtol=1e-6, atol=1e-12)
 
 
-def test_losses_go_on_from_checkpoints_of_other_numbers_of_ranks(found) -> None:
-    (alone,) = found(1)
+def test_losses_go_on_from_checkpoints_of_other_numbers_of_ranks(outcomes) -> None:
+    (alone,) = outcomes(1)
     whole = alone["a_checkpoint_is_gone_on_from"][1]
     assert sorted(whole) == list(range(8)) and len(set(whole.values())) == 8
     for size, first in ((2, 2), (4, 4)):
-        for of in found(size):
+        for of in outcomes(size):
             losses = of["a_checkpoint_is_gone_on_from"][1]
             assert losses == pytest.approx({step: whole[step] for step in range(first, first + 4)}, rel=1e-6)

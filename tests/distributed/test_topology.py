@@ -18,7 +18,7 @@ SIZES = [1, 2, *([4] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Any:
     @cache
     def run(size: int) -> list[dict[str, tuple[bool, Any]]]:
         folder: Path = tmp_path_factory.mktemp(f"topology{size}")
@@ -35,18 +35,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", checks.NAMES)
-def test_together(found, name, size) -> None:
-    for rank, of in enumerate(found(size)):
+def test_together(outcomes, name, size) -> None:
+    for rank, of in enumerate(outcomes(size)):
         assert name in of, f"rank {rank} failed before: {list(of.values())[-1][1]}"
-        passed, said = of[name]
-        assert passed, f"rank {rank}: {said}"
+        passed, message = of[name]
+        assert passed, f"rank {rank}: {message}"
 
 
-def test_shared_batches_are_the_same_for_any_number_of_ranks(found) -> None:
+def test_shared_batches_are_the_same_for_any_number_of_ranks(outcomes) -> None:
     by_size = []
     for size in SIZES:
         batches = {}
-        for of in found(size):
+        for of in outcomes(size):
             batches.update(of["shared_batches"][1])
         by_size.append(batches)
     assert len(by_size[0]) == 27 and all(batches == by_size[0] for batches in by_size)

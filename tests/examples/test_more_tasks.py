@@ -21,19 +21,19 @@ def _numbers(printed: str) -> list[float]:
 @pytest.mark.parametrize("model", ["rgcn", "han", "hgt"])
 def test_authors_and_venues_tell_more_than_words(model: str, run: Run) -> None:
     options = ["--papers", 400, "--hidden", 16, "--epochs", 30]
-    words, found = _numbers(run(heterogeneous, "--models", "words", model, *options, "--expect", 0.6))
-    assert found > words + 0.1
+    words, result = _numbers(run(heterogeneous, "--models", "words", model, *options, "--expect", 0.6))
+    assert result > words + 0.1
 
 
 def test_what_others_took_is_better_than_what_is_popular(run: Run) -> None:
     options = ["--users", 400, "--items", 200, "--taken", 10, "--size", 16, "--batch-size", 100]
-    popular, found = _numbers(run(recommend, *options, "--epochs", 8, "--expect", 0.2))
-    assert found > 1.5 * popular
+    popular, result = _numbers(run(recommend, *options, "--epochs", 8, "--expect", 0.2))
+    assert result > 1.5 * popular
 
 
 def test_ages_help_to_predict_clicks(run: Run) -> None:
-    without, found = _numbers(run(temporal, "--users", 20, "--items", 50, "--clicks", 3000, "--epochs", 10))
-    assert found > 1.3 * without
+    without, result = _numbers(run(temporal, "--users", 20, "--items", 50, "--clicks", 3000, "--epochs", 10))
+    assert result > 1.3 * without
 
 
 @pytest.mark.parametrize("model", ["egnn", "transformer"])
@@ -55,8 +55,8 @@ def test_a_compiled_step_has_the_same_losses(run: Run) -> None:
 
 def test_a_graph_on_disk_is_trained_on_twice(run: Run, tmp_path: Path) -> None:
     options = ["--nodes", 3000, "--edges", 30_000, "--labelled", 2000, "--epochs", 25, "--hidden", 32]
-    alone, found = _numbers(run(large_graph, *options, "--folder", tmp_path, "--expect", 0.5))
-    assert found > alone + 0.1
+    alone, result = _numbers(run(large_graph, *options, "--folder", tmp_path, "--expect", 0.5))
+    assert result > alone + 0.1
     written = (tmp_path / "features.npy").stat().st_mtime_ns
     run(large_graph, *options, "--epochs", 1, "--folder", tmp_path)
     assert (tmp_path / "features.npy").stat().st_mtime_ns == written

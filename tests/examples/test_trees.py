@@ -31,11 +31,11 @@ def test_a_sentence_is_drawn(treebank: Path, run: Run) -> None:
 
 def test_a_time_delay_reads_neighbours_in_the_sentence_only() -> None:
     delay = tree_lstm.TimeDelay(2)
-    words, found = torch.randn(5, 2), []
+    words, results = torch.randn(5, 2), []
     for part in (slice(0, 3), slice(3, 5)):
         padded = torch.cat([torch.zeros(1, 2), words[part], torch.zeros(1, 2)])
-        found += [torch.tanh(delay.V(padded[i : i + 3].flatten())) for i in range(len(padded) - 2)]
-    torch.testing.assert_close(delay(words, torch.tensor([0, 0, 0, 1, 1])), torch.stack(found))
+        results += [torch.tanh(delay.V(padded[i : i + 3].flatten())) for i in range(len(padded) - 2)]
+    torch.testing.assert_close(delay(words, torch.tensor([0, 0, 0, 1, 1])), torch.stack(results))
 
 
 def test_expressions(run: Run) -> None:

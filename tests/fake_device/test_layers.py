@@ -62,8 +62,8 @@ def compare(name: str) -> None:
     torch.manual_seed(0)
     here, g = make(), graph()
     there = copy.deepcopy(here)
-    for found, want in zip(run(there, g, weighted, DEVICE), run(here, g, weighted, "cpu"), strict=True):
-        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
+    for actual, want in zip(run(there, g, weighted, DEVICE), run(here, g, weighted, "cpu"), strict=True):
+        torch.testing.assert_close(actual, want, rtol=1e-4, atol=1e-4)
 
 
 NAMES = list(LAYERS) if os.environ.get("DGLITE_TEST_FULL") == "1" else list(LAYERS)[::2]

@@ -67,7 +67,7 @@ def batches(device: str, kind: str) -> list[tuple[list[dglite.DGLGraph], torch.T
     """Return what four steps train on, on a device: made on the host and copied."""
     torch.manual_seed(1)
     dglite.seed(1)
-    g, made = random_graph(), []
+    g, results = random_graph(), []
     for number in range(4):
         if kind == "blocks":
             inputs, _, graphs = NeighborSampler([3, 3]).sample(g, torch.arange(10) + number)
@@ -80,8 +80,8 @@ def batches(device: str, kind: str) -> list[tuple[list[dglite.DGLGraph], torch.T
             graphs, rows, count = [g, g], NODES, NODES
         x, labels = torch.randn(rows, WIDTH), torch.randint(CLASSES, (count,))
         there = {id(graph): graph.to(device) for graph in graphs}
-        made.append(([there[id(graph)] for graph in graphs], x.to(device), labels.to(device)))
-    return made
+        results.append(([there[id(graph)] for graph in graphs], x.to(device), labels.to(device)))
+    return results
 
 
 def train(name: str, kind: str, device: str) -> tuple[Training, list[Events]]:
@@ -102,8 +102,8 @@ def test_a_step_waits_for_nothing(name, kind):
     if kind == "whole graph":
         assert events[0].copies, "the first step copies the structure"
     want, _ = train(name, kind, "cpu")
-    found = [loss.cpu() for loss in training.losses]
-    torch.testing.assert_close(found, want.losses, rtol=1e-4, atol=1e-4)
+    results = [loss.cpu() for loss in training.losses]
+    torch.testing.assert_close(results, want.losses, rtol=1e-4, atol=1e-4)
 
 
 def test_a_structure_stays_where_it_was_copied():
@@ -145,8 +145,8 @@ def test_a_wait_is_told(monkeypatch, capfd):
     g.ndata["x"] = torch.rand(5, 2, device=DEVICE)
     monkeypatch.setenv("DGLITE_DEBUG", "1")
     dglite.topk_nodes(g, "x", 2)
-    told = capfd.readouterr().err
-    assert "test_steps.py:" in told and "waits for fake_device:0: 40 bytes are copied to the host" in told
+    message = capfd.readouterr().err
+    assert "test_steps.py:" in message and "waits for fake_device:0: 40 bytes are copied to the host" in message
     monkeypatch.setenv("DGLITE_DEBUG", "0")
     dglite.topk_nodes(g, "x", 2)
     assert not capfd.readouterr().err

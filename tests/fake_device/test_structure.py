@@ -104,10 +104,10 @@ def test_structure_is_made_on_the_device(name, dtype, moved):
     g = make(DEVICE, dtype, moved)
     with recorded() as events:
         result = work(g, DEVICE)
-        found = contents(result)
+        actual = contents(result)
     to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
     assert max(to_host, default=0) <= SMALL
-    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+    torch.testing.assert_close(on_host(actual), on_host(want), rtol=0, atol=0)
 
 
 OF_TYPES: dict[str, Callable[[dglite.DGLGraph, str], Any]] = {
@@ -122,8 +122,8 @@ OF_TYPES: dict[str, Callable[[dglite.DGLGraph, str], Any]] = {
 
 @pytest.mark.parametrize("name", list(OF_TYPES))
 def test_several_types(name):
-    want, found = (contents(OF_TYPES[name](types(device), device)) for device in ("cpu", DEVICE))
-    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+    want, actual = (contents(OF_TYPES[name](types(device), device)) for device in ("cpu", DEVICE))
+    torch.testing.assert_close(on_host(actual), on_host(want), rtol=0, atol=0)
 
 
 def test_a_graph_without_edges():
@@ -149,8 +149,8 @@ def test_the_host_gets_a_copy_once(monkeypatch, capfd):
     g = make(DEVICE)
     monkeypatch.setenv("DGLITE_DEBUG", "1")
     exists = g.has_edges_between([0], [0])
-    told = capfd.readouterr().err
-    assert "test_structure.py:" in told and f"{8 * EDGES} bytes are copied to the host" in told
+    message = capfd.readouterr().err
+    assert "test_structure.py:" in message and f"{8 * EDGES} bytes are copied to the host" in message
     g.has_edges_between([1], [1])
     assert not capfd.readouterr().err
     assert exists.cpu().equal(make("cpu").has_edges_between([0], [0]))
@@ -252,11 +252,11 @@ def test_samples_stay_on_the_device(name, moved):
     g, ids = make(DEVICE, moved=moved), seeds(DEVICE)
     dglite.seed(3)
     with recorded() as events:
-        found = listed(work(g, ids))
+        result = listed(work(g, ids))
     to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
     assert max(to_host, default=0) <= SMALL
-    assert all(x.made_on(g.device) is not None for sample in found for x in sample.adjacencies)
-    torch.testing.assert_close(on_host([block_contents(x) for x in found]), on_host(want), rtol=0, atol=0)
+    assert all(x.made_on(g.device) is not None for sample in result for x in sample.adjacencies)
+    torch.testing.assert_close(on_host([block_contents(x) for x in result]), on_host(want), rtol=0, atol=0)
 
 
 def listed(x: Any) -> list[dglite.DGLGraph]:

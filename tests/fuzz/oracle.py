@@ -69,11 +69,11 @@ def by_degree(ends: Tensor) -> list[tuple[Tensor, Tensor]]:
     order = torch.argsort(ends, stable=True)
     nodes, counts = torch.unique(ends, return_counts=True)
     starts = torch.cumsum(counts, 0) - counts
-    found = []
+    results = []
     for degree in torch.unique(counts).tolist():
         chosen = counts == degree
-        found.append((nodes[chosen], order[starts[chosen][:, None] + torch.arange(degree)]))
-    return found
+        results.append((nodes[chosen], order[starts[chosen][:, None] + torch.arange(degree)]))
+    return results
 
 
 def reduced(program: Program, relation: Relation, ids: Tensor, messages: dict[str, Tensor]) -> Tensor:

@@ -206,15 +206,15 @@ def _compiled(source: str, constant: torch.Tensor) -> Callable[..., Any]:
 def _functions(
     message: str | tuple[str, ...], score: str | None, reduce: str, apply: str | None, constant: torch.Tensor
 ) -> tuple[Any, Any, Any]:
-    made: list[Any] = [None, None, None]
+    results: list[Any] = [None, None, None]
     if isinstance(message, str):
         both = f"'m': {message}" + ("" if score is None else f", 's': {score}")
-        made[0] = _compiled(f"def f(edges):\n    return {{{both}}}\n", constant)
+        results[0] = _compiled(f"def f(edges):\n    return {{{both}}}\n", constant)
     if reduce not in REDUCERS:
         read = "    m, n = nodes.mailbox['m'], nodes.data['h']\n"
         read += "" if score is None else "    s = nodes.mailbox['s']\n"
-        made[1] = _compiled(f"def f(nodes):\n{read}    return {{'out': {reduce}}}\n", constant)
+        results[1] = _compiled(f"def f(nodes):\n{read}    return {{'out': {reduce}}}\n", constant)
     if apply is not None:
         read = "    o, n = nodes.data['out'], nodes.data['h']\n"
-        made[2] = _compiled(f"def f(nodes):\n{read}    return {{'out': {apply}}}\n", constant)
-    return made[0], made[1], made[2]
+        results[2] = _compiled(f"def f(nodes):\n{read}    return {{'out': {apply}}}\n", constant)
+    return results[0], results[1], results[2]

@@ -171,42 +171,42 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check(cases: Sequence[Case], found: Tensor | None, wanted: Tensor | None) -> None:
+def check(cases: Sequence[Case], result: Tensor | None, target: Tensor | None) -> None:
     """Compare a column, and its gradients in all leaves of the cases."""
-    if wanted is None:
-        assert found is None or not found.any()
+    if target is None:
+        assert result is None or not result.any()
         return
-    assert found is not None
+    assert result is not None
     dtype = cases[0].program.dtype
-    assert found.dtype is dtype, (found.dtype, dtype)
-    close(found, wanted, dtype, "values")
+    assert result.dtype is dtype, (result.dtype, dtype)
+    close(result, target, dtype, "values")
     rounded = dtype in (torch.bfloat16, torch.float16) and cases[0].program.reduce in ("max", "min")
-    if not wanted.requires_grad or rounded:  # among values that are rounded to the same another one may win
+    if not target.requires_grad or rounded:  # among values that are rounded to the same another one may win
         return
-    weights = torch.cos(torch.arange(wanted.numel(), dtype=torch.float64)).view_as(wanted)
+    weights = torch.cos(torch.arange(target.numel(), dtype=torch.float64)).view_as(target)
     constant = cases[0].program.constant
     names = ["c", *(name for case in cases for name in case.leaves)]
     ours = [constant, *(x for case in cases for x, _ in case.leaves.values())]
     theirs = [constant, *(x for case in cases for _, x in case.leaves.values())]
-    expected = torch.autograd.grad((wanted * weights).sum(), theirs, allow_unused=True)
-    if not found.requires_grad:
+    expected = torch.autograd.grad((target * weights).sum(), theirs, allow_unused=True)
+    if not result.requires_grad:
         assert not any(x is not None and x.any() for x in expected)
         return
-    gradients = torch.autograd.grad((found * weights.to(dtype)).sum(), ours, allow_unused=True)
+    gradients = torch.autograd.grad((result * weights.to(dtype)).sum(), ours, allow_unused=True)
     for name, x, y in zip(names, gradients, expected, strict=True):
         zero = torch.zeros(())
         close(zero if x is None else x, torch.zeros_like(x if x is not None else zero) if y is None else y, dtype, name)
 
 
-def close(found: Tensor, wanted: Tensor, dtype: torch.dtype, what: str) -> None:
-    if found.dim() == 0 and wanted.dim():
-        found = torch.zeros_like(wanted)
-    assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
-    scale = float(wanted.detach().abs().max()) if wanted.numel() else 1.0
+def close(result: Tensor, expected: Tensor, dtype: torch.dtype, what: str) -> None:
+    if result.dim() == 0 and expected.dim():
+        result = torch.zeros_like(expected)
+    assert result.shape == expected.shape, (what, result.shape, expected.shape)
+    scale = float(expected.detach().abs().max()) if expected.numel() else 1.0
     tolerance = FLOATS[dtype]
     torch.testing.assert_close(
-        found.double(),
-        wanted.double(),
+        result.double(),
+        expected.double(),
         rtol=tolerance,
         atol=tolerance * max(scale, 1.0),
         msg=lambda text: f"{what}: {text}",
@@ -267,8 +267,8 @@ def run_verb(of: Program, shape: Shape, verb: str, some: list[int]) -> None:
     else:
         edges_alone(case, message, every if verb == "apply_edges" else every[::2])
         return
-    wanted = oracle.pull_into(of, relation, ids, nodes) if len(ids) else None
-    check([case], g.dstdata.get("out"), wanted)
+    expected = oracle.pull_into(of, relation, ids, nodes) if len(ids) else None
+    check([case], g.dstdata.get("out"), expected)
 
 
 def edges_alone(case: Case, message: Any, ids: Tensor) -> None:
@@ -277,11 +277,11 @@ def edges_alone(case: Case, message: Any, ids: Tensor) -> None:
         case.g.apply_edges(message)
     else:
         case.g.apply_edges(message, ids.to(case.shape.idtype))
-    wanted = None
+    expected = None
     if len(ids):
         rows = oracle.messages_of(case.program, case.relation, ids)["m"]
-        wanted = rows.new_zeros(len(case.relation.src), *rows.shape[1:]).index_copy(0, ids, rows)
-    check([case], case.g.edata.get("m"), wanted)
+        expected = rows.new_zeros(len(case.relation.src), *rows.shape[1:]).index_copy(0, ids, rows)
+    check([case], case.g.edata.get("m"), expected)
 
 
 NODE_FUNCTIONS = [
@@ -324,8 +324,8 @@ def test_group_apply_edges(of: Program, shape: Shape, function: Any, by: str) ->
     case = Case(of, shape)
     with threads(shape.threads):
         case.g.group_apply_edges(by, function)
-        wanted = oracle.group_apply(function, case.relation, by) if shape.edges else None
-        check([case], case.g.edata.get("p"), wanted)
+        expected = oracle.group_apply(function, case.relation, by) if shape.edges else None
+        check([case], case.g.edata.get("p"), expected)
 
 
 @fuzzed(50)
@@ -359,8 +359,8 @@ def test_multi_update_all(of: Program, first: Shape, second: Shape, cross: str) 
     message, reduce, _ = cases[0].functions()
     with threads(first.threads):
         g.multi_update_all({"x": (message, reduce), "y": (message, reduce)}, cross)
-        found = g.nodes["t"].data.get("out")
-    check(cases, found, merged(of, cases, cross))
+        result = g.nodes["t"].data.get("out")
+    check(cases, result, merged(of, cases, cross))
 
 
 def merged(of: Program, cases: Sequence[Case], cross: str) -> Tensor:

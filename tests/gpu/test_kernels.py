@@ -49,20 +49,20 @@ def relation(kind: str) -> tuple[Adjacency, object]:
 def test_spmm_equals_the_oracle(op, reducer, dtype, index, shape, kind, limit):
     expr, (adj, coo) = expression(op), relation(kind)
     xs = on_cuda(operands(expr, coo, sparse.SHAPES[shape]), dtype)
-    got = core.spmm(adj, expr, Reducer(reducer), xs)
-    assert got.device == CUDA and got.dtype == xs[0].dtype
+    result = core.spmm(adj, expr, Reducer(reducer), xs)
+    assert result.device == CUDA and result.dtype == xs[0].dtype
     rounded = [x.double().cpu().numpy() for x in xs]
     want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
-    assert_close(got.double().cpu().numpy(), want, dtype)
+    assert_close(result.double().cpu().numpy(), want, dtype)
 
 
 @pytest.mark.parametrize(("op", "dot", "dtype", "index", "shape", "kind", "limit"), sparse.SDDMM)
 def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, limit):
     expr, (adj, coo) = expression(op), relation(kind)
     xs = on_cuda(operands(expr, coo, sparse.SHAPES[shape]), dtype)
-    got = core.sddmm(adj, expr, xs, dot)
+    result = core.sddmm(adj, expr, xs, dot)
     want = reference.sddmm(expr, coo.src, coo.dst, [x.double().cpu().numpy() for x in xs], dot)
-    assert_close(got.double().cpu().numpy(), want, dtype)
+    assert_close(result.double().cpu().numpy(), want, dtype)
 
 
 @pytest.mark.parametrize(("score", "dtype", "shape", "dropout", "weighted", "limit"), operations.ATTENTION)
@@ -73,8 +73,8 @@ def test_attention_and_its_gradients(score, dtype, shape, dropout, weighted, lim
         operations, "rounded", lambda xs, *kinds: [x.detach().to(CUDA).requires_grad_() for x in there(xs, *kinds)]
     )
     monkeypatch.setattr(torch, "linspace", _on_cuda(torch.linspace))
-    for found, expected in zip(operations.attend(score, dtype, shape, dropout, weighted), want, strict=True):
-        assert_close(found.cpu().numpy(), expected.numpy(), dtype)
+    for actual, expected in zip(operations.attend(score, dtype, shape, dropout, weighted), want, strict=True):
+        assert_close(actual.cpu().numpy(), expected.numpy(), dtype)
 
 
 @pytest.mark.parametrize(("message", "reducer", "dtype", "limit"), operations.SPARSE)
@@ -85,8 +85,8 @@ def test_reductions_and_their_gradients(message, reducer, dtype, limit, monkeypa
         operations, "rounded", lambda xs, *kinds: [x.detach().to(CUDA).requires_grad_() for x in there(xs, *kinds)]
     )
     monkeypatch.setattr(torch, "linspace", _on_cuda(torch.linspace))
-    for found, expected in zip(operations.reduce(message, reducer, dtype), want, strict=True):
-        assert_close(found.cpu().numpy(), expected.numpy(), dtype)
+    for actual, expected in zip(operations.reduce(message, reducer, dtype), want, strict=True):
+        assert_close(actual.cpu().numpy(), expected.numpy(), dtype)
 
 
 def _on_cuda(function):
@@ -112,14 +112,14 @@ def test_hubs_and_determinism(reducer):
     adj, x = power_law(), torch.randn(20_000, 48, device=CUDA, requires_grad=True)
     weights = torch.randn(400_000, 1, device=CUDA, requires_grad=True)
     product = Operand(Side.U, 0) * Operand(Side.E, 1)
-    found = []
+    results = []
     for _ in range(2):
         out = core.spmm(adj, product, Reducer(reducer), (x, weights))
-        found.append([out.detach(), *torch.autograd.grad(out.square().sum(), (x, weights))])
-    for first, second in zip(*found, strict=True):
+        results.append([out.detach(), *torch.autograd.grad(out.square().sum(), (x, weights))])
+    for first, second in zip(*results, strict=True):
         assert torch.equal(first, second)
     plain = [x.detach().cpu(), weights.detach().cpu()]
-    assert_close(found[0][0].cpu().numpy(), core.spmm(adj, product, Reducer(reducer), plain).numpy(), "float32")
+    assert_close(results[0][0].cpu().numpy(), core.spmm(adj, product, Reducer(reducer), plain).numpy(), "float32")
 
 
 def test_attention_and_softmax_on_hubs():
@@ -180,15 +180,15 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     cpu.uniform_rows(rows, fanout, 0, np.int64(key), want, 0, 3000)
     held = gpu.upload(seeds)
     structure = Structure.upload(gpu, indptr, indices)
-    found = sample_neighbors(gpu, structure, held.address, 3000, fanout, False, key)
-    assert found.count == offsets[-1]
-    for memory, expected in zip((found.far, found.near, found.edges), want, strict=True):
-        np.testing.assert_array_equal(gpu.download(memory.address, found.count, "int64"), expected)
-    made = number_ids(gpu, "int64", found.far.address, found.count)
+    result = sample_neighbors(gpu, structure, held.address, 3000, fanout, False, key)
+    assert result.count == offsets[-1]
+    for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
+        np.testing.assert_array_equal(gpu.download(memory.address, result.count, "int64"), expected)
+    built = number_ids(gpu, "int64", result.far.address, result.count)
     distinct, first, inverse = np.unique(want[0], return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
-    np.testing.assert_array_equal(gpu.download(made.numbers.address, found.count, "int64"), rank[inverse])
-    assert made.count == len(distinct)
+    np.testing.assert_array_equal(gpu.download(built.numbers.address, result.count, "int64"), rank[inverse])
+    assert built.count == len(distinct)
 
 
 @pytest.mark.parametrize("layer", ["gcn", "gat", "sage"])

@@ -31,8 +31,8 @@ def train(kind: str, name: str, device: Any, steps: int, **options: Any) -> tupl
     make, losses = MODELS[kind]
     model = make().to(device)
     handle = dynamic.persistent(model.parameters(), OPTIMIZERS[name](model.parameters()), **options)
-    found = [handle.step(losses(model, step)) for step in range(steps)]
-    return [*found[1:], handle.sync()], {name: x.detach().cpu() for name, x in model.named_parameters()}
+    results = [handle.step(losses(model, step)) for step in range(steps)]
+    return [*results[1:], handle.sync()], {name: x.detach().cpu() for name, x in model.named_parameters()}
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], autouse=True)

@@ -15,15 +15,15 @@ from tests.fake_device.test_steps import CONVS, Training, batches
 @pytest.mark.parametrize("name", list(CONVS))
 def test_a_step_waits_for_nothing(name, kind):
     training, on_host = Training(name, "cuda"), Training(name, "cpu")
-    made = batches("cuda", kind)
-    training.net(made[0][0], made[0][1])  # torch's libraries are loaded
+    result = batches("cuda", kind)
+    training.net(result[0][0], result[0][1])  # torch's libraries are loaded
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for batch in made:
+        for batch in result:
             training.step(*batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     for batch in batches("cpu", kind):
         on_host.step(*batch)
-    found = [loss.cpu() for loss in training.losses]
-    torch.testing.assert_close(found, on_host.losses, rtol=1e-3, atol=1e-3)
+    results = [loss.cpu() for loss in training.losses]
+    torch.testing.assert_close(results, on_host.losses, rtol=1e-3, atol=1e-3)

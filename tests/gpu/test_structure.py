@@ -29,14 +29,14 @@ from tests.fake_device.test_structure import (
 @pytest.mark.parametrize("moved", [False, True], ids=["made there", "moved there"])
 @pytest.mark.parametrize("name", list(OF_GRAPH))
 def test_structure_is_made_on_the_gpu(name, moved):
-    want, found = (contents(OF_GRAPH[name](make(device, moved=moved), device)) for device in ("cpu", "cuda"))
-    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+    want, actual = (contents(OF_GRAPH[name](make(device, moved=moved), device)) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(on_host(actual), on_host(want), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", list(OF_TYPES))
 def test_several_types(name):
-    want, found = (contents(OF_TYPES[name](types(device), device)) for device in ("cpu", "cuda"))
-    torch.testing.assert_close(on_host(found), on_host(want), rtol=0, atol=0)
+    want, actual = (contents(OF_TYPES[name](types(device), device)) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(on_host(actual), on_host(want), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", list(SAMPLERS))

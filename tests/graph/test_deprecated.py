@@ -67,8 +67,8 @@ def lists(result):
 )
 def test_a_classic_call_answers_and_names_its_successor(call, today, expected):
     with pytest.warns(DeprecationWarning, match=today) as caught:
-        found = call(make())
-    assert lists(torch.as_tensor(found) if isinstance(found, np.ndarray) else found) == expected
+        result = call(make())
+    assert lists(torch.as_tensor(result) if isinstance(result, np.ndarray) else result) == expected
     assert {warning.filename for warning in caught} == {__file__}
 
 
@@ -164,8 +164,8 @@ def test_graphs_become_those_of_other_libraries():
 def test_classic_arguments(call, today):
     g = make()
     with pytest.warns(DeprecationWarning, match=today):
-        made = call(g)
-    assert not made.ndata and list(made.edata) == (["w"] if "copy" in today else [])
+        result = call(g)
+    assert not result.ndata and list(result.edata) == (["w"] if "copy" in today else [])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

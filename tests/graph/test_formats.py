@@ -53,10 +53,10 @@ def test_a_graph_made_by_rows_has_that_format_and_the_edge_ids_that_were_given(f
     rows = [0, 2, 3, 4], [1, 2, 2, 0]
     g = graph((form, (*rows, [])))
     assert g.formats()["created"] == [form]
-    for made in (g, g.int(), g.clone()):
-        made.edges(), made.create_formats_()
-        assert [x.tolist() for x in made.adj_tensors(form)] == [*rows, []]
-        assert all(x.dtype == made.idtype for x in made.adj_tensors(form))
+    for result in (g, g.int(), g.clone()):
+        result.edges(), result.create_formats_()
+        assert [x.tolist() for x in result.adj_tensors(form)] == [*rows, []]
+        assert all(x.dtype == result.idtype for x in result.adj_tensors(form))
     for ids in ([0, 1, 2, 3], [1, 2, 3, 0]):
         g = graph((form, (*rows, ids)))
         assert g.formats()["created"] == [form]

@@ -282,8 +282,8 @@ def test_group_apply_edges_normalises_over_the_edges_of_a_node(by: str, ends: li
 def test_filters_return_the_ids_for_which_the_predicate_holds(g: Any) -> None:
     g.ndata["x"] = torch.tensor([0, 1, 0, 1, 1])
     assert g.filter_nodes(lambda nodes: nodes.data["x"] == 1).tolist() == [1, 3, 4]
-    found = g.filter_nodes(lambda nodes: nodes.data["x"] == 1, [4, 0, 1])
-    assert found.tolist() == [4, 1] and found.dtype == g.idtype
+    result = g.filter_nodes(lambda nodes: nodes.data["x"] == 1, [4, 0, 1])
+    assert result.tolist() == [4, 1] and result.dtype == g.idtype
     assert g.filter_edges(lambda edges: edges.src["x"] == edges.dst["x"]).tolist() == [3, 4, 6]
     assert g.filter_edges(lambda edges: edges.src["x"] == edges.dst["x"], [6, 0]).tolist() == [6]
     for dtype in (torch.float32, torch.int64, torch.uint8):

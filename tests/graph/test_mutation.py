@@ -221,5 +221,5 @@ def test_a_changed_graph_equals_one_built_afresh(steps):
     afresh = graph(([nodes.index(u) for u, _, _ in edges], [nodes.index(v) for _, v, _ in edges]), num_nodes=len(nodes))
     assert g.ndata["name"].tolist() == nodes and g.edata["name"].tolist() == [name for _, _, name in edges]
     for form in ("coo", "csr", "csc"):
-        for found, expected in zip(g.adj_tensors(form), afresh.adj_tensors(form), strict=True):
-            assert found.tolist() == expected.tolist()
+        for actual, expected in zip(g.adj_tensors(form), afresh.adj_tensors(form), strict=True):
+            assert actual.tolist() == expected.tolist()

@@ -25,10 +25,10 @@ def test_a_deep_copy_is_the_same_and_its_own(kind):
     for i in range(len(g._num_nodes)):
         for name, column in g._node_frame(i).items():
             g._node_frame(i)[name] = column.detach()
-    made = copy.deepcopy(g)
-    assert_same(KINDS[kind]() if kind == "empty" else g, made)
+    copied = copy.deepcopy(g)
+    assert_same(KINDS[kind]() if kind == "empty" else g, copied)
     for i in range(len(g._num_nodes)):
-        for name, column in made._node_frame(i).items():
+        for name, column in copied._node_frame(i).items():
             assert column is not g._node_frame(i)[name]
 
 
@@ -37,9 +37,9 @@ def test_formats_and_waiting_messages():
     g.ndata["h"] = torch.ones(3, 1)
     g.create_formats_()
     g.send(g.edges(), dglite.function.copy_u("h", "m"))
-    made = pickle.loads(pickle.dumps(g))
-    assert made.formats()["created"] == ["coo", "csr", "csc"]
-    assert made.ndata["h"].tolist() == [[1.0], [1.0], [1.0]]
+    result = pickle.loads(pickle.dumps(g))
+    assert result.formats()["created"] == ["coo", "csr", "csc"]
+    assert result.ndata["h"].tolist() == [[1.0], [1.0], [1.0]]
 
 
 def test_a_selected_feature_is_pickled_alone():

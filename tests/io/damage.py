@@ -93,13 +93,13 @@ def _saved(save: Callable[[Path], Any], name: str = "x") -> bytes:
 
 
 def _tar(compress: Callable[[bytes], bytes] = bytes) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("a.txt", "inner/b.txt", "x" * 150):
             info = tarfile.TarInfo(name)
             info.size = 300
             archive.addfile(info, io.BytesIO(b"abc" * 100))
-    return compress(made.getvalue())
+    return compress(buffer.getvalue())
 
 
 def _zip(path: Path) -> None:
@@ -179,29 +179,31 @@ NUMBERS = [2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**60, 2**62, 2**63 - 1, 2**63, 2
 
 def damaged(content: bytes, choose: random.Random) -> bytes:
     """Return the content with some damage."""
-    made = bytearray(content)
+    result = bytearray(content)
     # Most of a DGL file's first 4096 bytes are not read.
-    first = 4096 if len(made) > 5000 and made[32:4000] == bytes(3968) and choose.random() < 0.9 else 0
+    first = 4096 if len(result) > 5000 and result[32:4000] == bytes(3968) and choose.random() < 0.9 else 0
     for _ in range(choose.choice([1, 1, 1, 4])):
-        at = choose.randrange(first, len(made)) if len(made) > first else 0
+        at = choose.randrange(first, len(result)) if len(result) > first else 0
         kind = choose.randrange(7)
-        if kind <= 2 and made:
-            made[at] = choose.choice([0, 1, 127, 128, 255, made[at] ^ 1 << choose.randrange(8), choose.randrange(256)])
+        if kind <= 2 and result:
+            result[at] = choose.choice(
+                [0, 1, 127, 128, 255, result[at] ^ 1 << choose.randrange(8), choose.randrange(256)]
+            )
         elif kind == 3:
             width = choose.choice([4, 8])
             place = at - at % choose.choice([1, width])
-            made[place : place + width] = (choose.choice(NUMBERS) % 2 ** (8 * width)).to_bytes(width, "little")
+            result[place : place + width] = (choose.choice(NUMBERS) % 2 ** (8 * width)).to_bytes(width, "little")
         elif kind == 4:
-            made[at:at] = choose.randbytes(choose.choice([1, 8, 40]))
+            result[at:at] = choose.randbytes(choose.choice([1, 8, 40]))
         elif kind == 5:
-            del made[at : at + choose.choice([1, 8, 40])]
-        elif any(byte in b"0123456789" for byte in made):  # numbers that are written in digits
-            digits = [i for i, byte in enumerate(made) if byte in b"0123456789"]
+            del result[at : at + choose.choice([1, 8, 40])]
+        elif any(byte in b"0123456789" for byte in result):  # numbers that are written in digits
+            digits = [i for i, byte in enumerate(result) if byte in b"0123456789"]
             at = choose.choice(digits)
-            made[at : at + 1] = str(choose.choice([*NUMBERS, -1, 10**30])).encode()
+            result[at : at + 1] = str(choose.choice([*NUMBERS, -1, 10**30])).encode()
     if choose.random() < 0.15:
-        made = made[: choose.randrange(len(made) + 1)]
-    return bytes(made) if choose.random() < 0.98 else choose.randbytes(choose.randrange(200))
+        result = result[: choose.randrange(len(result) + 1)]
+    return bytes(result) if choose.random() < 0.98 else choose.randbytes(choose.randrange(200))
 
 
 def fault(read: Callable[[Path], Any], path: Path, allowed: int) -> str | None:
@@ -230,7 +232,7 @@ def fault(read: Callable[[Path], Any], path: Path, allowed: int) -> str | None:
 def check(name: str, count: int, seed: int = 0) -> list[str]:
     """Return what went wrong with files of one format."""
     file, make, read = FORMATS[name]
-    found = []
+    results = []
     choose = random.Random(f"{name} {seed}")
     content = make()
     with tempfile.TemporaryDirectory() as folder:
@@ -242,8 +244,8 @@ def check(name: str, count: int, seed: int = 0) -> list[str]:
             path.write_bytes(variant)
             allowed = len(variant) * RATIO + SLACK.get(name, 1 << 20)
             if fault(read, path, allowed) and (why := fault(read, path, allowed)):  # the first may have loaded a module
-                found.append(f"{name}, case {i}: {why:.300}")
-    return found
+                results.append(f"{name}, case {i}: {why:.300}")
+    return results
 
 
 def _address_space() -> int:
@@ -257,9 +259,9 @@ def main(count: int, names: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     signal.signal(signal.SIGPROF, signal.default_int_handler)
     tracemalloc.start()
-    found = [line for name in names for line in check(name, count, seed=1)]
-    print("\n".join(found))
-    return bool(found)
+    results = [line for name in names for line in check(name, count, seed=1)]
+    print("\n".join(results))
+    return bool(results)
 
 
 if __name__ == "__main__":

@@ -28,16 +28,16 @@ def _there_and_back(path: Path, graphs, **arguments):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_graph_comes_back(tmp_path, kind):
     g = KINDS[kind]()
-    (found,), labels = _there_and_back(tmp_path / "g.bin", g)
-    assert_same(g, found)
+    (result,), labels = _there_and_back(tmp_path / "g.bin", g)
+    assert_same(g, result)
     assert labels == {}
 
 
 def test_graphs_of_every_kind_in_one_file_come_back_in_order(tmp_path):
     graphs = [make() for make in KINDS.values()] * 3
-    found, _ = _there_and_back(tmp_path / "g.bin", graphs)
-    assert len(found) == len(graphs)
-    for g, h in zip(graphs, found, strict=True):
+    result, _ = _there_and_back(tmp_path / "g.bin", graphs)
+    assert len(result) == len(graphs)
+    for g, h in zip(graphs, result, strict=True):
         assert_same(g, h)
 
 
@@ -64,8 +64,8 @@ def test_the_comparison_sees_differences():
 @pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous", "block", "no edges"])
 def test_the_formats_asked_for_exist_after_loading(tmp_path, kind, formats):
     g = KINDS[kind]()
-    found, _ = _there_and_back(tmp_path / "g.bin", [g, g], formats=formats)
-    for h in found:
+    result, _ = _there_and_back(tmp_path / "g.bin", [g, g], formats=formats)
+    for h in result:
         assert sorted(h.formats()["created"]) == sorted([formats] if isinstance(formats, str) else formats)
         assert_same(g, h)
 
@@ -73,10 +73,10 @@ def test_the_formats_asked_for_exist_after_loading(tmp_path, kind, formats):
 def test_one_format_is_stored_by_default(tmp_path):
     g = homogeneous()
     g.create_formats_()
-    (found,), _ = _there_and_back(tmp_path / "g.bin", g)
-    assert found.formats()["created"] == ["coo"]
-    (found,), _ = _there_and_back(tmp_path / "g.bin", g.formats(["csr", "csc"]))
-    assert found.formats() == {"created": ["csc"], "not created": ["csr"]}
+    (result,), _ = _there_and_back(tmp_path / "g.bin", g)
+    assert result.formats()["created"] == ["coo"]
+    (result,), _ = _there_and_back(tmp_path / "g.bin", g.formats(["csr", "csc"]))
+    assert result.formats() == {"created": ["csc"], "not created": ["csr"]}
 
 
 def test_labels_and_a_choice_of_graphs(tmp_path):
@@ -84,8 +84,8 @@ def test_labels_and_a_choice_of_graphs(tmp_path):
     graphs = [dglite.graph(([0], [i]), num_nodes=9) for i in range(9)]
     labels = {"glabel": torch.arange(9), "0": torch.rand(3, 2).bfloat16(), "number": torch.tensor(4.0)}
     save_graphs(path, graphs, labels)
-    found, read = load_graphs(path, [7, 2, 2])
-    assert [g.edges()[1].item() for g in found] == [7, 2, 2]
+    result, read = load_graphs(path, [7, 2, 2])
+    assert [g.edges()[1].item() for g in result] == [7, 2, 2]
     for by_name in (read, load_labels(path)):
         assert set(by_name) == set(labels)
         assert all(torch.equal(by_name[name], labels[name]) for name in labels)
@@ -109,9 +109,9 @@ def test_any_list_of_graphs_comes_back(tmp_path_factory, described, formats):
         g.ndata["h"] = torch.rand(num_nodes, 2)
         g.edata["w"] = torch.rand(len(edges))
         graphs.append(g)
-    found, _ = _there_and_back(tmp_path_factory.mktemp("io") / "g.bin", graphs, formats=formats)
-    assert len(found) == len(graphs)
-    for g, h in zip(graphs, found, strict=True):
+    result, _ = _there_and_back(tmp_path_factory.mktemp("io") / "g.bin", graphs, formats=formats)
+    assert len(result) == len(graphs)
+    for g, h in zip(graphs, result, strict=True):
         assert_same(g, h)
 
 
@@ -132,8 +132,8 @@ def test_a_loaded_feature_pickles_no_larger_than_it_is(tmp_path):
     big.ndata["h"] = torch.rand(100_000, 4)
     g.ndata["h"] = torch.rand(2, 4)
     g.ndata["b"] = torch.rand(2, 4).bfloat16()
-    (found, *_), _ = _there_and_back(tmp_path / "g.bin", [g, g, big])
-    assert len(pickle.dumps(found)) < 10_000
+    (result, *_), _ = _there_and_back(tmp_path / "g.bin", [g, g, big])
+    assert len(pickle.dumps(result)) < 10_000
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -224,8 +224,8 @@ def test_large_features_are_read_when_they_are_used(tmp_path):
 def test_mapped_graphs_are_the_same(tmp_path, kind, formats):
     g = KINDS[kind]()
     save_graphs(tmp_path / "g.bin", [g, g], formats=formats)
-    for found in load_graphs(tmp_path / "g.bin", mmap=True)[0]:
-        assert_same(g, found)
+    for actual in load_graphs(tmp_path / "g.bin", mmap=True)[0]:
+        assert_same(g, actual)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read by Linux's means")

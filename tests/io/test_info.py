@@ -42,25 +42,25 @@ ARRAYS = {
 
 def test_plain_values_come_back(tmp_path):
     save_info(tmp_path / "info.pkl", FACTS)
-    found = load_info(tmp_path / "info.pkl")
-    assert found == FACTS
-    assert [type(x) for x in found.values()] == [type(x) for x in FACTS.values()]
+    result = load_info(tmp_path / "info.pkl")
+    assert result == FACTS
+    assert [type(x) for x in result.values()] == [type(x) for x in FACTS.values()]
 
 
 def test_arrays_and_tensors_come_back(tmp_path):
     tensors = {name: torch.arange(3).to(getattr(torch, name)) for name in ("float32", "bfloat16", "bool", "complex128")}
     save_info(tmp_path / "i", {"arrays": ARRAYS, "tensors": tensors, "scalar": np.float32(0.5), "text": np.str_("x")})
-    found = load_info(tmp_path / "i")
+    result = load_info(tmp_path / "i")
     for name, array in ARRAYS.items():
-        assert isinstance(found["arrays"][name], np.ndarray)
-        assert found["arrays"][name].shape == array.shape
-        assert np.array_equal(found["arrays"][name], array)
-        assert found["arrays"][name].dtype == array.dtype.newbyteorder("=")
+        assert isinstance(result["arrays"][name], np.ndarray)
+        assert result["arrays"][name].shape == array.shape
+        assert np.array_equal(result["arrays"][name], array)
+        assert result["arrays"][name].dtype == array.dtype.newbyteorder("=")
     for name, tensor in tensors.items():
-        assert torch.equal(found["tensors"][name], tensor)
-        assert found["tensors"][name].dtype == tensor.dtype
-    assert (found["scalar"], type(found["scalar"])) == (0.5, np.float32)
-    assert found["text"] == "x"
+        assert torch.equal(result["tensors"][name], tensor)
+        assert result["tensors"][name].dtype == tensor.dtype
+    assert (result["scalar"], type(result["scalar"])) == (0.5, np.float32)
+    assert result["text"] == "x"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_strings_come_back_in_the_room_that_the_file_has(tmp_path, shape):
     texts = np.array("\u00e9") if shape == () else texts[: math.prod(shape)].reshape(shape)
     for given in (texts, texts.astype(texts.dtype.newbyteorder(">")), texts.T):
         save_info(tmp_path / "i", {"x": given})
-        found = load_info(tmp_path / "i")["x"]
-        assert found.shape == given.shape and (found == given).all()
-        assert found.nbytes < (tmp_path / "i").stat().st_size
+        result = load_info(tmp_path / "i")["x"]
+        assert result.shape == given.shape and (result == given).all()
+        assert result.nbytes < (tmp_path / "i").stat().st_size
 
 
 def test_strings_of_which_one_is_long_come_back(tmp_path):

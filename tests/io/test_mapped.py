@@ -29,10 +29,10 @@ def test_arrays_are_mapped_and_private(tmp_path: Path) -> None:
     save_file(ARRAYS, path)
     before, file = path.read_bytes(), MappedFile(path)
     for name, expected in ARRAYS.items():
-        found = file.get_tensor(name)
-        assert type(found) is np.ndarray and found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
-        found[...] = 0
+        result = file.get_tensor(name)
+        assert type(result) is np.ndarray and result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+        result[...] = 0
     assert path.read_bytes() == before
 
 

@@ -14,18 +14,18 @@ data = pytest.importorskip("torch_geometric.data")
 
 
 def test_data_becomes_a_graph():
-    made = data.Data(
+    result = data.Data(
         x=torch.rand(4, 2),
         edge_index=torch.tensor([[0, 3, 1], [1, 0, 1]]),
         edge_attr=torch.rand(3, 5),
         y=torch.tensor([1]),
         train_mask=torch.tensor([True, False, True, True]),
     )
-    g = from_pyg(made)
+    g = from_pyg(result)
     assert [end.tolist() for end in g.edges()] == [[0, 3, 1], [1, 0, 1]]
     assert set(g.ndata) == {"x", "train_mask"}
     assert set(g.edata) == {"edge_attr"}
-    assert g.ndata["x"] is made.x
+    assert g.ndata["x"] is result.x
     assert g.num_nodes() == 4
 
 
@@ -44,16 +44,16 @@ def test_data_without_edges():
 
 
 def test_hetero_data_becomes_a_graph():
-    made = data.HeteroData()
-    made["user"].x = torch.rand(3, 2)
-    made["game"].num_nodes = 9
-    made["user", "plays", "game"].edge_index = torch.tensor([[0, 2], [8, 1]])
-    made["user", "plays", "game"].time = torch.tensor([5, 6])
-    g = from_pyg(made)
+    result = data.HeteroData()
+    result["user"].x = torch.rand(3, 2)
+    result["game"].num_nodes = 9
+    result["user", "plays", "game"].edge_index = torch.tensor([[0, 2], [8, 1]])
+    result["user", "plays", "game"].time = torch.tensor([5, 6])
+    g = from_pyg(result)
     assert (g.num_nodes("user"), g.num_nodes("game")) == (3, 9)
     assert [end.tolist() for end in g.edges(etype="plays")] == [[0, 2], [8, 1]]
     assert g.edges["plays"].data["time"].tolist() == [5, 6]
-    assert torch.equal(g.nodes["user"].data["x"], made["user"].x)
+    assert torch.equal(g.nodes["user"].data["x"], result["user"].x)
     assert list(g.nodes["game"].data) == []
 
 
@@ -61,14 +61,14 @@ def test_hetero_data_becomes_a_graph():
 def test_graphs_come_back(idtype):
     g = dglite.graph(([0, 1, 1], [2, 2, 1]), num_nodes=5, idtype=idtype)
     g.ndata["x"], g.edata["edge_attr"] = torch.rand(5, 2), torch.rand(3)
-    made = to_pyg(g)
-    assert made.edge_index.dtype == torch.int64
-    assert made.validate()
-    assert_same(g.long(), from_pyg(made))
+    result = to_pyg(g)
+    assert result.edge_index.dtype == torch.int64
+    assert result.validate()
+    assert_same(g.long(), from_pyg(result))
     g = heterogeneous()
-    made = to_pyg(g)
-    assert made.num_nodes == g.num_nodes()
-    assert_same(g, from_pyg(made))
+    result = to_pyg(g)
+    assert result.num_nodes == g.num_nodes()
+    assert_same(g, from_pyg(result))
 
 
 def test_what_has_no_counterpart_is_refused():

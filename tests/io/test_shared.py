@@ -45,12 +45,12 @@ def test_another_process_finds_a_graph_by_name() -> None:
 def test_the_structure_is_the_same_and_has_no_features(kind: str) -> None:
     g = KINDS[kind]()
     shared = g.shared_memory(NAME)
-    for found in (shared, dglite.hetero_from_shared_memory(NAME)):
-        assert (found.ntypes, found.canonical_etypes, found.idtype) == (g.ntypes, g.canonical_etypes, g.idtype)
-        assert found._num_nodes == g._num_nodes and found.formats()["created"] == ["coo", "csr", "csc"]
+    for actual in (shared, dglite.hetero_from_shared_memory(NAME)):
+        assert (actual.ntypes, actual.canonical_etypes, actual.idtype) == (g.ntypes, g.canonical_etypes, g.idtype)
+        assert actual._num_nodes == g._num_nodes and actual.formats()["created"] == ["coo", "csr", "csc"]
         for etype in g.canonical_etypes:
-            assert all(torch.equal(a, b) for a, b in zip(found.edges(etype=etype), g.edges(etype=etype), strict=True))
-        assert not any(dict(found._node_frame(i)) for i in range(len(found._num_nodes)))
+            assert all(torch.equal(a, b) for a, b in zip(actual.edges(etype=etype), g.edges(etype=etype), strict=True))
+        assert not any(dict(actual._node_frame(i)) for i in range(len(actual._num_nodes)))
 
 
 def test_a_name_lasts_as_long_as_its_graph() -> None:
@@ -98,10 +98,10 @@ def test_queues_share_features(how: str) -> None:
     g = small()
     g.ndata["x"] = g.ndata["x"].share_memory_()
     given.put(g)
-    found = results.get(timeout=PATIENCE)
-    assert g.ndata["x"].flatten().tolist() == [7, 1, 1, 1] == found.ndata["x"].flatten().tolist()
-    assert found.ndata["new"].is_shared() and found.ndata["new"].flatten().tolist() == [14, 2, 2, 2]
-    assert found.edges()[1].tolist() == [1, 2, 0]
+    result = results.get(timeout=PATIENCE)
+    assert g.ndata["x"].flatten().tolist() == [7, 1, 1, 1] == result.ndata["x"].flatten().tolist()
+    assert result.ndata["new"].is_shared() and result.ndata["new"].flatten().tolist() == [14, 2, 2, 2]
+    assert result.edges()[1].tolist() == [1, 2, 0]
     done.set()
     process.join(PATIENCE)
     assert process.exitcode == 0

@@ -14,10 +14,10 @@ from tests.io.graphs import DTYPES
 
 def test_tensors_come_back_as_arrays(tmp_path):
     save_tensors(tmp_path / "x", {"a": torch.tensor([1, 2])})
-    (found,) = load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
-    assert isinstance(found, np.ndarray) and found.tolist() == [1, 2]
-    (found,) = data.load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
-    assert found.asnumpy().tolist() == [1, 2] and found.shape == (2,)
+    (result,) = load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
+    assert isinstance(result, np.ndarray) and result.tolist() == [1, 2]
+    (result,) = data.load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
+    assert result.asnumpy().tolist() == [1, 2] and result.shape == (2,)
 
 
 def test_tensors_come_back(tmp_path):
@@ -25,11 +25,11 @@ def test_tensors_come_back(tmp_path):
     tensors |= {"": torch.tensor(3.0), "__metadata__": torch.empty(0, 4), "turned": torch.rand(2, 3).T}
     tensors["part"] = tensors["float32"][1:]
     assert save_tensors(tmp_path / "t", tensors)
-    found = load_tensors(tmp_path / "t")
-    assert list(found) == list(tensors)
+    result = load_tensors(tmp_path / "t")
+    assert list(result) == list(tensors)
     for name, values in tensors.items():
-        assert found[name].dtype == values.dtype
-        assert torch.equal(found[name], values)
+        assert result[name].dtype == values.dtype
+        assert torch.equal(result[name], values)
     assert save_tensors(tmp_path / "t", {})
     assert load_tensors(tmp_path / "t") == {}
 
@@ -39,8 +39,8 @@ def test_complex_tensors_are_at_addresses_that_torch_can_load(tmp_path, length):
     # The length moves where arrays begin in the file; the process ended where that was 8 bytes off.
     x = torch.complex(torch.rand(10, dtype=torch.float64), torch.rand(10, dtype=torch.float64))
     save_tensors(tmp_path / "t", {"n" * length: torch.ones(3), "x": x})
-    found = load_tensors(tmp_path / "t")["x"]
-    assert found.data_ptr() % 16 == 0 and torch.equal(found[torch.arange(10)], x)
+    result = load_tensors(tmp_path / "t")["x"]
+    assert result.data_ptr() % 16 == 0 and torch.equal(result[torch.arange(10)], x)
 
 
 def test_what_does_not_fit_is_named(tmp_path):

@@ -77,10 +77,10 @@ def operands(expr: Expr, coo: Coo, shapes: tuple[tuple[int, ...], ...], seed: in
     return values
 
 
-def assert_close(got: np.ndarray, want: np.ndarray, dtype: str) -> None:
+def assert_close(result: np.ndarray, want: np.ndarray, dtype: str) -> None:
     """Assert equality to the precision of ``dtype``, relative to the largest value, shapes included."""
-    assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
-    error = np.abs(got.astype(np.float64) - want).max(initial=0.0)
+    assert result.shape == want.shape, f"shape {result.shape}, expected {want.shape}"
+    error = np.abs(result.astype(np.float64) - want).max(initial=0.0)
     scale = max(1.0, np.abs(want).max(initial=0.0))
     assert not np.isnan(error), "the result holds NaN"
     assert error <= TOLERANCE[dtype] * scale, f"off by {error} at values up to {scale}"

@@ -49,14 +49,14 @@ def test_edges_are_read_where_they_have_a_part(phase, heads, features, edge_feat
 @pytest.mark.parametrize("lanes", [32, 64])
 def test_columns_that_heads_share_are_those_within_the_head(heads, features, lanes):
     spec = specified(Score.ADDITIVE, Phase.FORWARD, heads, 1, edges=True)
-    found = []
+    results = []
     for sweep in sweeps_of(replace(spec, edge_features=features).of_edges, lanes):
         for values in _loop_values(sweep.loops):
             head = eval(sweep.head, {}, values)
             for piece in sweep.pieces:
                 offset = eval(piece.shared("row").removeprefix(f"load{piece.width}"), {"row": 0, "ITEM": 4}, values)
-                found += [(head + piece.head, offset // 4 + i) for i in range(piece.width)]
-    assert sorted(found) == [(head, column) for head in range(heads) for column in range(features)]
+                results += [(head + piece.head, offset // 4 + i) for i in range(piece.width)]
+    assert sorted(results) == [(head, column) for head in range(heads) for column in range(features)]
 
 
 @pytest.mark.parametrize(("heads", "features"), SHAPES)

@@ -53,11 +53,11 @@ def test_what_is_damaged_is_not_taken(own_cache, damage):
 
 def test_a_fault_is_told_once(own_cache):
     own_cache.write_text("a file where the folder should be")
-    with pytest.warns(DGLWarning, match="DGLITE_CACHE_DIR names a folder") as told:
+    with pytest.warns(DGLWarning, match="DGLITE_CACHE_DIR names a folder") as caught:
         for kind in store.KINDS:
             store.write(kind, "a", KEY, b"code")
             assert store.read(kind, "a", KEY) is None and store.folder(kind) is None
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_a_full_disk_leaves_nothing_behind(monkeypatch, own_cache):
@@ -87,10 +87,10 @@ def test_what_others_can_write_to_is_refused(own_cache, inner, share):
     store.write("kernels", "a", KEY, b"code")
     store._checked.cache_clear()  # as another process
     share(own_cache / inner)
-    with pytest.warns(DGLWarning, match="other users can write to") as told:
+    with pytest.warns(DGLWarning, match="other users can write to") as caught:
         assert store.read("kernels", "a", KEY) is None
         store.write("kernels", "b", KEY, b"code")
-    assert len(told) == 1
+    assert len(caught) == 1
     assert (own_cache / "kernels" / "b").exists() == (inner == "kernels/a")
 
 

@@ -70,8 +70,8 @@ def graph_of(name: str) -> DGLGraph | None:
         return dglite.graph(([], []), num_nodes=0)
     if name == "batch":
         return dglite.batch([dense.graph(), graph_of("empty"), graph_of("edgeless")])
-    made = {"graph": dense.graph, "lonely": dense.lonely_graph, "block": dense.block, "bipartite": dense.bipartite}
-    return made[name]()
+    result = {"graph": dense.graph, "lonely": dense.lonely_graph, "block": dense.block, "bipartite": dense.bipartite}
+    return result[name]()
 
 
 def ends(g: DGLGraph) -> tuple[torch.Tensor, torch.Tensor]:

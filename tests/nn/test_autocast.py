@@ -44,11 +44,11 @@ def test_a_layer_runs_and_gives_float32_gradients(make: Callable[[], DGLGraph], 
     weight = (torch.rand(g.num_edges()) + 0.5).requires_grad_() if weighted else None
     want = module(g, x, edge_weight=weight)
     with autocast():
-        got = module(g, x, edge_weight=weight)
-    torch.testing.assert_close(got.float(), want, rtol=0.05, atol=0.05)
+        result = module(g, x, edge_weight=weight)
+    torch.testing.assert_close(result.float(), want, rtol=0.05, atol=0.05)
     parameters = [*module.parameters(), *([weight] if weighted else [])]
     outer = torch.randn_like(want)
-    ours = torch.autograd.grad((got.float() * outer).sum(), parameters, retain_graph=True)
+    ours = torch.autograd.grad((result.float() * outer).sum(), parameters, retain_graph=True)
     theirs = torch.autograd.grad((want * outer).sum(), parameters)
     for x, y in zip(ours, theirs, strict=True):
         assert x.dtype is torch.float32

@@ -77,7 +77,7 @@ def test_gradients_are_near_those_of_float32(name: str) -> None:
     torch.manual_seed(0)
     layer, args = LAYERS[name]()
     layer = layer.train()
-    wanted = [*layer.parameters(), *(x for x in args if x is not None and x.requires_grad)]
+    expected = [*layer.parameters(), *(x for x in args if x is not None and x.requires_grad)]
 
     def gradients(cast: bool) -> tuple[torch.Tensor | None, ...]:
         torch.manual_seed(1)
@@ -86,10 +86,10 @@ def test_gradients_are_near_those_of_float32(name: str) -> None:
         results = result if isinstance(result, tuple) else (result,)
         torch.manual_seed(2)
         loss = sum((x.float() * torch.randn(x.shape)).sum() for x in results)
-        return torch.autograd.grad(loss, wanted, allow_unused=True)
+        return torch.autograd.grad(loss, expected, allow_unused=True)
 
-    exact, found = gradients(False), gradients(True)
-    compared = [(x, y) for x, y in zip(found, exact, strict=True) if y is not None]
+    exact, grads = gradients(False), gradients(True)
+    compared = [(x, y) for x, y in zip(grads, exact, strict=True) if y is not None]
     largest = max(float(y.norm()) for _, y in compared)
     for x, y in compared:
         assert x is not None and x.dtype is y.dtype is torch.float32

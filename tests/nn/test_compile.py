@@ -43,12 +43,12 @@ def _fresh() -> None:
 
 def _agree(model: nn.Module, compiled: Callable[..., torch.Tensor], g: DGLGraph, *inputs: Any) -> None:
     """Check values, and the gradients of parameters and of inputs that want one."""
-    want, got = model(g, *inputs), compiled(g, *inputs)
-    torch.testing.assert_close(got, want)
-    wanted = [x for x in (*model.parameters(), *inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+    want, result = model(g, *inputs), compiled(g, *inputs)
+    torch.testing.assert_close(result, want)
+    expected = [x for x in (*model.parameters(), *inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
     outer = torch.randn_like(want)
-    theirs = torch.autograd.grad((want * outer).sum(), wanted, allow_unused=True)
-    ours = torch.autograd.grad((got * outer).sum(), wanted, allow_unused=True)
+    theirs = torch.autograd.grad((want * outer).sum(), expected, allow_unused=True)
+    ours = torch.autograd.grad((result * outer).sum(), expected, allow_unused=True)
     for x, y in zip(ours, theirs, strict=True):
         assert (x is None) == (y is None)
         if x is not None:
@@ -177,14 +177,14 @@ def test_training_compiled_is_training() -> None:
         model = Two(LAYERS["GraphConv"])
         run = torch.compile(model, fullgraph=True, backend="aot_eager") if compile_it else model
         optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-        found = []
+        results = []
         for _ in range(10):
             loss = F.cross_entropy(run(g, x), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            found.append(loss.item())
-        return found
+            results.append(loss.item())
+        return results
 
     torch.testing.assert_close(losses(True), losses(False))
 

@@ -18,17 +18,17 @@ def kept(layer: torch.nn.Module) -> float:
     dglite.seed(0)
     g = dglite.rand_graph(NODES, NODES)
     x = torch.ones(NODES, WIDTH, requires_grad=True)
-    found = dict[int, int]()
+    results = dict[int, int]()
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        results[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         result = layer(g, x)
     for known in (x, result, *layer.parameters()):
-        found.pop(known.untyped_storage().data_ptr(), None)
-    return sum(found.values()) / x.untyped_storage().nbytes()
+        results.pop(known.untyped_storage().data_ptr(), None)
+    return sum(results.values()) / x.untyped_storage().nbytes()
 
 
 @pytest.mark.parametrize(

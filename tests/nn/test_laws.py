@@ -44,10 +44,10 @@ def gradients(result: Any, layer: torch.nn.Module, inputs: Any) -> list[torch.Te
         (x * torch.cos(torch.arange(x.numel(), dtype=torch.float64)).reshape(x.shape).to(x.dtype)).sum()
         for x in flat(result)
     )
-    wanted = [x for x in (*flat(inputs), *layer.parameters()) if x.requires_grad]
+    expected = [x for x in (*flat(inputs), *layer.parameters()) if x.requires_grad]
     if not total.requires_grad:
-        return [None] * len(wanted)
-    return list(torch.autograd.grad(total, wanted, allow_unused=True))
+        return [None] * len(expected)
+    return list(torch.autograd.grad(total, expected, allow_unused=True))
 
 
 def assert_same(ours: list[torch.Tensor | None], expected: list[torch.Tensor | None], **tolerance: float) -> None:
@@ -186,6 +186,6 @@ def test_there_is_a_case_for_every_layer() -> None:
     """Layers of a graph and features; those of another kind have tests of their own."""
     own = {"DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "GroupRevRes", "SAGEConv"}
     own |= {"DenseChebConv", "DenseGraphConv", "DenseSAGEConv"}
-    told = {type(case.make()).__name__ for case in CASES}
+    message = {type(case.make()).__name__ for case in CASES}
     folders = (dglite.nn.conv, dglite.nn.glob, dglite.nn.gt, dglite.nn.link)
-    assert {name for folder in folders for name in folder.__all__} <= told | own
+    assert {name for folder in folders for name in folder.__all__} <= message | own

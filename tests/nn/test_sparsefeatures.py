@@ -311,11 +311,11 @@ def test_a_layer_gives_what_dense_features_give(make: Callable[[], DGLGraph], la
     sparse, full = _inputs(g, paired=make is dense.bipartite)
     expected = module(g, full, edge_weight=weight)
     outer = torch.randn_like(expected)
-    wanted = torch.autograd.grad((expected * outer).sum(), list(module.parameters()))
-    got = module(g, sparse, edge_weight=weight)
-    torch.testing.assert_close(got, expected)
-    found = torch.autograd.grad((got * outer).sum(), list(module.parameters()))
-    for ours, theirs in zip(found, wanted, strict=True):
+    target = torch.autograd.grad((expected * outer).sum(), list(module.parameters()))
+    result = module(g, sparse, edge_weight=weight)
+    torch.testing.assert_close(result, expected)
+    grads = torch.autograd.grad((result * outer).sum(), list(module.parameters()))
+    for ours, theirs in zip(grads, target, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -332,10 +332,10 @@ def test_a_layer_drops_stored_values() -> None:
     g, layer = dense.graph(), SAGEConv(COLUMNS, 3, "mean", feat_drop=0.5).double()
     x = _matrix(4)
     torch.manual_seed(0)
-    got = layer(g, x)
+    result = layer(g, x)
     torch.manual_seed(0)
     dropped = FeatureDropout(0.5)(x)
-    torch.testing.assert_close(got, layer.eval()(g, dropped))
+    torch.testing.assert_close(result, layer.eval()(g, dropped))
 
 
 def test_what_cannot_read_sparse_features_says_so() -> None:

@@ -49,9 +49,9 @@ def test_torch_trains_numpy_infers(suffix: str, writer: str, tmp_path: Path) -> 
 def test_there_and_back(tmp_path: Path) -> None:
     state = {"a.weight": torch.rand(2, 3).T, "b": torch.tensor([1, 2]), "c": torch.ones(1, dtype=torch.bfloat16)}
     nn.save_state_dict(state, tmp_path / "state.npz")
-    found = nn.load_state_dict(tmp_path / "state.npz")
-    assert found["c"].dtype is torch.float32 and found["b"].dtype is torch.int64
-    torch.testing.assert_close(found["a.weight"], state["a.weight"])
+    result = nn.load_state_dict(tmp_path / "state.npz")
+    assert result["c"].dtype is torch.float32 and result["b"].dtype is torch.int64
+    torch.testing.assert_close(result["a.weight"], state["a.weight"])
 
 
 def test_wrong_files_are_explained(tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def test_any_name_and_shape_is_kept(tmp_path: Path) -> None:
     state = {"file": torch.ones(2), "a/b.c": torch.tensor(3), "": torch.empty(0, 2), "self": torch.ones(1)}
     for suffix in (".npz", ".safetensors"):
         nn.save_state_dict(state, tmp_path / f"s{suffix}")
-        found = nn.load_state_dict(tmp_path / f"s{suffix}")
-        assert found.keys() == state.keys()
+        result = nn.load_state_dict(tmp_path / f"s{suffix}")
+        assert result.keys() == state.keys()
         for name, x in state.items():
-            assert found[name].shape == x.shape and torch.equal(found[name], x)
-        found["file"][0] = 2.0
+            assert result[name].shape == x.shape and torch.equal(result[name], x)
+        result["file"][0] = 2.0
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])

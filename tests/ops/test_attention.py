@@ -112,11 +112,11 @@ def test_value_equals_the_oracle(score, dtype, shape, kind, dropout, weighted, g
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        got = attend(score, adj, xs, dropout)
+        result = attend(score, adj, xs, dropout)
     finally:
         torch.set_num_threads(before)
-    assert got.dtype == xs[0].dtype and got.requires_grad == grad
-    assert_close(got.detach().double().numpy(), want, dtype)
+    assert result.dtype == xs[0].dtype and result.requires_grad == grad
+    assert_close(result.detach().double().numpy(), want, dtype)
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_gradients_in_lower_precision(score, dtype, shape, kind):
     coo = graph(kind)
     adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
     rounded = [(x.detach() / 2).to(getattr(torch, dtype)) for x in tensors(score, adj, *shape, True)]
-    found = []
+    results = []
     for values, run in ((rounded, attend), ([x.double() for x in rounded], composed)):
         xs = [x.clone().requires_grad_() for x in values]
         result = run(score, adj, xs, 0.3)
         weight = torch.linspace(-1, 1, result.numel()).reshape(result.shape).to(result.dtype)
-        found.append(torch.autograd.grad(result, xs, weight))
-    for got, want in zip(*found, strict=True):
-        assert got.dtype == getattr(torch, dtype)
+        results.append(torch.autograd.grad(result, xs, weight))
+    for actual, want in zip(*results, strict=True):
+        assert actual.dtype == getattr(torch, dtype)
         scale = max(1.0, float(want.abs().max()))
-        assert float((got.double() - want).abs().max()) <= (6e-2 if dtype == "bfloat16" else 1e-4) * scale
+        assert float((actual.double() - want).abs().max()) <= (6e-2 if dtype == "bfloat16" else 1e-4) * scale
 
 
 @pytest.mark.parametrize(
@@ -168,18 +168,18 @@ def test_rows_longer_than_a_tile(score):
     adj = Adjacency.from_coo(50, 4, src, dst)
     xs = [(x.detach() * 3).requires_grad_() for x in tensors(score, adj, 2, 3, True)]
     assert_close(attend(score, adj, xs, 0.2).detach().numpy(), expected(score, src, dst, 4, xs, 0.2), "float64")
-    found = torch.autograd.grad(attend(score, adj, xs, 0.2).sin().sum(), xs)
+    grads = torch.autograd.grad(attend(score, adj, xs, 0.2).sin().sum(), xs)
     want = torch.autograd.grad(composed(score, adj, xs, 0.2).sin().sum(), xs)
-    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(grads, want)
 
 
 @pytest.mark.parametrize("width", [1, 150])
 def test_edge_features_narrow_and_wide(width):
     adj, _, _ = small()
     xs = [*tensors("additive+edge", adj, 2, 3), torch.randn(8, width, dtype=torch.float64, requires_grad=True)]
-    found = [run("additive+edge+feat", adj, xs, 0.3) for run in (attend, composed)]
-    torch.testing.assert_close(*found)
-    torch.testing.assert_close(*[torch.autograd.grad(result.sin().sum(), xs) for result in found])
+    results = [run("additive+edge+feat", adj, xs, 0.3) for run in (attend, composed)]
+    torch.testing.assert_close(*results)
+    torch.testing.assert_close(*[torch.autograd.grad(result.sin().sum(), xs) for result in results])
 
 
 @pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 2.0])
@@ -200,8 +200,8 @@ def test_some_inputs_without_gradient():
         whole = torch.autograd.grad(attend(score, adj, xs).sin().sum(), xs)
         for i, want in enumerate(whole):
             alone = [x.detach().requires_grad_(i == j) for j, x in enumerate(xs)]
-            (got,) = torch.autograd.grad(attend(score, adj, alone).sin().sum(), [alone[i]])
-            torch.testing.assert_close(got, want)
+            (result,) = torch.autograd.grad(attend(score, adj, alone).sin().sum(), [alone[i]])
+            torch.testing.assert_close(result, want)
 
 
 @pytest.mark.parametrize("score", SCORES + EDGE_SCORES)
@@ -230,18 +230,18 @@ def test_dropout_follows_edges_not_their_order_in_memory():
     two = Adjacency.from_csc(4, 1, np.array([0, 4]), edges, edges)
     x = torch.randn(4, 8, 3, dtype=torch.float64)
     el, er = torch.randn(4, 8, dtype=torch.float64), torch.randn(1, 8, dtype=torch.float64)
-    found = [ops.gat_attention(adj, el, er, x, dropout=0.5, seed=1) for adj in (one, two)]
-    torch.testing.assert_close(found[0], found[1])
+    results = [ops.gat_attention(adj, el, er, x, dropout=0.5, seed=1) for adj in (one, two)]
+    torch.testing.assert_close(results[0], results[1])
 
 
 def test_manual_seed_repeats_the_dropout():
     adj, _, _ = small()
     x, el, er = tensors("additive", adj, 2, 3)
-    found = []
+    results = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        found.append(ops.gat_attention(adj, el, er, x, dropout=0.5))
-    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+        results.append(ops.gat_attention(adj, el, er, x, dropout=0.5))
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
 
 
 def test_everything_dropped_gives_zeros():

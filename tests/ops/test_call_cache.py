@@ -34,8 +34,8 @@ def test_each_call_computes_with_its_own_operands(g: dglite.DGLGraph, dtype: tor
     for _ in range(4):
         x, w = torch.randn(5, width, dtype=dtype), torch.rand(6, 1, dtype=dtype)
         results.append((ops.u_mul_e_sum(g, x, w), expected(g, x, w)))
-    for found, wanted in results:
-        torch.testing.assert_close(found, wanted)
+    for actual, target in results:
+        torch.testing.assert_close(actual, target)
 
 
 def test_operands_of_other_shapes_are_checked(g: dglite.DGLGraph) -> None:
@@ -94,9 +94,9 @@ def test_a_graph_that_was_used_can_be_copied_and_pickled(g: dglite.DGLGraph) -> 
     import pickle
 
     x = torch.randn(5, 2)
-    wanted = [ops.copy_u_sum(g, x) for _ in range(3)][-1]
+    expected = [ops.copy_u_sum(g, x) for _ in range(3)][-1]
     for other in (copy.deepcopy(g), pickle.loads(pickle.dumps(g))):
-        torch.testing.assert_close(ops.copy_u_sum(other, x), wanted)
+        torch.testing.assert_close(ops.copy_u_sum(other, x), expected)
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -113,11 +113,11 @@ def test_a_sum_of_scaled_sources_with_what_follows_is_chosen_once(
     for call in range(4):
         x, factor, bias = torch.randn(5, 16, requires_grad=recorded), torch.rand(5, 1), torch.randn(16)
         chosen.clear()
-        found = core.spmm_epilogue(adj, expr, Reducer.SUM, (x, factor), bias, relu=True)
+        result = core.spmm_epilogue(adj, expr, Reducer.SUM, (x, factor), bias, relu=True)
         assert bool(chosen) == (call == 0)
-        wanted = (expected(g, x * factor, torch.ones(6, 1)) + bias).relu()
-        torch.testing.assert_close(found, wanted)
+        target = (expected(g, x * factor, torch.ones(6, 1)) + bias).relu()
+        torch.testing.assert_close(result, target)
         if recorded:
             grad = torch.randn(5, 16)
-            ours, theirs = (torch.autograd.grad(y, x, grad)[0] for y in (found, wanted))
+            ours, theirs = (torch.autograd.grad(y, x, grad)[0] for y in (result, target))
             torch.testing.assert_close(ours, theirs)

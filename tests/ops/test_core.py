@@ -46,12 +46,12 @@ def tensors(op: str, shape: str, seed: int = 0) -> list[torch.Tensor]:
     generator, expr = torch.Generator().manual_seed(seed), expression(op)
     rows = {"u": 6, "e": 8, "v": 5}
     sides = op.split("_")[1:] if op.startswith("copy") else op.split("_")[::2]
-    found = []
+    results = []
     for side, feat in zip(sides, SHAPES[shape], strict=False):
         x = torch.rand(rows[side], *feat, generator=generator, dtype=torch.float64) + 0.5
-        found.append(x.requires_grad_())
-    assert len(found) == len(expr.args if hasattr(expr, "args") else [expr])
-    return found
+        results.append(x.requires_grad_())
+    assert len(results) == len(expr.args if hasattr(expr, "args") else [expr])
+    return results
 
 
 def with_shapes(*axes: list[Any]) -> list[tuple[Any, ...]]:
@@ -158,16 +158,16 @@ def test_operands_need_not_be_contiguous():
     coo = graph("random")
     adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
     wide = torch.randn(10, coo.num_src, dtype=torch.float64)
-    got = core.spmm(adj, U0, Reducer.SUM, (wide.t()[:, ::2],))
+    result = core.spmm(adj, U0, Reducer.SUM, (wide.t()[:, ::2],))
     assert_close(
-        got.numpy(),
+        result.numpy(),
         reference.spmm(U0, Reducer.SUM, coo.src, coo.dst, coo.num_dst, (wide.numpy().T[:, ::2],)),
         "float64",
     )
     expanded = torch.randn(1, 3, dtype=torch.float64).expand(coo.num_src, 3)
-    got = core.spmm(adj, U0, Reducer.SUM, (expanded,))
+    result = core.spmm(adj, U0, Reducer.SUM, (expanded,))
     assert_close(
-        got.numpy(), reference.spmm(U0, Reducer.SUM, coo.src, coo.dst, coo.num_dst, (expanded.numpy(),)), "float64"
+        result.numpy(), reference.spmm(U0, Reducer.SUM, coo.src, coo.dst, coo.num_dst, (expanded.numpy(),)), "float64"
     )
 
 
@@ -360,11 +360,11 @@ def test_a_shared_operand_has_one_row():
 
 def test_rows_that_are_taken_again_keep_the_structure_of_their_gradient(monkeypatch):
     rows, weight = np.array([2, 0, 2]), torch.arange(1.0, 4.0, dtype=torch.float64)[:, None]
-    index, made = core.RowIndex(rows), []
+    index, result = core.RowIndex(rows), []
     from_coo = Adjacency.from_coo
-    monkeypatch.setattr(Adjacency, "from_coo", lambda *args, **kwargs: made.append(args) or from_coo(*args, **kwargs))
+    monkeypatch.setattr(Adjacency, "from_coo", lambda *args, **kwargs: result.append(args) or from_coo(*args, **kwargs))
     for size in (3, 3, 4, 3):
         x = torch.zeros(size, 1, dtype=torch.float64, requires_grad=True)
         (core.take_rows(x, index) * weight).sum().backward()
         assert x.grad.ravel().tolist() == [2, 0, 4, 0][:size]
-    assert len(made) == 2
+    assert len(result) == 2

@@ -33,14 +33,14 @@ def test_what_is_kept_is_scaled_and_gradients_see_the_same_draw(p: float, dtype:
 
 def test_equal_seeds_drop_the_same_on_any_number_of_threads() -> None:
     x, threads = torch.rand(77, 33), torch.get_num_threads()
-    found = []
+    results = []
     for count in (1, 2, 2):
         torch.set_num_threads(count)
         torch.manual_seed(5)
-        found.append(dropout(x, 0.5))
+        results.append(dropout(x, 0.5))
     torch.set_num_threads(threads)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[1], found[2])
-    assert not torch.equal(dropout(x, 0.5), found[0])
+    assert torch.equal(results[0], results[1]) and torch.equal(results[1], results[2])
+    assert not torch.equal(dropout(x, 0.5), results[0])
 
 
 def test_everything_nothing_and_corner_cases() -> None:

@@ -57,9 +57,9 @@ def test_it_is_the_steps(
     bias = double(width, seed=2).to(dtype) if with_bias else None
     residual = double(NUM_DST, width, seed=3).to(dtype) if with_residual else None
     expected = plain(core.spmm(adj, expr, reducer, (x, scale)), bias, residual, relu)
-    found = core.spmm_epilogue(adj, expr, reducer, (x, scale), bias, residual, relu)
+    result = core.spmm_epilogue(adj, expr, reducer, (x, scale), bias, residual, relu)
     tolerance = {"rtol": 2e-2, "atol": 1e-1} if dtype is torch.bfloat16 else {}
-    torch.testing.assert_close(found, expected, **tolerance)
+    torch.testing.assert_close(result, expected, **tolerance)
 
 
 @pytest.mark.parametrize(("with_bias", "with_residual", "relu"), KINDS[1:])
@@ -102,14 +102,14 @@ def test_a_product_before_it_is_part_of_the_call(
     def together(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return core.spmm_epilogue(adj, expr, reducer, (x, *others), bias, relu=relu, weight=weight)
 
-    found = together(*given)
-    assert type(found.grad_fn.op).__name__ == "_SpmmOfProduct"
+    result = together(*given)
+    assert type(result.grad_fn.op).__name__ == "_SpmmOfProduct"
     expected = plain(core.spmm(adj, expr, reducer, (given[0] @ given[1], *others)), given[2], None, relu)
-    torch.testing.assert_close(found, expected)
-    for wanted in itertools.product([False, True], repeat=3):
-        if any(wanted):
-            leaves = [x.detach().requires_grad_(needed) for x, needed in zip(given, wanted, strict=True)]
-            assert torch.autograd.gradcheck(together, leaves, fast_mode=not all(wanted))
+    torch.testing.assert_close(result, expected)
+    for target in itertools.product([False, True], repeat=3):
+        if any(target):
+            leaves = [x.detach().requires_grad_(needed) for x, needed in zip(given, target, strict=True)]
+            assert torch.autograd.gradcheck(together, leaves, fast_mode=not all(target))
     assert torch.autograd.gradgradcheck(together, given, fast_mode=True)
 
 
@@ -144,16 +144,16 @@ def test_gradients_are_multiplied_by_a_factor_as_they_are_summed(
 def test_nan_passes_and_no_edges_leave_the_bias() -> None:
     adj = Adjacency.from_coo(2, 3, np.array([0]), np.array([1]))
     x, bias = torch.tensor([[float("nan")], [1.0]]), torch.tensor([2.0])
-    found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, relu=True)
-    assert found[0] == 2 and found[1].isnan() and found[2] == 2
+    result = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, relu=True)
+    assert result[0] == 2 and result[1].isnan() and result[2] == 2
     empty = Adjacency.from_coo(2, 3, np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert core.spmm_epilogue(empty, U0, Reducer.SUM, (x,), -bias, relu=True).tolist() == [[0.0]] * 3
 
 
 def test_a_wider_residual_widens_the_result() -> None:
     adj, x, residual = relation(), double(NUM_SRC, 3).float(), double(NUM_DST, 3, seed=1)
-    found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), residual=residual)
-    torch.testing.assert_close(found, core.spmm(adj, U0, Reducer.SUM, (x,)) + residual)
+    result = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), residual=residual)
+    torch.testing.assert_close(result, core.spmm(adj, U0, Reducer.SUM, (x,)) + residual)
 
 
 @pytest.mark.parametrize("reducer", [Reducer.MAX, Reducer.LOGSUMEXP])
@@ -174,9 +174,9 @@ def test_calls_that_come_again_are_told_apart() -> None:
         x = torch.randn(NUM_SRC, width, dtype=dtype, requires_grad=recorded)
         y = torch.randn((NUM_DST, width) if as_residual else (width,), dtype=dtype)
         bias, residual = (None, y) if as_residual else (y, None)
-        found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, residual, True)
-        torch.testing.assert_close(found, plain(core.spmm(adj, U0, Reducer.SUM, (x,)), bias, residual, True))
-        assert found.requires_grad == recorded and found.dtype == dtype
+        result = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, residual, True)
+        torch.testing.assert_close(result, plain(core.spmm(adj, U0, Reducer.SUM, (x,)), bias, residual, True))
+        assert result.requires_grad == recorded and result.dtype == dtype
         with torch.no_grad():
             assert not core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, residual, True).requires_grad
 

@@ -31,10 +31,10 @@ def relation(kind: str) -> Adjacency:
 def test_spmm_equals_the_oracle(dtype, op, shapes, reducer, kind):
     coo, expr = graph(kind), expression(op)
     xs = [torch.from_numpy(value).to(getattr(torch, dtype)) for value in operands(expr, coo, shapes)]
-    got = fallback.spmm(relation(kind), expr, Reducer(reducer), xs)
+    result = fallback.spmm(relation(kind), expr, Reducer(reducer), xs)
     rounded = [x.double().numpy() for x in xs]
     want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
-    assert_close(got.double().numpy(), want, dtype)
+    assert_close(result.double().numpy(), want, dtype)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
@@ -42,8 +42,8 @@ def test_spmm_equals_the_oracle(dtype, op, shapes, reducer, kind):
 def test_sddmm_and_softmax_equal_the_oracle(dot, kind):
     coo, expr = graph(kind), expression("u_mul_v")
     values = operands(expr, coo, ((2, 3), (3,)))
-    got = fallback.sddmm(relation(kind), expr, [torch.from_numpy(value) for value in values], dot)
-    assert_close(got.numpy(), reference.sddmm(expr, coo.src, coo.dst, values, dot), "float64")
+    result = fallback.sddmm(relation(kind), expr, [torch.from_numpy(value) for value in values], dot)
+    assert_close(result.numpy(), reference.sddmm(expr, coo.src, coo.dst, values, dot), "float64")
     logits = np.random.default_rng(0).normal(size=(len(coo.src), 2))
     weights = fallback.edge_softmax(relation(kind), torch.from_numpy(logits))
     assert_close(weights.numpy(), reference.edge_softmax(coo.dst, logits), "float64")

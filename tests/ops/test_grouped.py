@@ -23,18 +23,18 @@ GROUPS = {"mixed": [2, 0, 2, 0, 3], "sorted": [0, 0, 2, 3, 3], "one": [1] * 5, "
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
 def test_rows_meet_the_matrix_of_their_group(groups: list[int], batch: tuple[int, ...]) -> None:
     x, w = double(len(groups), *batch, 2), double(4, *batch, 2, 3)
-    made = group_rows(np.array(groups, np.int64), 4)
+    result = group_rows(np.array(groups, np.int64), 4)
     expected = torch.einsum("n...i,n...io->n...o", x, w[torch.tensor(groups, dtype=torch.int64)])
-    torch.testing.assert_close(grouped_mm(made, x, w), expected)
-    assert torch.autograd.gradcheck(lambda x, w: grouped_mm(made, x, w), (x, w))
-    assert torch.autograd.gradgradcheck(lambda x, w: grouped_mm(made, x, w), (x, w), fast_mode=True)
+    torch.testing.assert_close(grouped_mm(result, x, w), expected)
+    assert torch.autograd.gradcheck(lambda x, w: grouped_mm(result, x, w), (x, w))
+    assert torch.autograd.gradgradcheck(lambda x, w: grouped_mm(result, x, w), (x, w), fast_mode=True)
 
 
 def test_matrices_that_are_not_contiguous() -> None:
     x, w = double(5, 2), double(4, 3, 2)
-    made = group_rows([2, 0, 2, 0, 3], 4)
+    result = group_rows([2, 0, 2, 0, 3], 4)
     expected = torch.einsum("ni,noi->no", x, w[torch.tensor([2, 0, 2, 0, 3])])
-    torch.testing.assert_close(grouped_mm(made, x, w.transpose(1, 2)), expected)
+    torch.testing.assert_close(grouped_mm(result, x, w.transpose(1, 2)), expected)
 
 
 def test_dgls_names() -> None:

@@ -45,10 +45,10 @@ def test_value_and_gradient_are_torchs(width: int, nodes: torch.Tensor | None, d
     logits, labels = case(50, width, dtype)
     labels[20:30] = -100
     own, other = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-    found, expected = cross_entropy(own, labels, nodes), taken(other, labels, nodes)
-    torch.testing.assert_close(found, expected)
+    result, expected = cross_entropy(own, labels, nodes), taken(other, labels, nodes)
+    torch.testing.assert_close(result, expected)
     torch.testing.assert_close(cross_entropy(logits, labels, nodes), expected.detach())
-    (3 * found).backward()
+    (3 * result).backward()
     (3 * expected).backward()
     torch.testing.assert_close(own.grad, other.grad)
 
@@ -105,9 +105,9 @@ def test_no_nodes_give_nan_and_no_gradient() -> None:
 
 def test_special_values_are_torchs() -> None:
     logits = torch.tensor([[1e4, 0.0], [-float("inf"), 0.0], [1e4, 1e4]], requires_grad=True)
-    found, expected = (loss(logits, torch.tensor([1, 1, 0])) for loss in (cross_entropy, F.cross_entropy))
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(x, logits)[0] for x in (found, expected)))
+    actual, expected = (loss(logits, torch.tensor([1, 1, 0])) for loss in (cross_entropy, F.cross_entropy))
+    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(x, logits)[0] for x in (actual, expected)))
     for odd in ([float("nan"), 0.0], [-float("inf"), -float("inf")]):
         logits = torch.tensor([odd, [0.0, 0.0]], requires_grad=True)
         assert cross_entropy(logits, torch.tensor([0, 1])).isnan()

@@ -34,7 +34,7 @@ OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_and_gradients_read_the_sign(name: str) -> None:
     operation = OPERATIONS[name]
-    found = []
+    results = []
     for turn in (lambda x: x.clone(), negated):
         x, e = (turn(rows).requires_grad_() for rows in (NODES, EDGES))
         for _ in range(3):  # a repeated call goes straight to its kernel
@@ -42,8 +42,8 @@ def test_operations_and_gradients_read_the_sign(name: str) -> None:
                 out = operation(x, e)
         recorded = operation(x, e)
         grads = torch.autograd.grad(recorded, (x, e), turn(torch.ones_like(recorded)), allow_unused=True)
-        found.append([out, recorded, *(grad for grad in grads if grad is not None)])
-    torch.testing.assert_close(found[1], found[0])
+        results.append([out, recorded, *(grad for grad in grads if grad is not None)])
+    torch.testing.assert_close(results[1], results[0])
 
 
 @pytest.mark.parametrize("layer", [nn.GraphConv(4, 3), nn.GATConv(4, 3, 2), nn.SAGEConv(4, 3, "pool")], ids=str)
@@ -52,8 +52,8 @@ def test_layers_read_the_sign(layer: torch.nn.Module) -> None:
 
 
 def test_lazy_tensors_read_the_sign() -> None:
-    (found,) = dynamic.run([dynamic.lazy(negated(NODES[0])) * 2])
-    torch.testing.assert_close(found, NODES[0] * 2)
+    (result,) = dynamic.run([dynamic.lazy(negated(NODES[0])) * 2])
+    torch.testing.assert_close(result, NODES[0] * 2)
 
 
 def test_complex_features_are_refused() -> None:

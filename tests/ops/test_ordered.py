@@ -35,8 +35,8 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def keeps_copies(g: Any) -> bool:
-    found = g.adjacency().cache.get(ordered.ORDERED_WEIGHTS)
-    return found is not None and found.copies is not None
+    result = g.adjacency().cache.get(ordered.ORDERED_WEIGHTS)
+    return result is not None and result.copies is not None
 
 
 def check(g: Any, src: torch.Tensor, dst: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> None:
@@ -76,10 +76,10 @@ def test_the_gradients_read_what_is_kept(width, monkeypatch):
     g, src, dst = relation()
     x, w = (a.double().requires_grad_() for a in (numbers(20, width), numbers(EDGES, 1)))
     want = torch.zeros_like(x).index_add(0, dst, x[src] * w).square().sum()
-    wanted = torch.autograd.grad(want, (x, w))
+    expected = torch.autograd.grad(want, (x, w))
     for _ in range(4):
         loss = ops.u_mul_e_sum(g, x, w).square().sum()
-        torch.testing.assert_close(torch.autograd.grad(loss, (x, w)), wanted)
+        torch.testing.assert_close(torch.autograd.grad(loss, (x, w)), expected)
     assert keeps_copies(g) and g.adjacency().reverse().cache[ordered.ORDERED_WEIGHTS].copies is not None
 
 

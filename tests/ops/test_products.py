@@ -54,8 +54,8 @@ def test_a_sum_of_products_has_gradients_of_any_order(with_bias: bool, sizes: tu
     if not with_bias:
         inputs[2], bias = None, torch.zeros(())
     torch.testing.assert_close(sum_of_products(*inputs), x @ weight + bias + y @ other)
-    for wanted in [each for each in inputs if each is not None]:  # some need none
-        alone = [None if each is None else each if each is wanted else each.detach() for each in inputs]
+    for expected in [each for each in inputs if each is not None]:  # some need none
+        alone = [None if each is None else each if each is expected else each.detach() for each in inputs]
         assert torch.autograd.gradcheck(sum_of_products, alone)
     assert torch.autograd.gradcheck(sum_of_products, inputs)
     assert torch.autograd.gradgradcheck(sum_of_products, inputs, fast_mode=True)
@@ -84,10 +84,10 @@ def test_narrow_and_wide_products_agree_with_torch(
             [y.detach().clone().requires_grad_(n) for y, n in zip((x, weight, bias), needs, strict=True)] for _ in "ab"
         )
         expected = theirs[0].double() @ theirs[1].double() + theirs[2].double()
-        expected, got = expected.relu() if relu else expected, product(*ours, relu)
-        torch.testing.assert_close(got, expected.to(dtype), rtol=1e-5, atol=1e-4)
+        expected, result = expected.relu() if relu else expected, product(*ours, relu)
+        torch.testing.assert_close(result, expected.to(dtype), rtol=1e-5, atol=1e-4)
         if any(needs):
-            got.backward(grad)
+            result.backward(grad)
             expected.backward(grad.double())
         for ours_one, theirs_one in zip(ours, theirs, strict=True):
             torch.testing.assert_close(ours_one.grad, theirs_one.grad, rtol=1e-5, atol=1e-3)
@@ -182,11 +182,11 @@ def test_a_bias_and_an_activation_are_torchs(activation, rows, feat, strided, wi
         assert biases.has_kernel(x, bias)
     expected = x + bias if with_bias else x
     expected = expected if activation is None else activation(expected)
-    got = activated(x, bias, activation)
-    torch.testing.assert_close(got, expected)
-    grad = torch.randn_like(got)
+    result = activated(x, bias, activation)
+    torch.testing.assert_close(result, expected)
+    grad = torch.randn_like(result)
     for ours, theirs in zip(
-        torch.autograd.grad(got, inputs, grad),
+        torch.autograd.grad(result, inputs, grad),
         torch.autograd.grad(expected, inputs, grad, retain_graph=True),
         strict=True,
     ):

@@ -58,11 +58,11 @@ def test_values_by_hand(g):
 def test_a_dot_product_of_numbers_is_their_product(g):
     numbers = torch.tensor([2.0, 3.0, 5.0, 7.0], requires_grad=True)
     src, dst = (end.long() for end in g.edges())
-    found = ops.u_dot_v(g, numbers, numbers)
-    assert torch.equal(found, numbers[src] * numbers[dst])
+    result = ops.u_dot_v(g, numbers, numbers)
+    assert torch.equal(result, numbers[src] * numbers[dst])
     g.ndata["x"] = numbers
     g.update_all(fn.u_dot_v("x", "x", "m"), fn.sum("m", "out"))
-    assert g.ndata["out"].tolist() == torch.zeros(4).index_add(0, dst, found).tolist()
+    assert g.ndata["out"].tolist() == torch.zeros(4).index_add(0, dst, result).tolist()
     (grad,) = torch.autograd.grad(g.ndata["out"].sum(), numbers)
     assert torch.equal(grad, torch.autograd.grad((numbers[src] * numbers[dst]).sum(), numbers)[0])
 
@@ -71,9 +71,9 @@ def test_log_sum_exp_is_torchs(g):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(4, 3, generator=generator, dtype=torch.float64).requires_grad_()
     src, dst = g.edges()
-    found = ops.copy_u_logsumexp(g, x)
+    result = ops.copy_u_logsumexp(g, x)
     rows = [torch.logsumexp(x[src[dst == v]], 0) if (dst == v).any() else x.new_zeros(3) for v in range(4)]
-    torch.testing.assert_close(found, torch.stack(rows))
+    torch.testing.assert_close(result, torch.stack(rows))
     assert torch.autograd.gradcheck(lambda x: ops.copy_u_logsumexp(g, x), x)
     assert torch.autograd.gradgradcheck(lambda x: ops.copy_u_logsumexp(g, x), x)
 
@@ -82,8 +82,8 @@ def test_log_sum_exp_of_infinite_messages(g):
     x = torch.tensor([[-torch.inf, 1e4], [-torch.inf, 1e4], [2.0, torch.inf], [0.0, 0.0]])
     log2 = torch.log(torch.tensor(2.0)).item()
     want = torch.tensor([[-torch.inf, 1e4], [-torch.inf, 1e4], [2.0, torch.inf], [0.0, 0.0]])
-    found = ops.copy_u_logsumexp(dglite.graph(([0, 1, 2, 1], [0, 1, 2, 2]), num_nodes=4), x)
-    torch.testing.assert_close(found, want)
+    result = ops.copy_u_logsumexp(dglite.graph(([0, 1, 2, 1], [0, 1, 2, 2]), num_nodes=4), x)
+    torch.testing.assert_close(result, want)
     assert ops.copy_u_logsumexp(g, x)[2, 1] == torch.inf
     torch.testing.assert_close(
         ops.copy_e_logsumexp(g, torch.full((4,), 500.0)), torch.tensor([500, 500, 500 + log2, 0])
@@ -95,12 +95,12 @@ def test_powers_of_features(g):
     y = torch.tensor([3.0, 2.0, 0.0, 1.5], dtype=torch.float64).requires_grad_()
     src, _ = g.edges()
     torch.testing.assert_close(ops.u_pow_e(g, x, y), x[src] ** y)
-    for found, want in zip(
+    for actual, want in zip(
         torch.autograd.grad(ops.u_pow_e(g, x, y).sum(), (x, y)),
         torch.autograd.grad((x[src] ** y).sum(), (x, y)),
         strict=True,
     ):
-        torch.testing.assert_close(found, want, equal_nan=True)
+        torch.testing.assert_close(actual, want, equal_nan=True)
 
 
 @pytest.mark.parametrize("norm_by", ["dst", "src"])

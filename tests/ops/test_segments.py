@@ -29,10 +29,10 @@ def _values(num_rows: int, *feat: int) -> torch.Tensor:
 def test_the_operator_gives_what_the_kernel_gives(reducer: str, lengths: list[int]) -> None:
     x = _values(sum(lengths), 2, 3)
     want = ops.segment_reduce(lengths, x, reducer)
-    got = TracedSegments(torch.tensor(lengths, dtype=torch.int64), len(x)).reduce(x, Reducer(reducer))
-    assert torch.equal(got, want)
+    result = TracedSegments(torch.tensor(lengths, dtype=torch.int64), len(x)).reduce(x, Reducer(reducer))
+    assert torch.equal(result, want)
     outer = torch.randn_like(want)
-    ours, theirs = (torch.autograd.grad((y * outer).sum(), x)[0] for y in (got, want))
+    ours, theirs = (torch.autograd.grad((y * outer).sum(), x)[0] for y in (result, want))
     torch.testing.assert_close(ours, theirs)
 
 
@@ -109,10 +109,10 @@ def test_compiled_readouts_are_one_program(name: str) -> None:
     compiled = torch.compile(function, fullgraph=True, backend=counter)
     for sizes in ([2, 1, 3], [4, 0, 2, 5], [1, 1], [3, 3, 3]):
         g, x = _batch(sizes)
-        want, got = function(g, x), compiled(g, x)
-        torch.testing.assert_close(got, want)
+        want, result = function(g, x), compiled(g, x)
+        torch.testing.assert_close(result, want)
         outer = torch.randn_like(want)
-        ours, theirs = (torch.autograd.grad((y * outer).sum(), x)[0] for y in (got, want))
+        ours, theirs = (torch.autograd.grad((y * outer).sum(), x)[0] for y in (result, want))
         torch.testing.assert_close(ours, theirs)
     assert counter.frame_count <= 2
 
@@ -140,5 +140,7 @@ def test_the_ordinary_graph_classifier_trains_compiled() -> None:
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     for sizes in ([2, 3], [4, 1, 2]):
         g, x = _batch(sizes)
-        want, got = (torch.autograd.grad(f(g, x).square().sum(), [conv.weight, out.weight]) for f in (model, compiled))
-        torch.testing.assert_close(got, want)
+        want, result = (
+            torch.autograd.grad(f(g, x).square().sum(), [conv.weight, out.weight]) for f in (model, compiled)
+        )
+        torch.testing.assert_close(result, want)

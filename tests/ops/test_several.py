@@ -50,15 +50,15 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many reductions each run of a kernel makes."""
-    made: list[int] = []
+    results: list[int] = []
     run = sparse.SpmmKernel.__call__
 
     def counted(self, *args, **more):
-        made.append(self.mode // 8 % 32)
+        results.append(self.mode // 8 % 32)
         return run(self, *args, **more)
 
     monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
-    return made
+    return results
 
 
 @pytest.mark.parametrize("kind", ["random", "star", "no edges", "no nodes", "one edge"])
@@ -69,9 +69,9 @@ def test_values_equal_the_oracle(dtype, kind, monkeypatch):
     coo, message = graph(kind), U0 * E1
     xs = [torch.from_numpy(x).to(getattr(torch, dtype)) for x in operands(message, coo, ((2, 3), (2, 1)))]
     want = expected(parts_of(message), src, dst, num_dst, [x.double().numpy() for x in xs])
-    for found, value in zip(core.spmm_several(adj, parts_of(message), xs), want, strict=True):
-        assert str(found.dtype) == f"torch.{dtype}" and found.is_contiguous()
-        assert_close(found.double().numpy(), value, dtype)
+    for actual, value in zip(core.spmm_several(adj, parts_of(message), xs), want, strict=True):
+        assert str(actual.dtype) == f"torch.{dtype}" and actual.is_contiguous()
+        assert_close(actual.double().numpy(), value, dtype)
 
 
 MESSAGES = {
@@ -110,19 +110,19 @@ def test_an_operand_that_one_part_reads_alone():
 
 def test_one_pass_forward_and_one_for_the_gradient_of_all_sums(passes):
     adj, x, y = small(), random(6, 3), random(5, 3, seed=1).detach()
-    found = core.spmm_several(adj, ((U0 + V1, MEAN), ((U0 + V1) * (U0 + V1), MEAN), (U0 + V1, SUM)), (x, y))
+    result = core.spmm_several(adj, ((U0 + V1, MEAN), ((U0 + V1) * (U0 + V1), MEAN), (U0 + V1, SUM)), (x, y))
     assert passes == [3]
-    sum(part.sum() for part in found).backward()
+    sum(part.sum() for part in result).backward()
     assert passes == [3, 1]
 
 
 def test_more_than_fit_one_kernel_are_cut(passes):
     adj, x = small(), random(6, 3)
     parts = tuple((U0 * float(i + 1), reducer) for i in range(5) for reducer in (SUM, MAX))
-    found = core.spmm_several(adj, parts, (x.detach(),))
+    result = core.spmm_several(adj, parts, (x.detach(),))
     assert passes == [8, 2]
-    for got, (expr, reducer) in zip(found, parts, strict=True):
-        torch.testing.assert_close(got, core.spmm(adj, expr, reducer, (x.detach(),)))
+    for actual, (expr, reducer) in zip(result, parts, strict=True):
+        torch.testing.assert_close(actual, core.spmm(adj, expr, reducer, (x.detach(),)))
     assert core.spmm_several(adj, (), (x,)) == []
 
 
@@ -149,9 +149,9 @@ def test_compiled_without_a_break_forward_and_backward():
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     xs = [random(6, 3), random(5, 3, seed=1)]
-    want, got = step(*xs), compiled(*xs)
-    torch.testing.assert_close(got, want)
-    for ours, theirs in zip(torch.autograd.grad(got.sum(), xs), torch.autograd.grad(want.sum(), xs), strict=True):
+    want, result = step(*xs), compiled(*xs)
+    torch.testing.assert_close(result, want)
+    for ours, theirs in zip(torch.autograd.grad(result.sum(), xs), torch.autograd.grad(want.sum(), xs), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

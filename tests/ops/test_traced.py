@@ -178,8 +178,8 @@ def test_a_registered_operation_gives_what_the_eager_one_gives(name: str) -> Non
 def test_the_reverse_of_a_traced_structure_is_that_of_the_structure() -> None:
     adj, x = _adjacency(), _random(5, 2)
     reverse = TracedAdjacency(*adj.tensors, adj.num_src, adj.num_dst).reverse()
-    got = core.spmm(reverse, U0, Reducer.SUM, (x,))
-    assert torch.equal(got, core.spmm(adj.reverse(), U0, Reducer.SUM, (x,)))
+    result = core.spmm(reverse, U0, Reducer.SUM, (x,))
+    assert torch.equal(result, core.spmm(adj.reverse(), U0, Reducer.SUM, (x,)))
     assert relation_of(*reverse.tensors, reverse.num_src, reverse.num_dst) is adj.reverse()
     assert adj.reverse().tensors == adj.tensors[::-1]
 
@@ -317,11 +317,11 @@ def test_a_function_compiles_without_a_break_forward_and_backward(name: str) -> 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for _ in range(2):
         xs = [_random(*shape).requires_grad_() for shape in shapes]
-        want, got = step(*xs), compiled(*xs)
-        torch.testing.assert_close(got, want)
+        want, result = step(*xs), compiled(*xs)
+        torch.testing.assert_close(result, want)
         outer = torch.randn_like(want)
         for ours, theirs in zip(
-            torch.autograd.grad((got * outer).sum(), xs), torch.autograd.grad((want * outer).sum(), xs), strict=True
+            torch.autograd.grad((result * outer).sum(), xs), torch.autograd.grad((want * outer).sum(), xs), strict=True
         ):
             torch.testing.assert_close(ours, theirs)
 
@@ -340,8 +340,10 @@ def test_rows_may_be_symbols(name: str) -> None:
         )
         rows = {"copy_u_sum": (num_src,), "u_mul_e_max": (num_src, num_edges), "edge_softmax": (num_edges,)}[name]
         xs = [_random(count, 3).requires_grad_() for count in rows]
-        want, got = function(adj, *xs), compiled(adj, *xs)
-        torch.testing.assert_close(got, want)
-        for ours, theirs in zip(torch.autograd.grad(got.sum(), xs), torch.autograd.grad(want.sum(), xs), strict=True):
+        want, result = function(adj, *xs), compiled(adj, *xs)
+        torch.testing.assert_close(result, want)
+        for ours, theirs in zip(
+            torch.autograd.grad(result.sum(), xs), torch.autograd.grad(want.sum(), xs), strict=True
+        ):
             torch.testing.assert_close(ours, theirs)
     assert counter.frame_count <= 2

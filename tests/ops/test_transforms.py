@@ -81,8 +81,8 @@ def test_tangents_are_those_of_the_gradient(name: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(jvp(function, (X,), (T,))[1], want)
     with fw.dual_level():
-        got = fw.unpack_dual(function(fw.make_dual(X, T))).tangent
-    torch.testing.assert_close(got, want)
+        result = fw.unpack_dual(function(fw.make_dual(X, T))).tangent
+    torch.testing.assert_close(result, want)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -126,8 +126,8 @@ def test_an_ensemble_is_one_call(make: Callable[[], torch.nn.Module]) -> None:
     def one(own: dict[str, torch.Tensor], more: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         return functional_call(models[0], (own, more), (WITH_LOOPS, x))
 
-    got = vmap(one, (0, 0, None))(parameters, buffers, X)
-    torch.testing.assert_close(got, torch.stack([model(WITH_LOOPS, X) for model in models]))
+    result = vmap(one, (0, 0, None))(parameters, buffers, X)
+    torch.testing.assert_close(result, torch.stack([model(WITH_LOOPS, X) for model in models]))
     gradients = vmap(grad(lambda own, more: one(own, more, X).sin().sum()))(parameters, buffers)
     for i, model in enumerate(models):
         model.zero_grad()
@@ -142,9 +142,9 @@ def test_gradients_in_batches_of_a_large_graph() -> None:
     layer = nn.GATConv(16, 8, 2, allow_zero_in_degree=True)
     for result in (ops.copy_u_sum(g, x), layer(g, x), ops.copy_u_max(g, x)):
         outer = torch.randn(3, *result.shape)
-        (got,) = torch.autograd.grad(result, x, outer, is_grads_batched=True, retain_graph=True)
+        (actual,) = torch.autograd.grad(result, x, outer, is_grads_batched=True, retain_graph=True)
         want = torch.stack([torch.autograd.grad(result, x, one, retain_graph=True)[0] for one in outer])
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(actual, want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_batch_of_graphs_edges_is_refused() -> None:

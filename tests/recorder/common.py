@@ -86,8 +86,8 @@ def relation_of(g: Any) -> Relation:
 def recorded(message: Any, g: Any) -> list[Tensor] | None:
     """Return the tensors that a recording of ``message`` brought along; None if it is not recorded."""
     relation = relation_of(g)
-    found = messages_of(message, 0, relation)
-    if not isinstance(found, tuple) or not all(isinstance(one, MessageFunction) for one in found):
+    result = messages_of(message, 0, relation)
+    if not isinstance(result, tuple) or not all(isinstance(one, MessageFunction) for one in result):
         return None
     return list(relation.captured)
 
@@ -135,22 +135,22 @@ def outcome(
     )
     gradients = {}
     if isinstance(total, Tensor):
-        wanted = [*leaves.values(), *parameters]
+        expected = [*leaves.values(), *parameters]
         names = [*leaves, *(f"parameter {i}" for i in range(len(parameters)))]
-        found = torch.autograd.grad(total, wanted, allow_unused=True)
+        grads = torch.autograd.grad(total, expected, allow_unused=True)
         gradients = {
             name: torch.zeros_like(leaf) if grad is None else grad
-            for name, leaf, grad in zip(names, wanted, found, strict=True)
+            for name, leaf, grad in zip(names, expected, grads, strict=True)
         }
     return {name: x.detach() for name, x in written.items()}, gradients
 
 
-def assert_same(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], **tolerance: float) -> None:
+def assert_same(result: Mapping[str, Tensor], expected: Mapping[str, Tensor], **tolerance: float) -> None:
     """Assert that two tables have the same columns, shapes, dtypes and, but for rounding, values."""
-    assert found.keys() == wanted.keys()
-    for name, x in found.items():
+    assert result.keys() == expected.keys()
+    for name, x in result.items():
         torch.testing.assert_close(
-            x, wanted[name], equal_nan=True, msg=lambda m, name=name: f"{name}: {m}", **tolerance
+            x, expected[name], equal_nan=True, msg=lambda m, name=name: f"{name}: {m}", **tolerance
         )
 
 
@@ -165,8 +165,8 @@ def assert_as_for_real(
 
     It is run twice, since what was learned in the first call is used in the second.
     """
-    wanted = outcome(make, lambda g: g.update_all(for_real(message), for_real(reduce)), parameters)
+    expected = outcome(make, lambda g: g.update_all(for_real(message), for_real(reduce)), parameters)
     for _ in range(2):
-        found = outcome(make, lambda g: g.update_all(message, reduce), parameters)
-        for got, want in zip(found, wanted, strict=True):
-            assert_same(got, want, **tolerance)
+        result = outcome(make, lambda g: g.update_all(message, reduce), parameters)
+        for actual, want in zip(result, expected, strict=True):
+            assert_same(actual, want, **tolerance)

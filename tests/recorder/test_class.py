@@ -24,7 +24,7 @@ def assert_as_written(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "result",
     [
         "torch.tensor(x)",
         "torch.stack([torch.tensor(x), x])[1]",
@@ -39,8 +39,8 @@ def assert_as_written(source: str) -> None:
         "torch.full_like(x, 2.0) + torch.pow(x, 2)",
     ],
 )
-def test_tensors_made_of_columns_have_their_values(made: str) -> None:
-    assert_as_written(f"{COLUMNS}    return {{'m': {made}}}")
+def test_tensors_made_of_columns_have_their_values(result: str) -> None:
+    assert_as_written(f"{COLUMNS}    return {{'m': {result}}}")
 
 
 @pytest.mark.parametrize(

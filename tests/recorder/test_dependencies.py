@@ -64,7 +64,7 @@ class Inner(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer whose methods, or functions of whose methods, are given to verbs."""
+    """A layer that gives its methods, or functions made by them, to verbs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -340,9 +340,9 @@ def test_a_method_that_does_not_read_its_object_is_a_plain_function() -> None:
     plain, method = compiled(text.format("edges")), compiled(text.format("self, edges"))
     summing = lambda nodes: {"out": nodes.mailbox["m"].sum(1)}  # noqa: E731
     g, owner = multigraph(), Conv()
-    wanted = calls_of(lambda: g.update_all(plain, summing))
-    assert calls_of(lambda: g.update_all(types.MethodType(method, owner), summing)) <= wanted + 8
-    assert calls_of(lambda: g.update_all(types.MethodType(method, Conv()), summing)) <= wanted + 40
+    expected = calls_of(lambda: g.update_all(plain, summing))
+    assert calls_of(lambda: g.update_all(types.MethodType(method, owner), summing)) <= expected + 8
+    assert calls_of(lambda: g.update_all(types.MethodType(method, Conv()), summing)) <= expected + 40
 
 
 def test_a_cached_result_is_compared_in_a_few_calls() -> None:

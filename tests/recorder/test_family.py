@@ -106,8 +106,8 @@ def test_recorded_functions_equal_what_is_run_for_real(
     make, parameters = GRAPHS[kind], [*given.values(), *linear.parameters()]
     signature = messages_of(message, 0, relation_of(make()))
     assert isinstance(signature, tuple) and all(isinstance(one, MessageFunction) for one in signature)
-    wanted = outcome(make, lambda g: g.update_all(for_real(message), for_real(reduce)), parameters)
+    expected = outcome(make, lambda g: g.update_all(for_real(message), for_real(reduce)), parameters)
     for pair in ((message, reduce), (for_real(message), reduce), (message, for_real(reduce)), (message, reduce)):
-        found = outcome(make, lambda g, pair=pair: g.update_all(*pair), parameters)
-        for got, want in zip(found, wanted, strict=True):
-            assert_same(got, want, rtol=1e-9, atol=1e-9)
+        result = outcome(make, lambda g, pair=pair: g.update_all(*pair), parameters)
+        for actual, want in zip(result, expected, strict=True):
+            assert_same(actual, want, rtol=1e-9, atol=1e-9)

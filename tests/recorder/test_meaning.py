@@ -285,27 +285,27 @@ def captured_tensors_change(patch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.mark.parametrize("what", CASES)
 def test_a_change_of_what_a_function_reads_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, function in enumerate(CASES[what](monkeypatch)):
-        wanted = torch.Tensor(0)
+        expected = torch.Tensor(0)
         for wrap in (for_real, lambda f: f, lambda f: f):
             g = multigraph()
             g.update_all(wrap(function), SUM)
-            wanted = wanted if len(wanted) else g.ndata["out"]
-            torch.testing.assert_close(g.ndata["out"], wanted, msg=lambda m, n=number: f"yield {n}: {m}")
+            expected = expected if len(expected) else g.ndata["out"]
+            torch.testing.assert_close(g.ndata["out"], expected, msg=lambda m, n=number: f"yield {n}: {m}")
 
 
 def test_reducers_that_became_built_in_see_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     reduce = compiled("def f(nodes):\n    return {'out': torch.sum(nodes.mailbox['m'], 1)}\n")
-    found = []
+    results = []
     for _ in range(2):
         g = multigraph()
         g.update_all(COPY, reduce)
-        found.append(g.ndata["out"])
+        results.append(g.ndata["out"])
     monkeypatch.setattr(torch, "sum", lambda x, dim: torch.mean(x, dim))
     g, real = multigraph(), multigraph()
     g.update_all(COPY, reduce)
     real.update_all(COPY, for_real(reduce))
     torch.testing.assert_close(g.ndata["out"], real.ndata["out"])
-    assert not torch.equal(g.ndata["out"], found[1])
+    assert not torch.equal(g.ndata["out"], results[1])
 
 
 MODES: dict[str, Callable[[], Any]] = {
@@ -344,16 +344,16 @@ def test_modes_of_torch_are_those_of_the_call(text: str, dtype: torch.dtype) -> 
     torch.manual_seed(0)
     f = message(text, linear=nn.Linear(3, 3, dtype=dtype))
     for mode in (*MODES, "usual"):
-        found = []
+        results = []
         for wrap in (lambda f: f, for_real):
             g = multigraph(dtype=dtype)
             g.ndata["h"] = g.ndata["h"].requires_grad_()
             with MODES[mode]():
                 g.apply_edges(wrap(f))
-            found.append(g.edata["m"])
-        assert found[0].dtype == found[1].dtype and found[0].requires_grad == found[1].requires_grad, mode
-        assert found[0].is_inference() == found[1].is_inference(), mode
-        torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
+            results.append(g.edata["m"])
+        assert results[0].dtype == results[1].dtype and results[0].requires_grad == results[1].requires_grad, mode
+        assert results[0].is_inference() == results[1].is_inference(), mode
+        torch.testing.assert_close(*results, rtol=0.02, atol=0.02)
 
 
 def test_half_precision_is_not_recorded_under_autocast() -> None:
@@ -369,12 +369,12 @@ def test_half_precision_is_not_recorded_under_autocast() -> None:
 
 def test_a_negative_zero_is_not_taken_for_zero() -> None:
     for text in ("x * 0.0", "x * -0.0", "x * 0.0"):
-        found = []
+        results = []
         for wrap in (lambda f: f, for_real):
             g = multigraph()
             g.apply_edges(wrap(message(text)))
-            found.append(1 / g.edata["m"])
-        assert torch.equal(*found)
+            results.append(1 / g.edata["m"])
+        assert torch.equal(*results)
 
 
 def test_a_kept_recording_is_still_used_where_nothing_has_changed() -> None:
@@ -491,5 +491,5 @@ def test_gradients_of_a_column_that_is_written(verb: str) -> None:
 
         return outcome(multigraph, call)
 
-    for got, want in zip(run(apply), run(lambda n: {"out": n.data["h"] * 2 * n.data["out"]}), strict=True):
-        assert_same(got, want)
+    for result, want in zip(run(apply), run(lambda n: {"out": n.data["h"] * 2 * n.data["out"]}), strict=True):
+        assert_same(result, want)

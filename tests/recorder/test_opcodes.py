@@ -50,12 +50,12 @@ def test_nothing_is_recorded_by_a_python_that_is_not_known(monkeypatch: pytest.M
         monkeypatch.setattr(bytecode, "_OPCODES", opcodes)
         function = compiled(f"def f(edges):\n    return {{'m': edges.src['h'] * {len(opcodes)}}}\n")
         assert "it has the instruction" in str(refusal(function))
-        found = []
+        results = []
         for wrap in (lambda f: f, for_real):
             g = multigraph()
             g.update_all(wrap(function), fn.sum("m", "out"))
-            found.append(g.ndata["out"])
-        assert torch.equal(*found)
+            results.append(g.ndata["out"])
+        assert torch.equal(*results)
 
 
 PLAIN = """
@@ -91,9 +91,9 @@ BLOCKS = {
 def test_what_may_have_effects_is_refused_in_every_python(what: str) -> None:
     function = compiled(f"def f(edges):\n    x = edges.src['h']\n    {BLOCKS[what]}\n    return {{'m': y}}\n")
     assert refusal(function) is not None
-    found = []
+    results = []
     for wrap in (lambda f: f, for_real):
         g = multigraph()
         g.update_all(wrap(function), fn.sum("m", "out"))
-        found.append(g.ndata["out"])
-    assert torch.equal(*found)
+        results.append(g.ndata["out"])
+    assert torch.equal(*results)

@@ -93,11 +93,11 @@ def summed(nodes):
 
 
 def assert_edges_as_for_real(message, given) -> None:
-    found, wanted = (
+    result, expected = (
         outcome(multigraph, lambda g, f=f: g.apply_edges(f), list(given.values())) for f in (message, for_real(message))
     )
-    for got, want in zip(found, wanted, strict=True):
-        assert_same(got, want)
+    for actual, want in zip(result, expected, strict=True):
+        assert_same(actual, want)
 
 
 @pytest.mark.parametrize("text", spellings(ELEMENTWISE))

@@ -209,8 +209,8 @@ CASES = closures()
 @pytest.mark.parametrize("what", [name for name, (_, may) in CASES.items() if may is not None])
 def test_which_functions_may_be_recorded(what: str) -> None:
     function, may = CASES[what]
-    said = refusal(function, once=True)
-    assert (said is None) == may, said
+    message = refusal(function, once=True)
+    assert (message is None) == may, message
 
 
 EFFECTS = [
@@ -233,20 +233,20 @@ EFFECTS = [
 def state_of(function: Any) -> list[Any]:
     """Return the numbers that a function of the table above may have changed."""
     plain = getattr(function, "__func__", function)
-    found: list[Any] = [COUNTER, len(LOG), SETTINGS["calls"], Tally.calls]
+    results: list[Any] = [COUNTER, len(LOG), SETTINGS["calls"], Tally.calls]
     owners = [getattr(function, "__self__", None)]
     for value in [*(cell.cell_contents for cell in plain.__closure__ or ()), *(plain.__defaults__ or ())]:
         owners.append(value)
     owners += (plain.__kwdefaults__ or {}).values()
     for value in owners:
         if isinstance(value, nn.Module):
-            found += [layer.calls for layer in value.modules() if hasattr(layer, "calls")]
-            found += [value.seen["calls"]] if isinstance(value, Model) else []
+            results += [layer.calls for layer in value.modules() if hasattr(layer, "calls")]
+            results += [value.seen["calls"]] if isinstance(value, Model) else []
         elif isinstance(value, torch.Tensor):
-            found += value.tolist()
+            results += value.tolist()
         elif isinstance(value, list):
-            found.append(len(value))
-    return found
+            results.append(len(value))
+    return results
 
 
 @pytest.mark.parametrize("what", EFFECTS)
@@ -601,19 +601,19 @@ def test_a_function_that_raises_leaves_the_graph_as_it_was() -> None:
 def test_nodes_that_send_nothing_have_no_part_in_any_gradient() -> None:
     """Work on rows may run on all nodes; what it makes of those that send nothing must not be seen."""
     linear = nn.Linear(3, 3).double()
-    found = []
+    results = []
     for wrap in (lambda function: function, for_real):
         g = multigraph()
         h = g.ndata["h"].abs()
         h[5] = 0.0
         g.ndata["h"] = h.requires_grad_()
         g.update_all(wrap(lambda edges: {"m": torch.sqrt(edges.src["h"])[:, :2]}), plain_sum)
-        found.append(torch.autograd.grad(g.ndata["out"].sum(), h)[0])
+        results.append(torch.autograd.grad(g.ndata["out"].sum(), h)[0])
         g.ndata["h"] = torch.where(torch.arange(6)[:, None] == 5, math.nan, h.detach())
         g.update_all(wrap(lambda edges: {"m": linear(edges.src["h"])}), plain_sum)
-        found.append(torch.autograd.grad(g.ndata["out"].sum(), linear.weight)[0])
-    torch.testing.assert_close(found[0], found[2])
-    torch.testing.assert_close(found[1], found[3])
+        results.append(torch.autograd.grad(g.ndata["out"].sum(), linear.weight)[0])
+    torch.testing.assert_close(results[0], results[2])
+    torch.testing.assert_close(results[1], results[3])
 
 
 def test_recording_is_not_refused_for_what_only_computes() -> None:

@@ -144,7 +144,7 @@ STORES = {
 @pytest.mark.parametrize("what", STORES)
 def test_a_reducer_that_stores_is_called_for_each_degree(what: str) -> None:
     """The multigraph has two degrees."""
-    found = []
+    results = []
     for wrap in (lambda f: f, for_real):
         given = {"buf": torch.zeros(2), "bufs": [0, 0], "table": {"n": 0}, "K": 0, "mask": torch.tensor([True, False])}
         text = f"def f(nodes):\n    k = 0\n    {STORES[what]}\n    return {{'out': nodes.mailbox['m'].sum(1)}}\n"
@@ -152,9 +152,9 @@ def test_a_reducer_that_stores_is_called_for_each_degree(what: str) -> None:
         function.calls = 0
         for _ in range(2):
             multigraph().update_all(COPY, wrap(function))
-        found.append([given["buf"].tolist(), given["bufs"], given["table"], function.calls])
-    assert found[0] == found[1]
-    assert max(found[0][0][0], found[0][1][0], found[0][2]["n"], found[0][3]) >= 4
+        results.append([given["buf"].tolist(), given["bufs"], given["table"], function.calls])
+    assert results[0] == results[1]
+    assert max(results[0][0][0], results[0][1][0], results[0][2]["n"], results[0][3]) >= 4
 
 
 def test_a_reduction_that_is_written_in_place_is_no_built_in() -> None:

@@ -45,21 +45,23 @@ def run(text: str, columns: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def with_gradients(value: torch.Tensor, leaves: list[torch.Tensor]) -> list[torch.Tensor]:
-    found = torch.autograd.grad(value, leaves, torch.ones_like(value), allow_unused=True)
-    return [value.detach(), *(torch.zeros_like(x) if d is None else d for x, d in zip(leaves, found, strict=True))]
+    grads = torch.autograd.grad(value, leaves, torch.ones_like(value), allow_unused=True)
+    return [value.detach(), *(torch.zeros_like(x) if d is None else d for x, d in zip(leaves, grads, strict=True))]
 
 
 def check(text: str, columns: list[torch.Tensor]) -> None:
     leaves = [x.clone().requires_grad_() for x in columns]
     dtype, half = columns[0].dtype, columns[0].dtype is torch.float16
     x, y = (x.float() if half else x for x in leaves)  # as the kernels compute
-    wanted = eval(text, {"x": x, "y": y, "torch": torch, "F": torch.nn.functional})
-    wanted = with_gradients(wanted.to(dtype), leaves)
+    expected = eval(text, {"x": x, "y": y, "torch": torch, "F": torch.nn.functional})
+    expected = with_gradients(expected.to(dtype), leaves)
     rtol = {torch.float16: 1e-3, torch.float32: 2e-5, torch.float64: 1e-12}[dtype]
     tolerance = {"rtol": rtol, "atol": 2 * torch.finfo(dtype).tiny * (1e-3 if half else 1)}
-    for name, got, want in zip(("value", "gradient of x", "gradient of y"), run(text, columns), wanted, strict=True):
-        wrong = ~torch.isclose(got, want, equal_nan=True, **tolerance)
-        cases = zip(*(c[wrong].tolist() for c in (*columns, got, want)), strict=True)
+    for name, result, want in zip(
+        ("value", "gradient of x", "gradient of y"), run(text, columns), expected, strict=True
+    ):
+        wrong = ~torch.isclose(result, want, equal_nan=True, **tolerance)
+        cases = zip(*(c[wrong].tolist() for c in (*columns, result, want)), strict=True)
         assert not wrong.any(), f"{name} of {text}, as (x, y, found, wanted): {list(cases)[:12]}"
 
 
@@ -85,5 +87,5 @@ def test_numbers_beside_16_bit_columns_are_float32(text: str, number: float, dty
     g.edata["x"] = x = torch.logspace(-4, 4, 40).to(dtype)
     assert_recorded(function, g)
     g.apply_edges(function)
-    wanted = eval(text, {"torch": torch, "x": x.float(), "c": number}).to(dtype)
-    torch.testing.assert_close(g.edata["m"], wanted, rtol=0, atol=0)
+    expected = eval(text, {"torch": torch, "x": x.float(), "c": number}).to(dtype)
+    torch.testing.assert_close(g.edata["m"], expected, rtol=0, atol=0)

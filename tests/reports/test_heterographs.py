@@ -147,11 +147,11 @@ def test_homogeneous_graph_of_one_format(fmt: str) -> None:
     at = {"A": 0, "B": 4}
     types = homogeneous.edata[dglite.ETYPE].tolist()
     numbers = homogeneous.edata[dglite.EID].tolist()
-    found = {(kind, number): pair for kind, number, pair in zip(types, numbers, pairs(homogeneous), strict=True)}
+    results = {(kind, number): pair for kind, number, pair in zip(types, numbers, pairs(homogeneous), strict=True)}
     original = {"AB": [(1, 0), (2, 1), (3, 0)], "BA": [(1, 3), (0, 0)]}
     for kind, (src, name, dst) in enumerate(g.canonical_etypes):
         for number, (u, v) in enumerate(original[name]):
-            assert found[kind, number] == (u + at[src], v + at[dst])
+            assert results[kind, number] == (u + at[src], v + at[dst])
 
 
 @report("dmlc/dgl#6031", "equal edges of two types stay two edges of the homogeneous graph")

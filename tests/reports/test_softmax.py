@@ -50,9 +50,9 @@ def test_softmax_over_edge_types() -> None:
     second = torch.cat([r[2:], s[1:]]).softmax(0)
     torch.testing.assert_close(shares[("a", "r", "b")], torch.cat([first[:2], second[:1]]))
     torch.testing.assert_close(shares[("b", "s", "b")], torch.cat([first[2:], second[1:]]))
-    got = torch.autograd.grad((shares[("a", "r", "b")] ** 2).sum(), [r, s])
+    result = torch.autograd.grad((shares[("a", "r", "b")] ** 2).sum(), [r, s])
     expected = torch.autograd.grad((first[:2] ** 2).sum() + (second[:1] ** 2).sum(), [r, s])
-    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(result, expected)
 
 
 @report("dmlc/dgl#3266", "scores of a graph whose self-loops were put anew")

@@ -14,9 +14,9 @@ def random_graph(num_nodes=60, num_edges=400, seed=0, idtype=torch.int64):
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, num_nodes - 5, num_edges), rng.integers(0, num_nodes - 5, num_edges)
     dst[::2] = rng.integers(0, 3, len(dst[::2]))
-    made = dglite.graph((torch.tensor(src), torch.tensor(dst)), num_nodes=num_nodes, idtype=idtype)
-    made.ndata["x"], made.edata["f"] = torch.randn(num_nodes, 2), torch.randn(num_edges, 3)
-    return made
+    graph = dglite.graph((torch.tensor(src), torch.tensor(dst)), num_nodes=num_nodes, idtype=idtype)
+    graph.ndata["x"], graph.edata["f"] = torch.randn(num_nodes, 2), torch.randn(num_edges, 3)
+    return graph
 
 
 def star(degree):

@@ -98,13 +98,13 @@ def check_same(g, seeds, **options):
     block = sample_neighbors_fused(g, seeds, **options)
     assert block._num_nodes == expected._num_nodes and block.canonical_etypes == expected.canonical_etypes
     for ntype in g.ntypes:
-        for made, right in ((block.srcnodes, expected.srcnodes), (block.dstnodes, expected.dstnodes)):
-            assert torch.equal(made[ntype].data[dglite.NID], right[ntype].data[dglite.NID])
+        for result, right in ((block.srcnodes, expected.srcnodes), (block.dstnodes, expected.dstnodes)):
+            assert torch.equal(result[ntype].data[dglite.NID], right[ntype].data[dglite.NID])
     for etype in g.canonical_etypes:
         assert block.adjacency(etype).formats == ("csc",)  # what training reads is not sorted again
         assert torch.equal(block.edges[etype].data[dglite.EID], frontier.edges[etype].data[dglite.EID])
-        for made, right in zip(block.edges(etype=etype), expected.edges(etype=etype), strict=True):
-            assert torch.equal(made, right)
+        for result, right in zip(block.edges(etype=etype), expected.edges(etype=etype), strict=True):
+            assert torch.equal(result, right)
 
 
 def test_a_seed_that_is_repeated_has_edges_each_time():

@@ -45,13 +45,13 @@ def test_latest_neighbors_are_those_of_a_search(idtype, ordered, dtype, at_dtype
     random = np.random.default_rng(1)
     nodes, at = random.integers(NUM_NODES, size=80), random.integers(-5, 420, size=80).astype(at_dtype)
     at = at + 0.5 * (np.arange(80) % 2) if at_dtype == np.float64 else at
-    found = [np.asarray(x) for x in latest_neighbors(graph, tensor(nodes), tensor(at), 6, inclusive=inclusive)]
+    results = [np.asarray(x) for x in latest_neighbors(graph, tensor(nodes), tensor(at), 6, inclusive=inclusive)]
     for i in range(80):
         expected = latest(dst, times, nodes[i], at[i], 6, inclusive)
         missing = 6 - len(expected)
-        assert found[1][i].tolist() == [-1] * missing + expected
-        assert found[0][i].tolist() == [-1] * missing + src[expected].tolist()
-        assert found[2][i].tolist() == [0] * missing + times[expected].tolist()
+        assert results[1][i].tolist() == [-1] * missing + expected
+        assert results[0][i].tolist() == [-1] * missing + src[expected].tolist()
+        assert results[2][i].tolist() == [0] * missing + times[expected].tolist()
 
 
 def test_times_that_change_are_read_again():

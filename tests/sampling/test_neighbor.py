@@ -194,9 +194,9 @@ def test_trials_that_do_not_suffice(fanout):
     g.edata["w"][::20] = torch.rand(50) + 1e-3
     g.edata["w"][500] = 1e9
     sample = sample_neighbors(g, [0, 0], fanout, prob="w")
-    found = sample.edata[dglite.EID].reshape(2, -1)
-    assert found.shape[1] == min(fanout, 50) and (found % 20 == 0).all() and (found == 500).any(1).all()
-    assert all(len(row.unique()) == len(row) for row in found)
+    result = sample.edata[dglite.EID].reshape(2, -1)
+    assert result.shape[1] == min(fanout, 50) and (result % 20 == 0).all() and (result == 500).any(1).all()
+    assert all(len(row.unique()) == len(row) for row in result)
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])

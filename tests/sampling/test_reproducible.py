@@ -60,11 +60,11 @@ def test_one_thread_or_two(name, two_threads):
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_in_a_worker_thread(name, two_threads):
-    found = []
-    worker = threading.Thread(target=lambda: found.append(drawn(name)))
+    results = []
+    worker = threading.Thread(target=lambda: results.append(drawn(name)))
     worker.start()
     worker.join()
-    assert torch.equal(found[0], drawn(name))
+    assert torch.equal(results[0], drawn(name))
 
 
 def _from_child(function):

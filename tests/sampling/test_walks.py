@@ -180,14 +180,14 @@ def test_second_order_bad_input():
 @pytest.mark.parametrize("return_eids", [False, True])
 def test_long_walks_do_not_depend_on_where_they_are_cut(return_eids: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     ring = torch.arange(30)
-    g, found = dglite.graph((ring.repeat(2), torch.cat([(ring + 1) % 30, (ring + 7) % 30]))), []
+    g, results = dglite.graph((ring.repeat(2), torch.cat([(ring + 1) % 30, (ring + 7) % 30]))), []
     for steps in (1 << 22, 1):  # 64 steps are the least
         monkeypatch.setattr(walks, "_STEPS_PER_CALL", steps)
         dglite.seed(1)
         first = random_walk(g, [0, 1, 2], length=200, restart_prob=0.01, return_eids=return_eids)
         second = node2vec_random_walk(g, [0, 1, 2], 0.5, 2.0, 200, return_eids=return_eids)
-        found.append([*first, *(second if return_eids else [second])])
-    assert all(x.tolist() == y.tolist() for x, y in zip(*found, strict=True))
+        results.append([*first, *(second if return_eids else [second])])
+    assert all(x.tolist() == y.tolist() for x, y in zip(*results, strict=True))
 
 
 def test_a_metapath_goes_before_a_length():

@@ -21,15 +21,15 @@ SLOPE = torch.nn.Parameter(torch.randn((), dtype=torch.float64))
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Record on graphs of any size; return the formulas that became part of a kernel."""
     monkeypatch.setattr(record, "WORTH_RECORDING", 0)
-    made: list[Any] = []
+    results: list[Any] = []
     run = core.spmm_then
 
     def counted(adj: Any, expr: Any, reducer: Any, operands: Any, after: Any) -> Any:
-        made.append(after)
+        results.append(after)
         return run(adj, expr, reducer, operands, after)
 
     monkeypatch.setattr(core, "spmm_then", counted)
-    return made
+    return results
 
 
 def graph(idtype: torch.dtype = torch.int64, block: bool = False) -> Any:
@@ -80,12 +80,12 @@ def results(g: Any, message: Any, reduce: Any, function: Any) -> tuple[dict[str,
     leaves = [g.srcdata["h"], g.dstdata["x"], g.edata["w"], BIAS, SLOPE]
     with g.local_scope():
         g.update_all(message, reduce, function)
-        found = {name: g.dstdata[name] for name in g.dstdata if name in ("y", "z")}
+        results = {name: g.dstdata[name] for name in g.dstdata if name in ("y", "z")}
     torch.manual_seed(1)
-    loss = sum((torch.randn_like(x) * x).sum() for x in found.values() if x.is_floating_point() and x.requires_grad)
+    loss = sum((torch.randn_like(x) * x).sum() for x in results.values() if x.is_floating_point() and x.requires_grad)
     if not torch.is_tensor(loss):
-        return found, []
-    return found, list(torch.autograd.grad(loss, leaves, allow_unused=True, create_graph=True))
+        return results, []
+    return results, list(torch.autograd.grad(loss, leaves, allow_unused=True, create_graph=True))
 
 
 @pytest.mark.parametrize("name", [*FUSED, *OTHERS])
@@ -98,16 +98,16 @@ def test_it_is_what_the_function_says(name: str, reduce: Any, recorded: list[Any
         lambda edges: {"m": edges.src["h"] * edges.data["w"]},
     ):
         g = graph()
-        found, grads = results(g, message, reduce, function)
+        result, grads = results(g, message, reduce, function)
         assert bool(recorded) == (name in FUSED and reduce.name != "max"), recorded
         recorded.clear()
         monkeypatch.setattr(record, "WORTH_RECORDING", 99)
-        expected, wanted = results(g, message, reduce, function)
+        expected, target = results(g, message, reduce, function)
         monkeypatch.setattr(record, "WORTH_RECORDING", 0)
-        assert found.keys() == expected.keys() and not recorded
-        for key in found:
-            torch.testing.assert_close(found[key], expected[key])
-        for ours, theirs in zip(grads, wanted, strict=True):
+        assert result.keys() == expected.keys() and not recorded
+        for key in result:
+            torch.testing.assert_close(result[key], expected[key])
+        for ours, theirs in zip(grads, target, strict=True):
             assert (ours is None) == (theirs is None)
             if ours is not None:
                 torch.testing.assert_close(ours, theirs)
@@ -189,7 +189,7 @@ def test_an_error_leaves_the_graph_as_it_was() -> None:
 
 def test_explain_tells_what_is_in_the_kernel(recorded: list[Any]) -> None:
     g = graph()
-    told = str(dglite.explain(g, fn.copy_u("h", "m"), fn.sum("m", "y"), FUSED["relu"]))
-    assert "in the kernel: where" in told and "v.norm" in told and "apply in the kernel" in told
-    told = str(dglite.explain(g, fn.copy_u("h", "m"), fn.sum("m", "y"), OTHERS["product"]))
-    assert "not element by element" in told and not recorded and "y" not in g.ndata
+    text = str(dglite.explain(g, fn.copy_u("h", "m"), fn.sum("m", "y"), FUSED["relu"]))
+    assert "in the kernel: where" in text and "v.norm" in text and "apply in the kernel" in text
+    text = str(dglite.explain(g, fn.copy_u("h", "m"), fn.sum("m", "y"), OTHERS["product"]))
+    assert "not element by element" in text and not recorded and "y" not in g.ndata

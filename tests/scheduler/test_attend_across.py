@@ -28,15 +28,15 @@ def always(monkeypatch):
 @pytest.fixture
 def runs(monkeypatch, always):
     """Count the attentions that ran as one kernel."""
-    found = []
+    results = []
 
     class Counted(fused.FusedAttention):
         def forward(self, *inputs):
-            found.append(self.options)
+            results.append(self.options)
             return super().forward(*inputs)
 
     monkeypatch.setattr(fused, "FusedAttention", Counted)
-    return found
+    return results
 
 
 def graph_with(feat, dtype=torch.float64):
@@ -74,8 +74,8 @@ def gradients(result, columns):
     return torch.autograd.grad((result * weights).sum(), list(columns.values()))
 
 
-def agree(found, wanted, **how):
-    for one, other in zip(found, wanted, strict=True):
+def agree(result, expected, **how):
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, **how)
 
 
@@ -136,9 +136,9 @@ def test_a_recorded_function_may_add_a_term_of_the_edge(runs):
     g.update_all(fn.u_mul_e("ft", "a", "m"), fn.sum("m", "out"))
     src, dst = g.edges()
     a = edge_softmax(g, F.leaky_relu(columns["el"][src] + columns["w"] + columns["er"][dst], 0.1))
-    wanted = torch.zeros(4, 2, 3, dtype=torch.float64).index_add(0, dst, a * columns["ft"][src])
-    torch.testing.assert_close(g.ndata["out"], wanted)
-    agree(gradients(g.ndata["out"], columns), gradients(wanted, columns))
+    expected = torch.zeros(4, 2, 3, dtype=torch.float64).index_add(0, dst, a * columns["ft"][src])
+    torch.testing.assert_close(g.ndata["out"], expected)
+    agree(gradients(g.ndata["out"], columns), gradients(expected, columns))
     assert [how.edges for how in runs] == [True]
 
 
@@ -171,21 +171,21 @@ def test_a_sum_that_is_written_into_a_tensor_has_values(always):
     term, out = torch.ones(8, 2, 1, dtype=torch.float64), torch.empty(8, 2, 1, dtype=torch.float64)
     with torch.no_grad():
         g.apply_edges(fn.u_add_v("el", "er", "e"))
-        wanted = g.edata["e"].clone() + 1
+        expected = g.edata["e"].clone() + 1
         g.apply_edges(fn.u_add_v("el", "er", "e"))
         torch.add(g.edata["e"], term, out=out)
-    torch.testing.assert_close(out, wanted)
+    torch.testing.assert_close(out, expected)
 
 
 def test_a_term_that_changes_after_the_sum_does_not_change_it(always):
     g, _ = graph_with((2, 3))
     term = torch.randn(8, 2, 1, dtype=torch.float64)
     g.apply_edges(fn.u_add_v("el", "er", "e"))
-    wanted = g.edata["e"].clone() + term
+    expected = g.edata["e"].clone() + term
     g.apply_edges(fn.u_add_v("el", "er", "e"))
     e = g.edata["e"] + term
     term.zero_()
-    torch.testing.assert_close(e + 0, wanted)
+    torch.testing.assert_close(e + 0, expected)
 
 
 def test_blocks(runs):
@@ -199,8 +199,8 @@ def test_blocks(runs):
     assert len(runs) == 1
     weights = block.edata["a"] + 0
     src, dst = block.edges()
-    wanted = torch.zeros(3, 2, 3).index_add(0, dst, weights * block.srcdata["ft"][src])
-    torch.testing.assert_close(block.dstdata["out"], wanted)
+    expected = torch.zeros(3, 2, 3).index_add(0, dst, weights * block.srcdata["ft"][src])
+    torch.testing.assert_close(block.dstdata["out"], expected)
 
 
 def test_dropout_is_drawn_once(runs):
@@ -211,9 +211,9 @@ def test_dropout_is_drawn_once(runs):
     weights = g.edata["a"] * 1.0  # what was applied
     assert type(weights) is torch.Tensor and (weights == 0).any()
     src, dst = g.edges()
-    wanted = torch.zeros(4, 2, 3, dtype=torch.float64).index_add(0, dst, weights * columns["ft"][src])
-    torch.testing.assert_close(result, wanted)
-    agree(gradients(result, columns), gradients(wanted, columns))
+    expected = torch.zeros(4, 2, 3, dtype=torch.float64).index_add(0, dst, weights * columns["ft"][src])
+    torch.testing.assert_close(result, expected)
+    agree(gradients(result, columns), gradients(expected, columns))
     torch.manual_seed(1)
     torch.testing.assert_close(in_steps(graph_with((2, 3))[0], dropout=0.0), in_steps(g, dropout=0.4, training=False))
 
@@ -271,12 +271,12 @@ class Doubled(torch.autograd.Function):
 def test_a_custom_function_gets_values_and_gives_a_gradient(always):
     g, columns = graph_with((2, 3))
     g.apply_edges(fn.u_add_v("el", "er", "e"))
-    found = Doubled.apply(g.edata["e"])
+    result = Doubled.apply(g.edata["e"])
     src, dst = g.edges()
-    wanted = 2 * (columns["el"][src] + columns["er"][dst])
-    torch.testing.assert_close(found, wanted)
+    expected = 2 * (columns["el"][src] + columns["er"][dst])
+    torch.testing.assert_close(result, expected)
     ends = [columns["el"], columns["er"]]
-    agree(torch.autograd.grad(found.square().sum(), ends), torch.autograd.grad(wanted.square().sum(), ends))
+    agree(torch.autograd.grad(result.square().sum(), ends), torch.autograd.grad(expected.square().sum(), ends))
 
 
 def test_values_that_were_changed_in_place_are_the_ones_used(runs):
@@ -300,8 +300,8 @@ def test_other_structures_and_shapes_are_computed_as_they_are(runs):
     g.update_all(fn.u_mul_e("wide", "a", "m"), fn.sum("m", "out"))
     g.update_all(fn.u_mul_e("ft", "a", "m"), fn.max("m", "largest"))
     src, dst = g.edges()
-    wanted = torch.zeros(4, 5, 2, 3, dtype=torch.float64).index_add(0, dst, (a + 0)[:, None] * g.ndata["wide"][src])
-    torch.testing.assert_close(g.ndata["out"], wanted)
+    expected = torch.zeros(4, 5, 2, 3, dtype=torch.float64).index_add(0, dst, (a + 0)[:, None] * g.ndata["wide"][src])
+    torch.testing.assert_close(g.ndata["out"], expected)
     assert not runs and g.ndata["largest"].shape == (4, 2, 3)
 
 

@@ -58,8 +58,8 @@ class Steps:
 
     def gradients(self, result, inputs=None):
         weights = torch.cos(torch.arange(result.numel(), dtype=result.dtype)).view_as(result)
-        found = torch.autograd.grad((result * weights).sum(), inputs or self.leaves, allow_unused=True)
-        return [torch.zeros(()) if x is None else x for x in found]
+        grads = torch.autograd.grad((result * weights).sum(), inputs or self.leaves, allow_unused=True)
+        return [torch.zeros(()) if x is None else x for x in grads]
 
 
 class PlainSteps(Steps):
@@ -485,17 +485,18 @@ def test_a_subclass_of_deferred_scores_has_their_gradient(monkeypatch):
 def test_other_threads_read_the_same_tensor(monkeypatch):
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
     for _ in range(20):
-        s, found = Steps(), []
+        s, results = Steps(), []
         e = s.scores(s.el, s.er)
         threads = [
-            threading.Thread(target=lambda e=e, found=found: found.append((e * 2, e.data_ptr()))) for _ in range(4)
+            threading.Thread(target=lambda e=e, results=results: results.append((e * 2, e.data_ptr())))
+            for _ in range(4)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len({address for _, address in found}) == 1 and type(e) is torch.Tensor
-        for doubled, _ in found:
+        assert len({address for _, address in results}) == 1 and type(e) is torch.Tensor
+        for doubled, _ in results:
             torch.testing.assert_close(doubled, 2 * e)
 
 
@@ -568,14 +569,14 @@ def hooks_and_retain_grad_late(s, steps, out):
 
 
 def grad_late(s, steps, out):
-    found = torch.autograd.grad(out.cos().sum(), [s.ft, *steps.values(), s.el], retain_graph=True)
+    grads = torch.autograd.grad(out.cos().sum(), [s.ft, *steps.values(), s.el], retain_graph=True)
     (alone,) = torch.autograd.grad([out], steps["e"], torch.ones_like(out), retain_graph=True)
     with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
         torch.autograd.grad(s.ft.sum(), [steps["e"], s.ft])
     unused, _ = torch.autograd.grad(s.ft.sum(), [steps["e"], s.ft], allow_unused=True)
     zeros, _ = torch.autograd.grad(s.ft.sum(), [steps["a"], s.ft], materialize_grads=True)
     assert unused is None and not zeros.any() and zeros.shape == steps["a"].shape
-    return [*found, alone]
+    return [*grads, alone]
 
 
 def second_derivatives_late(s, steps, out):

@@ -90,8 +90,8 @@ def test_fused_bucketed_and_plain_python_agree(
         # Among equal messages torch shares the gradient of amax, the kernel gives it to the first.
         pairs += [user, (builtin[0], user[1])]
     for pair in pairs:
-        for found, wanted in zip(run(edges, idtype, h, w, verb, *pair), fused, strict=True):
-            torch.testing.assert_close(found, wanted)
+        for actual, target in zip(run(edges, idtype, h, w, verb, *pair), fused, strict=True):
+            torch.testing.assert_close(actual, target)
 
 
 @settings(max_examples=30, deadline=None)

@@ -93,20 +93,20 @@ VERBS = {
 @pytest.mark.parametrize("reduce", REDUCERS)
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_every_verb_is_as_for_real(verb: str, reduce: Any) -> None:
-    wanted = outcome(multigraph, lambda g: VERBS[verb](g, for_real(scaled), for_real(reduce)))
+    expected = outcome(multigraph, lambda g: VERBS[verb](g, for_real(scaled), for_real(reduce)))
     for _ in range(2):
-        found = outcome(multigraph, lambda g: VERBS[verb](g, scaled, reduce))
-        for got, want in zip(found, wanted, strict=True):
-            assert_same(got, want)
+        result = outcome(multigraph, lambda g: VERBS[verb](g, scaled, reduce))
+        for actual, want in zip(result, expected, strict=True):
+            assert_same(actual, want)
 
 
 def reductions_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that receives how many reductions each run of a g-SpMM makes."""
-    made: list[int] = []
+    results: list[int] = []
     run = sparse.SpmmKernel.__call__
 
     def counted(self: Any, *args: Any, **more: Any) -> Any:
-        made.append(self.mode // 8 % 32)
+        results.append(self.mode // 8 % 32)
         return run(self, *args, **more)
 
     def bound_to(self: Any, structure: Any, threads: Any, longest: int) -> Any:
@@ -114,7 +114,7 @@ def reductions_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
     monkeypatch.setattr(sparse.SpmmKernel, "bound_to", bound_to)
-    return made
+    return results
 
 
 def test_reductions_of_the_same_messages_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +151,10 @@ def test_apply_edges_on_all_and_on_some(edges: Any) -> None:
         return {"a": batch.src["h"] * batch.dst["h"] * SCALE, "b": (batch.src["h"] * batch.dst["h"]).sum(-1)}
 
     chosen = () if edges is None else (edges,)
-    wanted = outcome(multigraph, lambda g: g.apply_edges(for_real(message), *chosen))
-    found = outcome(multigraph, lambda g: g.apply_edges(message, *chosen))
-    for got, want in zip(found, wanted, strict=True):
-        assert_same(got, want)
+    expected = outcome(multigraph, lambda g: g.apply_edges(for_real(message), *chosen))
+    result = outcome(multigraph, lambda g: g.apply_edges(message, *chosen))
+    for actual, want in zip(result, expected, strict=True):
+        assert_same(actual, want)
 
 
 @pytest.mark.parametrize("cross", ["sum", "max", "mean", "stack"])
@@ -180,8 +180,8 @@ def test_multi_update_all_over_a_group_of_relations(cross: str) -> None:
         out = g.nodes["b"].data["out"]
         return out.detach(), *torch.autograd.grad((out**2).sum(), (h, k), allow_unused=True)
 
-    for got, want in zip(run(lambda f: f), run(for_real), strict=True):
-        torch.testing.assert_close(got, want)
+    for result, want in zip(run(lambda f: f), run(for_real), strict=True):
+        torch.testing.assert_close(result, want)
 
 
 @pytest.mark.parametrize("reduce", REDUCERS)
@@ -429,13 +429,13 @@ def test_without_edges_functions_are_as_for_real(num_nodes: int, reduce: Any) ->
         g.ndata["h"], g.edata["w"] = torch.zeros(num_nodes, 3), torch.zeros(0, 1)
         return g
 
-    found, wanted = make(), make()
-    found.update_all(scaled, reduce)
-    wanted.update_all(for_real(scaled), for_real(reduce))
-    assert_same(dict(found.ndata), dict(wanted.ndata))
-    found.apply_edges(scaled)
-    wanted.apply_edges(for_real(scaled))
-    assert_same(dict(found.edata), dict(wanted.edata))
+    result, expected = make(), make()
+    result.update_all(scaled, reduce)
+    expected.update_all(for_real(scaled), for_real(reduce))
+    assert_same(dict(result.ndata), dict(expected.ndata))
+    result.apply_edges(scaled)
+    expected.apply_edges(for_real(scaled))
+    assert_same(dict(result.edata), dict(expected.edata))
 
 
 @pytest.mark.parametrize("feat", [(0,), (2, 0)])
@@ -494,12 +494,12 @@ def test_ties_infinities_and_nan() -> None:
             g.ndata["h"][0] = 0.1
             return g
 
-        wanted = outcome(make, lambda g: g.update_all(for_real(copied), for_real(extrema)))
-        found = outcome(make, lambda g: g.update_all(copied, extrema))
-        assert_same(found[0], wanted[0])
+        expected = outcome(make, lambda g: g.update_all(for_real(copied), for_real(extrema)))
+        result = outcome(make, lambda g: g.update_all(copied, extrema))
+        assert_same(result[0], expected[0])
         if special == 0.1:
-            assert_same(found[1], wanted[1])
-            assert torch.equal(found[0]["src shared"], wanted[0]["src shared"]), "an extremum is one of the messages"
+            assert_same(result[1], expected[1])
+            assert torch.equal(result[0]["src shared"], expected[0]["src shared"]), "an extremum is one of the messages"
 
 
 def test_logsumexp_of_nothing_but_minus_infinity_has_no_gradient() -> None:
@@ -607,9 +607,9 @@ def test_ends_of_chosen_edges_are_gathered_with_gradients_with_and_without_a_ker
     )
     plain = torch.tanh(h[src[chosen]]) * h[dst[chosen]]
     torch.testing.assert_close(g.edata["m"][chosen], plain)
-    for got, want in zip(
+    for result, want in zip(
         torch.autograd.grad((g.edata["m"][chosen] * weights).sum(), h),
         torch.autograd.grad((plain * weights).sum(), h),
         strict=True,
     ):
-        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(result, want)

@@ -58,14 +58,14 @@ def state_of_the_library() -> list[Any]:
 # -- summary ----------------------------------------------------------------------------------------------------------
 def test_a_row_for_each_layer() -> None:
     net, g = Net(), graph()
-    found = dglite.summary(net, g, g.ndata["h"], scale=2.0)
-    rows = {row.name: row for row in found.layers if row.depth < 3}
-    assert [found.layers[0].kind, found.layers[0].output, found.layers[0].depth] == ["Net", "[50, 4]", 0]
+    result = dglite.summary(net, g, g.ndata["h"], scale=2.0)
+    rows = {row.name: row for row in result.layers if row.depth < 3}
+    assert [result.layers[0].kind, result.layers[0].output, result.layers[0].depth] == ["Net", "[50, 4]", 0]
     assert rows["0"].parameters == 6 * 8 + 8 and rows["0"].output == "[50, 8]" and rows["1"].output == "[50, 2, 4]"
     assert [kernel[:10] for kernel in rows["0"].kernels] == ["g-SpMM sum"] and rows["1"].kernels == ["attention"]
     assert rows["unused"].calls == 0 and rows["0"].bytes > 0 and rows["drop"].calls == 1
-    assert found.parameters == sum(p.numel() for p in net.parameters()) == found.trainable
-    assert found.seconds >= rows["0"].seconds > 0 and f"graph of {g.num_edges()} edges" in found.inputs[0]
+    assert result.parameters == sum(p.numel() for p in net.parameters()) == result.trainable
+    assert result.seconds >= rows["0"].seconds > 0 and f"graph of {g.num_edges()} edges" in result.inputs[0]
 
 
 def test_the_text_is_a_table() -> None:
@@ -80,9 +80,9 @@ def test_shared_and_fixed_parameters_are_counted_once() -> None:
     net = Net()
     net.again = net.layers[0]
     net.layers[0].weight.requires_grad_(False)
-    found = dglite.summary(net, graph(), torch.randn(50, 6))
-    assert found.parameters == sum(p.numel() for p in net.parameters())
-    assert found.parameters - found.trainable == 48 and "48 of them not trained" in str(found)
+    result = dglite.summary(net, graph(), torch.randn(50, 6))
+    assert result.parameters == sum(p.numel() for p in net.parameters())
+    assert result.parameters - result.trainable == 48 and "48 of them not trained" in str(result)
 
 
 def test_depth_hides_inner_modules() -> None:
@@ -119,8 +119,8 @@ def test_a_model_of_blocks_and_types() -> None:
             return {"node": self.first(blocks[0], x)}
 
     block = dglite.to_block(graph())
-    found = dglite.summary(Blocks(), [block], torch.randn(50, 6))
-    assert found.layers[0].output == "{node: [50, 3]}" and found.inputs[0].startswith("(block of")
+    result = dglite.summary(Blocks(), [block], torch.randn(50, 6))
+    assert result.layers[0].output == "{node: [50, 3]}" and result.inputs[0].startswith("(block of")
 
 
 def test_no_model() -> None:
@@ -234,9 +234,14 @@ def test_the_log_names_each_unfused_function_once(caplog: pytest.LogCaptureFixtu
             g.update_all(fn.copy_u("h", "m"), middle)
             g.update_all(noisy, fn.sum("m", "o"))
             g.update_all(fn.copy_u("h", "m"), fn.sum("m", "o"))
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2 and all("is not fused: " in text and "test_summary.py" in text for text in told)
-    assert "reduce function" in told[0] and "middle" in told[0] and "message function" in told[1] and "noisy" in told[1]
+    message = [record.getMessage() for record in caplog.records]
+    assert len(message) == 2 and all("is not fused: " in text and "test_summary.py" in text for text in message)
+    assert (
+        "reduce function" in message[0]
+        and "middle" in message[0]
+        and "message function" in message[1]
+        and "noisy" in message[1]
+    )
 
 
 def test_the_log_is_silent_by_default(capfd: pytest.CaptureFixture[str]) -> None:

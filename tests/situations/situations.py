@@ -67,8 +67,8 @@ def fake(function: Function, xs: Tensors) -> Outcome:
     """Fake tensors, with their mode active."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode, torch.no_grad():
-        got = function(*(mode.from_tensor(x) for x in xs))
-    return _shapes(got), _shapes(function(*xs))
+        result = function(*(mode.from_tensor(x) for x in xs))
+    return _shapes(result), _shapes(function(*xs))
 
 
 def fake_outside(function: Function, xs: Tensors) -> Outcome:
@@ -147,35 +147,35 @@ class Named(torch.Tensor):
 def watched(function: Function, xs: Tensors) -> Outcome:
     """An active dispatch mode."""
     with torch.no_grad(), Watching():
-        got = function(*xs)
-    return got, function(*xs)
+        result = function(*xs)
+    return result, function(*xs)
 
 
 def watched_functions(function: Function, xs: Tensors) -> Outcome:
     """An active function mode."""
     with torch.no_grad(), WatchingFunctions():
-        got = function(*xs)
-    return got, function(*xs)
+        result = function(*xs)
+    return result, function(*xs)
 
 
 def wrapped(function: Function, xs: Tensors) -> Outcome:
     """A class that wraps tensors and knows all operations."""
     with torch.no_grad():
-        got = function(*map(Wrapped, xs))
-    return [x.inner if isinstance(x, Wrapped) else x for x in got], function(*xs)
+        result = function(*map(Wrapped, xs))
+    return [x.inner if isinstance(x, Wrapped) else x for x in result], function(*xs)
 
 
 def strange(function: Function, xs: Tensors) -> Outcome:
     """A class that wraps tensors and knows no operations of dglite's."""
     with torch.no_grad():
-        got = function(*map(Stranger, xs))
-    return [x.inner if isinstance(x, Wrapped) else x for x in got], function(*xs)
+        result = function(*map(Stranger, xs))
+    return [x.inner if isinstance(x, Wrapped) else x for x in result], function(*xs)
 
 
 def named(function: Function, xs: Tensors) -> Outcome:
     """A subclass that has memory, with gradients."""
-    got = function(*(x.clone().as_subclass(Named).requires_grad_() for x in xs))
-    return [x.detach().as_subclass(torch.Tensor) for x in got], function(*xs)
+    result = function(*(x.clone().as_subclass(Named).requires_grad_() for x in xs))
+    return [x.detach().as_subclass(torch.Tensor) for x in result], function(*xs)
 
 
 def distributed(function: Function, xs: Tensors) -> Outcome:
@@ -188,15 +188,15 @@ def distributed(function: Function, xs: Tensors) -> Outcome:
         init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     mesh = init_device_mesh("cpu", (1,))
     with torch.no_grad():
-        got = function(*(DTensor.from_local(x, mesh, [Replicate()]) for x in xs))
-    return [x.to_local() if isinstance(x, DTensor) else x for x in got], function(*xs)
+        result = function(*(DTensor.from_local(x, mesh, [Replicate()]) for x in xs))
+    return [x.to_local() if isinstance(x, DTensor) else x for x in result], function(*xs)
 
 
 def inference(function: Function, xs: Tensors) -> Outcome:
     """Inference mode, with tensors that were made in it."""
     with torch.inference_mode():
-        got = function(*(x.clone() for x in xs))
-    return got, function(*xs)
+        result = function(*(x.clone() for x in xs))
+    return result, function(*xs)
 
 
 # -- signs and strides -------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def batched(function: Function, xs: Tensors) -> Outcome:
     if not xs:
         return [], []
     several = xs, other(xs), other(other(xs))
-    got = torch.vmap(lambda *ys: tuple(function(*ys)))(*(torch.stack(x) for x in zip(*several, strict=True)))
-    return list(got), [torch.stack(x) for x in zip(*(function(*ys) for ys in several), strict=True)]
+    result = torch.vmap(lambda *ys: tuple(function(*ys)))(*(torch.stack(x) for x in zip(*several, strict=True)))
+    return list(result), [torch.stack(x) for x in zip(*(function(*ys) for ys in several), strict=True)]
 
 
 def _has_derivative(function: Function, xs: Tensors) -> bool:
@@ -248,8 +248,8 @@ def transformed(function: Function, xs: Tensors) -> Outcome:
     """``torch.func.grad``."""
     if not _has_derivative(function, xs):
         return [], []
-    got = torch.func.grad(_total(function), tuple(range(len(xs))))(*xs)
-    return list(got), _reference_gradients(function, xs)
+    result = torch.func.grad(_total(function), tuple(range(len(xs))))(*xs)
+    return list(result), _reference_gradients(function, xs)
 
 
 def _reference_gradients(function: Function, xs: Tensors) -> list[torch.Tensor]:
@@ -281,8 +281,8 @@ def pushed(function: Function, xs: Tensors) -> Outcome:
     if not _has_derivative(function, xs):
         return [], []
     with torch.no_grad():
-        got = torch.func.jvp(lambda *ys: differentiable(function(*ys)), xs, _directions(xs))[1]
-    return list(got), _tangents(function, xs)
+        result = torch.func.jvp(lambda *ys: differentiable(function(*ys)), xs, _directions(xs))[1]
+    return list(result), _tangents(function, xs)
 
 
 def dual(function: Function, xs: Tensors) -> Outcome:
@@ -291,24 +291,26 @@ def dual(function: Function, xs: Tensors) -> Outcome:
         return [], []
     with torch.no_grad(), forward_ad.dual_level():
         results = differentiable(function(*map(forward_ad.make_dual, xs, _directions(xs))))
-        got = [forward_ad.unpack_dual(x).tangent for x in results]
-    return [torch.zeros_like(x) if y is None else y for x, y in zip(results, got, strict=True)], _tangents(function, xs)
+        result = [forward_ad.unpack_dual(x).tangent for x in results]
+    return [torch.zeros_like(x) if y is None else y for x, y in zip(results, result, strict=True)], _tangents(
+        function, xs
+    )
 
 
 def gradients_in_batches(function: Function, xs: Tensors) -> Outcome:
     """``is_grads_batched``."""
     inputs = [x.clone().requires_grad_() for x in xs]
     results = [x for x in function(*inputs) if x.requires_grad]
-    got, want = list[torch.Tensor](), list[torch.Tensor]()
+    actual, want = list[torch.Tensor](), list[torch.Tensor]()
     for result in results:
         outer = torch.stack([result.detach().cos(), result.detach().sin()])
         options = {"retain_graph": True, "allow_unused": True}
-        got += [
+        actual += [
             x for x in torch.autograd.grad(result, inputs, outer, is_grads_batched=True, **options) if x is not None
         ]
         loops = [torch.autograd.grad(result, inputs, one, **options) for one in outer]
         want += [torch.stack(pair) for pair in zip(*loops, strict=True) if pair[0] is not None]
-    return got, want
+    return actual, want
 
 
 def returned(function: Function, xs: Tensors) -> Outcome:
@@ -384,8 +386,8 @@ def judge(situation: str, operation: Operation) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            got, want = SITUATIONS[situation](function_of(operation), operation.inputs)
-            torch.testing.assert_close(got, want, equal_nan=True)
+            result, want = SITUATIONS[situation](function_of(operation), operation.inputs)
+            torch.testing.assert_close(result, want, equal_nan=True)
         except AssertionError as error:
             return f"wrong: {' '.join(str(error).split())}"
         except Exception as error:

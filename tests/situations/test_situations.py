@@ -20,7 +20,7 @@ from tests.situations.situations import RIGHT, SITUATIONS, judge
 
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 STEP = 1 if FULL else 6
-"""Of so many operations one is tried in each situation, another one in the next."""
+"""Of this many operations one is tried in each situation, another one in the next."""
 
 READ = {"topk_nodes", "topk_edges", "SortPooling", "KNNGraph"}
 """Operations that sort by values: their results have no description before there are values."""

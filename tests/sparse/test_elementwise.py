@@ -49,14 +49,14 @@ def _ordered(A):
 def test_two_matrices(name, values, dtype):
     A = matrix(name, values, dtype)
     B = _partner(A)
-    for found, same, expected in (
+    for actual, same, expected in (
         (A + B, add(A, B), dense(A) + dense(B)),
         (A - B, sub(A, B), dense(A) - dense(B)),
         (A * B, mul(A, B), dense(A) * dense(B)),
     ):
-        torch.testing.assert_close(dense(found), expected)
-        assert torch.equal(found.val, same.val)
-        assert _ordered(found) and found.dtype == dtype
+        torch.testing.assert_close(dense(actual), expected)
+        assert torch.equal(actual.val, same.val)
+        assert _ordered(actual) and actual.dtype == dtype
     torch.testing.assert_close(dense(A + A), 2 * dense(A))
 
 
@@ -87,7 +87,7 @@ def test_the_documented_sums():
 def test_numbers():
     A = matrix("duplicates", grad=True)
     two = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    for found, expected in (
+    for actual, expected in (
         (A * 2, A.val * 2),
         (2 * A, A.val * 2),
         (mul(3, A), A.val * 3),
@@ -101,8 +101,8 @@ def test_numbers():
         (neg(A), -A.val),
         (A.neg(), -A.val),
     ):
-        assert torch.equal(found.val, expected)
-        assert torch.equal(found.indices(), A.indices())
+        assert torch.equal(actual.val, expected)
+        assert torch.equal(actual.indices(), A.indices())
     (A * two).val.sum().backward()
     assert two.grad == A.val.sum()
     assert (matrix("plain", dtype=torch.int64) / 2).dtype == torch.float32

@@ -128,8 +128,8 @@ def test_the_documented_coalescing():
 
 def test_dtypes_and_devices():
     A = matrix("plain")
-    found = [A.float().dtype, A.int().dtype, A.long().dtype, A.to(dtype=torch.float16).dtype]
-    assert found == [torch.float32, torch.int32, torch.int64, torch.float16]
+    results = [A.float().dtype, A.int().dtype, A.long().dtype, A.to(dtype=torch.float16).dtype]
+    assert results == [torch.float32, torch.int32, torch.int64, torch.float16]
     assert A.double() is A and A.cpu() is A and A.to("cpu", torch.float64) is A
     assert A.to("meta").device == torch.device("meta")
 
@@ -138,9 +138,9 @@ def test_dtypes_and_devices():
 def test_users_see_places_in_the_dtype_that_they_gave(dtype):
     indptr, indices = torch.tensor([0, 2, 3], dtype=dtype), torch.tensor([1, 0, 1], dtype=dtype)
     for A in (from_csr(indptr, indices), spmatrix(torch.stack([torch.tensor([0, 0, 1], dtype=dtype), indices]))):
-        for made in (A, A.T, A.neg(), A.coalesce(), A.index_select(0, torch.tensor([1])), A + A):
-            found = [made.indices(), made.row, made.col, *made.coo(), *made.csr(), *made.csc()]
-            assert {x.dtype for x in found if x is not None} == {dtype}
+        for result in (A, A.T, A.neg(), A.coalesce(), A.index_select(0, torch.tensor([1])), A + A):
+            results = [result.indices(), result.row, result.col, *result.coo(), *result.csr(), *result.csc()]
+            assert {x.dtype for x in results if x is not None} == {dtype}
     assert dglite.sparse.identity((2, 2)).row.dtype == torch.int64
 
 
@@ -153,9 +153,9 @@ def test_exchange_shares_memory_where_dtypes_allow(make, back):
     given = theirs.values(), *((theirs.crow_indices(), theirs.col_indices()) if make == "csr" else
                                (theirs.ccol_indices(), theirs.row_indices()))  # fmt: skip
     again = back(from_torch_sparse(theirs))
-    found = again.values(), *((again.crow_indices(), again.col_indices()) if make == "csr" else
+    result = again.values(), *((again.crow_indices(), again.col_indices()) if make == "csr" else
                               (again.ccol_indices(), again.row_indices()))  # fmt: skip
-    assert [x.data_ptr() for x in found] == [x.data_ptr() for x in given]
+    assert [x.data_ptr() for x in result] == [x.data_ptr() for x in given]
     A = from_csr(indptr, indices, val)  # what users make and see is their own
     indices[0] = 1
     A.csr()[1][:] = 0

@@ -47,9 +47,9 @@ def test_sddmm(name, values):
     (rows, cols), inner = A.shape, 4
     X1, X2 = torch.rand(rows, inner, dtype=F64), torch.rand(inner, cols, dtype=F64)
     product = (X1 @ X2)[A.row, A.col]
-    found = sddmm(A, X1, X2)
-    torch.testing.assert_close(found.val, A.val * (product[:, None] if values else product))
-    assert torch.equal(found.indices(), A.indices())
+    result = sddmm(A, X1, X2)
+    torch.testing.assert_close(result.val, A.val * (product[:, None] if values else product))
+    assert torch.equal(result.indices(), A.indices())
     x1, x2 = torch.rand(rows, dtype=F64), torch.rand(cols, dtype=F64)
     outer = torch.outer(x1, x2)[A.row, A.col]
     torch.testing.assert_close(sddmm(A, x1, x2).val, A.val * (outer[:, None] if values else outer))

@@ -45,8 +45,8 @@ def test_reduce(name, rtype, dim, values, dtype):
             reduce(A, dim, rtype)
         return
     expected = _expected(A, dim, rtype)
-    for found in (reduce(A, dim, rtype), A.reduce(dim, rtype), NAMES[rtype](A, dim), getattr(A, rtype)(dim)):
-        torch.testing.assert_close(found, expected)
+    for actual in (reduce(A, dim, rtype), A.reduce(dim, rtype), NAMES[rtype](A, dim), getattr(A, rtype)(dim)):
+        torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("values", [(), (2,)])
@@ -75,10 +75,10 @@ def test_softmax(name, values, dim):
     expected = torch.zeros_like(A.val)
     for i in place.unique():
         expected[place == i] = A.val.detach()[place == i].softmax(0)
-    found = softmax(A, dim)
-    torch.testing.assert_close(found.val.detach(), expected)
-    assert torch.equal(found.indices(), A.indices())
-    assert torch.equal(A.softmax(dim).val, found.val)
+    result = softmax(A, dim)
+    torch.testing.assert_close(result.val.detach(), expected)
+    assert torch.equal(result.indices(), A.indices())
+    assert torch.equal(A.softmax(dim).val, result.val)
     if A.nnz:
         assert gradcheck(lambda val: softmax(A.like(val), dim).val, (A.val,))
 

@@ -57,8 +57,8 @@ def test_formats_agree_with_numpy(relation):
     np.testing.assert_array_equal(adjacency.in_degrees(), np.bincount(dst, minlength=num_dst))
     np.testing.assert_array_equal(adjacency.out_degrees(), np.bincount(src, minlength=num_src))
     assert adjacency.is_multigraph == (len({*zip(u, v, strict=True)}) < len(u))
-    for made in (_through(adjacency, "csc"), _through(adjacency, "csr")):
-        np.testing.assert_array_equal(made.coo(), (src, dst))
+    for result in (_through(adjacency, "csc"), _through(adjacency, "csr")):
+        np.testing.assert_array_equal(result.coo(), (src, dst))
 
 
 def _through(adjacency: Adjacency, name: str) -> Adjacency:
@@ -102,9 +102,9 @@ def test_edge_ids_of_many_edges_are_made_when_asked_for(few_are_many):
     assert not csc.has_edge_ids and not csr.has_edge_ids
     copies = pickle.loads(pickle.dumps(adjacency))
     assert not copies.csc().has_edge_ids
-    for made in (adjacency, copies):
-        check_rows(made.csc(), dst, src, 70)
-        check_rows(made.csr(), src, dst, 60)
+    for result in (adjacency, copies):
+        check_rows(result.csc(), dst, src, 70)
+        check_rows(result.csr(), src, dst, 60)
     assert csc.has_edge_ids and csc.edge_ids is csc.edge_ids
     assert csc.addresses[2] == csc.edge_ids.ctypes.data
 
@@ -128,10 +128,10 @@ def test_created_formats_include_edge_ids(few_are_many):
 @pytest.mark.parametrize("kept", ["csr", "csc"])
 def test_edge_ids_outlive_the_endpoints(few_are_many, kept):
     src, dst = edges(60, 70, 900)
-    made = Adjacency.from_coo(60, 70, src, dst).restrict((kept,))
-    assert made.formats == (kept,)
-    check_rows(made.csc(), dst, src, 70)
-    check_rows(made.csr(), src, dst, 60)
+    result = Adjacency.from_coo(60, 70, src, dst).restrict((kept,))
+    assert result.formats == (kept,)
+    check_rows(result.csc(), dst, src, 70)
+    check_rows(result.csr(), src, dst, 60)
 
 
 def test_sorting_the_other_way_leaves_no_endpoints_behind():
@@ -289,12 +289,12 @@ def test_queries_agree_with_the_edge_list(relation, data):
     if not num_src or not num_dst:
         return
     some = st.lists(st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1)), max_size=5)
-    wanted = data.draw(some)
-    a, b = (np.array([pair[end] for pair in wanted], np.int64) for end in (0, 1))
-    first = [pairs.index(pair) if pair in pairs else -1 for pair in wanted]
+    expected = data.draw(some)
+    a, b = (np.array([pair[end] for pair in expected], np.int64) for end in (0, 1))
+    first = [pairs.index(pair) if pair in pairs else -1 for pair in expected]
     assert adjacency.edge_ids(a, b).tolist() == first
-    assert adjacency.has_edges(a, b).tolist() == [pair in pairs for pair in wanted]
-    every = [(*pair, i) for pair in wanted for i, other in enumerate(pairs) if other == pair]
+    assert adjacency.has_edges(a, b).tolist() == [pair in pairs for pair in expected]
+    every = [(*pair, i) for pair in expected for i, other in enumerate(pairs) if other == pair]
     assert list(zip(*map(np.ndarray.tolist, adjacency.edges_between(a, b)), strict=True)) == every
     inside = [(*pair, i) for node in b for i, pair in enumerate(pairs) if pair[1] == node]
     assert list(zip(*map(np.ndarray.tolist, adjacency.in_edges(b)), strict=True)) == inside
@@ -308,16 +308,16 @@ def test_repeated_pairs_take_their_parallel_edges_in_turn(relation, random, more
     num_src, num_dst, u, v = relation
     adjacency = Adjacency.from_coo(num_src, num_dst, np.array(u, np.int64), np.array(v, np.int64))
     pairs = list(zip(u, v, strict=True))
-    wanted = [*pairs, *(random.choices(pairs, k=more) if pairs else ())]
-    random.shuffle(wanted)
-    found = adjacency.edge_ids_in_turn(*(np.array([pair[end] for pair in wanted], np.int64) for end in (0, 1)))
+    expected = [*pairs, *(random.choices(pairs, k=more) if pairs else ())]
+    random.shuffle(expected)
+    actual = adjacency.edge_ids_in_turn(*(np.array([pair[end] for pair in expected], np.int64) for end in (0, 1)))
     places = {pair: [i for i, other in enumerate(pairs) if other == pair] for pair in pairs}
     seen = dict.fromkeys(pairs, 0)
-    for pair, edge in zip(wanted, found.tolist(), strict=True):
+    for pair, edge in zip(expected, actual.tolist(), strict=True):
         assert edge == places[pair][seen[pair] % len(places[pair])]
         seen[pair] += 1
     if not more:
-        assert sorted(found.tolist()) == list(range(len(pairs)))
+        assert sorted(actual.tolist()) == list(range(len(pairs)))
 
 
 def test_a_pair_without_an_edge_has_no_turn():
@@ -398,11 +398,11 @@ def test_edges_of_many_rows_are_those_of_each(idtype, numbered):
     if not numbered:
         adjacency = Adjacency.from_csc(900, 800, adjacency.csc().indptr, adjacency.csc().indices, idtype=idtype)
     rows = np.random.default_rng(1).integers(800, size=1400)[::2]  # more than NumPy is used for, and not contiguous
-    found = adjacency.in_edges(rows)
+    result = adjacency.in_edges(rows)
     want = [
         np.concatenate(parts) for parts in zip(*(adjacency.in_edges(rows[[i]]) for i in range(len(rows))), strict=True)
     ]
-    for one, other in zip(found, want, strict=True):
+    for one, other in zip(result, want, strict=True):
         assert one.dtype == idtype
         np.testing.assert_array_equal(one, other)
 

@@ -35,17 +35,17 @@ def _keys(tree: ast.AST) -> list[ast.expr]:
 
 
 def _modules_with_keys() -> dict[Path, list[ast.expr]]:
-    found = {path: _keys(ast.parse(path.read_text(encoding="utf-8"))) for path in PACKAGE.rglob("*.py")}
-    return {path: keys for path, keys in found.items() if keys}
+    results = {path: _keys(ast.parse(path.read_text(encoding="utf-8"))) for path in PACKAGE.rglob("*.py")}
+    return {path: keys for path, keys in results.items() if keys}
 
 
 def test_no_key_is_written_in_place():
     keys = _modules_with_keys()
     assert len(keys) > 12
-    texts = {f"{path.name}: {ast.unparse(key)}" for path, found in keys.items() for key in found}
+    texts = {f"{path.name}: {ast.unparse(key)}" for path, results in keys.items() for key in results}
     literal = ast.Constant, ast.Tuple, ast.JoinedStr
     wrong = {
-        f"{path.name}: {ast.unparse(key)}" for path, found in keys.items() for key in found if type(key) in literal
+        f"{path.name}: {ast.unparse(key)}" for path, actual in keys.items() for key in actual if type(key) in literal
     }
     assert not wrong, f"declare these by structure.derived.cache_key: {wrong}"
     assert "run.py: _LONGEST_ROW" in texts

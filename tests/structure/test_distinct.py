@@ -44,11 +44,11 @@ def test_distinct_values_of_other_kinds():
 @pytest.mark.parametrize(("size", "count"), CASES)
 @pytest.mark.parametrize("number", [0, 1, 40, 2000])
 def test_membership(size, count, number):
-    ids, wanted = some(size, count), some(number, 2 * count)
-    ids[::2] = np.resize(wanted, len(ids[::2])) if number else ids[::2]
-    expected = [i in set(wanted.tolist()) for i in ids.tolist()]
-    assert contains(wanted, ids).tolist() == expected
-    assert contains(wanted, -1 - ids).tolist() == [False] * size
+    ids, target = some(size, count), some(number, 2 * count)
+    ids[::2] = np.resize(target, len(ids[::2])) if number else ids[::2]
+    expected = [i in set(target.tolist()) for i in ids.tolist()]
+    assert contains(target, ids).tolist() == expected
+    assert contains(target, -1 - ids).tolist() == [False] * size
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

@@ -39,8 +39,8 @@ from dglite.structure.ids import as_ids, check_range, integer_array, largest_uns
     ],
 )
 def test_as_ids(given, expected):
-    found = as_ids(given, 4)
-    assert found.ndim == 1 and found.dtype.kind == "i" and found.tolist() == expected
+    result = as_ids(given, 4)
+    assert result.ndim == 1 and result.dtype.kind == "i" and result.tolist() == expected
 
 
 FOREIGN = {
@@ -128,6 +128,6 @@ def test_positions_of_ids():
 def test_distinct_ids_stay_where_they_come_first(dtype, largest):
     largest = min(largest, np.iinfo(dtype).max)
     ids = np.array([3, largest, 3, 0, largest, 2], dtype)
-    found = in_order_of_appearance(ids)
-    assert found.tolist() == [3, largest, 0, 2] and found.dtype == dtype
+    result = in_order_of_appearance(ids)
+    assert result.tolist() == [3, largest, 0, 2] and result.dtype == dtype
     assert in_order_of_appearance(ids[:0]).tolist() == []

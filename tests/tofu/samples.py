@@ -71,13 +71,13 @@ def pointwise_samples() -> None:
 def core() -> list[Any]:
     """Return the operators of Core ATen."""
     names = {name.removeprefix("aten::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
-    found = []
+    results = []
     for name in sorted(names):
         packet, _, overload = name.partition(".")
         target = getattr(getattr(aten, packet), overload or "default")
         if torch.Tag.core in target.tags:
-            found.append(target)
-    return found
+            results.append(target)
+    return results
 
 
 pointwise_samples()

@@ -99,12 +99,12 @@ def test_the_graph_computes_what_torch_does(make: Any, kind: str) -> None:
         expected.backward()
         optimizer.step()
         values |= dict(zip(captured.data, inputs, strict=True))
-        got = run(captured, dict(values))
-        torch.testing.assert_close(got[captured.loss], expected.detach())
+        result = run(captured, dict(values))
+        torch.testing.assert_close(result[captured.loss], expected.detach())
         for name, p in module.named_parameters():
-            torch.testing.assert_close(got[captured.updates[captured.parameters[name]]], p.grad)
+            torch.testing.assert_close(result[captured.updates[captured.parameters[name]]], p.grad)
             values[captured.parameters[name]] = p.detach().clone()
-        values |= {old: got[new] for old, new in captured.updates.items() if old in captured.buffers.values()}
+        values |= {old: result[new] for old, new in captured.updates.items() if old in captured.buffers.values()}
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         node = (captured.parameters | captured.buffers)[name]
         torch.testing.assert_close(values[node], tensor.detach(), check_dtype=False)
@@ -230,10 +230,10 @@ def test_writing_through_a_view_that_has_a_gradient(what: Any) -> None:
     module, x = Branches(what), torch.randn(3, 2)
     captured = capture(module, lambda out, y: (out * y).sum(), (x, x[0, :1]))
     values = {node: p.detach() for node, p in zip(captured.parameters.values(), module.parameters(), strict=True)}
-    got = run(captured, values | dict(zip(captured.data, (x, x[0, :1]), strict=True)))
+    result = run(captured, values | dict(zip(captured.data, (x, x[0, :1]), strict=True)))
     (module(x) * x[0, :1]).sum().backward()
     for name, p in module.named_parameters():
-        torch.testing.assert_close(got[captured.updates[captured.parameters[name]]], p.grad)
+        torch.testing.assert_close(result[captured.updates[captured.parameters[name]]], p.grad)
 
 
 @pytest.mark.parametrize("what", [lambda h: h * sum(h[0].tolist()), lambda h: h * h.detach().numpy().sum()])
@@ -250,8 +250,8 @@ def test_layers_of_all_kinds_are_planned() -> None:
         nn.Sequential(nn.BatchNorm1d(6).eval(), nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout()),
     ]
     for module in modules:
-        found = plan(module, nn.functional.mse_loss, (x, x), torch.optim.AdamW(module.parameters()), workers=2)
-        assert found.memory < plan_captured(found.captured, 1).memory
+        result = plan(module, nn.functional.mse_loss, (x, x), torch.optim.AdamW(module.parameters()), workers=2)
+        assert result.memory < plan_captured(result.captured, 1).memory
 
 
 def test_graph_layers_are_recorded_as_their_operators() -> None:

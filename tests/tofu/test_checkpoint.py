@@ -22,9 +22,9 @@ from tests.tofu.workers import Workers
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Workers]]:
-    found = {k: Workers(k, tmp_path_factory.mktemp(f"job{k}")) for k in (1, 2, 4)}
-    yield found
-    for workers in found.values():
+    results = {k: Workers(k, tmp_path_factory.mktemp(f"job{k}")) for k in (1, 2, 4)}
+    yield results
+    for workers in results.values():
         workers.stop()
 
 
@@ -84,18 +84,18 @@ def states(rank: int) -> list[tuple[str, tuple[Any, ...], tuple[int, ...], bool,
     """Return of each DTensor of the state its placements, its mesh, whether it is a part's memory, and right."""
     step, _ = prepared()
     whole, parts = step.state_dict(full=True), step.parts()
-    found = []
+    results = []
     for name, x in step.state_dict().items():
         assert isinstance(x, DTensor)
         shares = x.to_local().data_ptr() == parts[name].data_ptr()
-        found.append((name, x.placements, x.device_mesh.shape, shares, torch.equal(x.full_tensor(), whole[name])))
-    return found
+        results.append((name, x.placements, x.device_mesh.shape, shares, torch.equal(x.full_tensor(), whole[name])))
+    return results
 
 
 def test_state_is_dtensors_of_the_plans_placements(jobs: dict[int, Workers]) -> None:
-    for found in jobs[4].run(states):
-        assert all(right for *_, right in found)
-        by_name = {name: rest for name, *rest in found}
+    for actual in jobs[4].run(states):
+        assert all(right for *_, right in actual)
+        by_name = {name: rest for name, *rest in actual}
         assert any(isinstance(p, Shard) for p in by_name["3.weight"][0])
         assert by_name["3.weight"][2]
         assert by_name["0.weight.step"][0] == (Replicate(),) * len(by_name["3.weight"][1])

@@ -173,12 +173,12 @@ def train(rank: int, name: str, optimizer: str, steps: int = 4) -> Any:
 
 def check(workers: Workers, name: str, optimizer: str) -> None:
     losses, state = alone(name, optimizer)
-    found = workers.run(train, name, optimizer)
-    for got, whole, *_ in found:
-        assert got == pytest.approx(losses, rel=1e-9)
+    result = workers.run(train, name, optimizer)
+    for actual, whole, *_ in result:
+        assert actual == pytest.approx(losses, rel=1e-9)
         for key, value in whole.items():
             torch.testing.assert_close(value, state[key], rtol=1e-6, atol=1e-6)
-    assert sum(sent for _, _, sent, *_ in found) == found[0][3], "bytes received are those of the plan"
+    assert sum(sent for _, _, sent, *_ in result) == result[0][3], "bytes received are those of the plan"
 
 
 @pytest.mark.parametrize("name", ["mlp", "gated", "convolutions", "attention", "lstm", "gcn"])
@@ -215,8 +215,8 @@ def in_quarters(
                 return narrowed(value, [(c.strategy.inputs[i], c.lo, c.hi) for c in cuts]).contiguous()
             return [one(v) for v in value] if isinstance(value, list | tuple) else value
 
-        made = flat_outputs(part_runner(op, cuts)({name: one(value) for name, value in bound.items()}))
-        for i, (total, part) in enumerate(zip(result, made, strict=True)):
+        built = flat_outputs(part_runner(op, cuts)({name: one(value) for name, value in bound.items()}))
+        for i, (total, part) in enumerate(zip(result, built, strict=True)):
             if total is not None:
                 place = narrowed(total, [(c.strategy.outputs[i], c.lo, c.hi) for c in cuts])
                 assert place.shape == part.shape
@@ -238,13 +238,13 @@ def test_a_part_of_a_part_is_right_or_refused() -> None:
         ways = [s for s in op.strategies if s.extent > 1 and {*s.combine} <= {"concat", "sum"}]
         for pair in itertools.permutations(ways, 2):
             try:
-                made = in_quarters(op, bind(target, args, kwargs), pair, whole)
+                result = in_quarters(op, bind(target, args, kwargs), pair, whole)
             except DGLError:
                 refused += 1
                 continue
             run += 1
-            for got, expected in zip(made, whole, strict=True):
-                torch.testing.assert_close(got, expected, equal_nan=True)
+            for actual, expected in zip(result, whole, strict=True):
+                torch.testing.assert_close(actual, expected, equal_nan=True)
     assert run > 900 > refused
 
 
@@ -296,12 +296,12 @@ def misuse(rank: int) -> list[str]:
     """Return the messages of mistakes."""
     module, loss, inputs = work("mlp")
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
-    found = []
+    results = []
 
     def tried(run: Callable[[], Any]) -> None:
         with pytest.raises(DGLError) as caught:
             run()
-        found.append(str(caught.value))
+        results.append(str(caught.value))
 
     tried(lambda: tofu.parallelize(module, loss, optimizer, 3))
     tried(lambda: tofu.parallelize(module, loss, optimizer)(inputs[0] + rank, inputs[1]))
@@ -315,7 +315,7 @@ def misuse(rank: int) -> list[str]:
     step(*inputs)
     tried(lambda: step(inputs[0][: 6 + rank], inputs[1][: 6 + rank]))
     step(*inputs)
-    return found
+    return results
 
 
 class Other(nn.Module):
@@ -335,15 +335,15 @@ class Other(nn.Module):
 def differ(rank: int) -> list[str]:
     """Return the messages where one process has another structure, or cannot plan."""
     _, loss, inputs = work("gcn")
-    found = []
+    results = []
     for change in ({"shift": rank}, {"tanh": rank == 1}, {"fails": rank == 1}):
         torch.manual_seed(0)
         module = Other(**change).double()
         step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=PATIENCE)
         with pytest.raises(DGLError) as caught:
             step(*inputs)
-        found.append(str(caught.value))
-    return found
+        results.append(str(caught.value))
+    return results
 
 
 def test_other_structures_are_told_in_every_process(two: Workers) -> None:

@@ -52,11 +52,11 @@ def pooling(draw: random.Random) -> None:
 
 def view(draw: random.Random) -> None:
     shape = [draw.choice([1, 2, 3, 4, 6]) for _ in range(draw.randint(1, 4))]
-    rest, made = math.prod(shape), list[int]()
-    while rest > 1 and len(made) < 3:
-        made.append(draw.choice([n for n in range(1, rest + 1) if rest % n == 0]))
-        rest //= made[-1]
-    verify(aten.view.default, (r(*shape), [*made, rest]))
+    rest, results = math.prod(shape), list[int]()
+    while rest > 1 and len(results) < 3:
+        results.append(draw.choice([n for n in range(1, rest + 1) if rest % n == 0]))
+        rest //= results[-1]
+    verify(aten.view.default, (r(*shape), [*results, rest]))
 
 
 def slice_(draw: random.Random) -> None:

@@ -47,8 +47,8 @@ IDS = [f"{name} {recipe}" for name, _, recipe, _ in CASES]
 @pytest.mark.parametrize("turned", [0, 1])
 def test_parts_make_the_whole(name: str, inputs: Any, recipe: str, indices: set[str], turned: int) -> None:
     target = operator(name)
-    found = verify(target, (inputs, words(turned), recipe))
-    assert {s.index for s in found} == indices
+    result = verify(target, (inputs, words(turned), recipe))
+    assert {s.index for s in result} == indices
 
 
 def test_a_part_of_the_destinations_reads_its_halo() -> None:
@@ -63,5 +63,5 @@ def test_a_part_of_the_destinations_reads_its_halo() -> None:
 
 @pytest.mark.parametrize("scale", ["in", "1 / in", "1 / sqrt(out)"])
 def test_scales_of_degrees_are_cut(scale: str) -> None:
-    found = verify(operator("degree_scale"), ([], words(), f"float64 {scale}"))
-    assert [s.index for s in found] == ["i"]
+    result = verify(operator("degree_scale"), ([], words(), f"float64 {scale}"))
+    assert [s.index for s in result] == ["i"]

@@ -37,15 +37,15 @@ def captured() -> tofu.Captured:
 
 def test_equal_rows_are_fetched_once(captured: tofu.Captured) -> None:
     gathering = plan_captured(captured, 4).baseline(fsdp)
-    found, coarse = gathering._search_steps, gathering._coarse
-    many = share_fetches(coarse, found, memory_profile(coarse, found), 1e9)
+    result, coarse = gathering._search_steps, gathering._coarse
+    many = share_fetches(coarse, result, memory_profile(coarse, result), 1e9)
     # weights are read transposed by the forward pass, and as they are by the gradients
     assert sum(order == (1, 0) for _, order in many.first.values()) >= 2
     assert all(first not in many.first for first, _ in many.first.values())
-    plan = PartitionPlan(coarse, found, memory=1e9)
+    plan = PartitionPlan(coarse, result, memory=1e9)
     for rank in range(4):
         assert compile_plan(plan, Links(rank, 4), torch.device("meta")).bytes == plan.bytes
-    assert plan.bytes == sum(step.bytes for step in found) - sum(many.bytes)
+    assert plan.bytes == sum(step.bytes for step in result) - sum(many.bytes)
 
 
 def test_what_is_kept_fits_into_the_memory(captured: tofu.Captured) -> None:

@@ -151,8 +151,8 @@ def test_changed_options_take_effect(two: Workers, name: str, keys: list[str]) -
     expected = [plain(maker(name), changing(key)) for key in keys]
     unchanged = plain(maker(name), nothing)
     for losses in two.run(change_options, name, keys):
-        for got, wanted in zip(losses, expected, strict=True):
-            assert got == pytest.approx(wanted, rel=1e-9)
+        for result, target in zip(losses, expected, strict=True):
+            assert result == pytest.approx(target, rel=1e-9)
     assert all(losses != pytest.approx(unchanged, rel=1e-9) for losses in expected)
 
 
@@ -177,9 +177,9 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
 
 def scheduled(run: Any, scheduler: str, optimizer: str) -> list[float]:
     def make(parameters: Any) -> torch.optim.Optimizer:
-        made = maker(optimizer)(parameters)
-        made.schedule = SCHEDULERS[scheduler](made)  # type: ignore[attr-defined]
-        return made
+        result = maker(optimizer)(parameters)
+        result.schedule = SCHEDULERS[scheduler](result)  # type: ignore[attr-defined]
+        return result
 
     return run(make, lambda module, optimizer, i: optimizer.schedule.step())
 
@@ -195,8 +195,8 @@ def train_scheduled(rank: int, optimizer: str) -> dict[str, list[float]]:
 def test_schedulers_take_effect(two: Workers, optimizer: str) -> None:
     expected = {name: scheduled(plain, name, optimizer) for name in SCHEDULERS}
     for losses in two.run(train_scheduled, optimizer):
-        for name, got in losses.items():
-            assert got == pytest.approx(expected[name], rel=1e-9), name
+        for name, result in losses.items():
+            assert result == pytest.approx(expected[name], rel=1e-9), name
 
 
 # -- modules -----------------------------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def changes(rank: int) -> list[list[float]]:
 def test_frozen_parameters_and_modes_take_effect(two: Workers) -> None:
     expected = [plain(maker("adamw", fused=False), change) for change in (frozen_then_thawed, evaluated)]
     for losses in two.run(changes):
-        for got, wanted in zip(losses, expected, strict=True):
-            assert got == pytest.approx(wanted, rel=1e-9)
+        for result, target in zip(losses, expected, strict=True):
+            assert result == pytest.approx(target, rel=1e-9)
 
 
 def test_frozen_parameters_may_be_given_to_the_optimizer() -> None:
@@ -322,8 +322,8 @@ def test_gradients_accumulate_and_are_clipped(two: Workers) -> None:
         norms.append(nn.utils.clip_grad_norm_(module.parameters(), 0.1).item())
         optimizer.step()
         optimizer.zero_grad()
-    for got, clipped in two.run(clip):
-        assert got == pytest.approx(losses, rel=1e-6)
+    for result, clipped in two.run(clip):
+        assert result == pytest.approx(losses, rel=1e-6)
         assert clipped == pytest.approx(norms, rel=1e-6)
 
 
@@ -357,8 +357,8 @@ def named_batch() -> dict[str, Any]:
 
 def model() -> tuple[Model, torch.optim.Optimizer]:
     torch.manual_seed(0)
-    made = Model()
-    return made, torch.optim.AdamW(made.parameters(), 0.05)
+    model = Model()
+    return model, torch.optim.AdamW(model.parameters(), 0.05)
 
 
 def train_model(rank: int) -> tuple[list[float], set[torch.dtype]]:
@@ -381,8 +381,8 @@ def test_batches_by_name_and_autocast(two: Workers) -> None:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    for got, dtypes in two.run(train_model):
-        assert got == pytest.approx(losses, rel=2e-2)
+    for result, dtypes in two.run(train_model):
+        assert result == pytest.approx(losses, rel=2e-2)
         assert dtypes == {torch.float32}
 
 
@@ -405,7 +405,7 @@ def test_hooks_of_parameters_take_effect(two: Workers) -> None:
 
 def settings_differ(rank: int) -> list[str]:
     """Return the errors of processes that differ after the first step."""
-    found = []
+    results = []
     x, y = batch()
 
     def lr(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -425,8 +425,8 @@ def settings_differ(rank: int) -> list[str]:
         change(module, optimizer)
         with pytest.raises(DGLError) as caught:
             step(x, y)
-        found.append(str(caught.value))
-    return found
+        results.append(str(caught.value))
+    return results
 
 
 def test_differing_settings_are_told_at_any_step(two: Workers) -> None:
@@ -468,8 +468,8 @@ def test_each_process_may_pass_its_share_of_the_batch(two: Workers) -> None:
         optimizer.step()
         losses.append(loss.item())
     expected = module.eval()(x).detach()
-    for got, logits, errors in two.run(train_shares):
-        assert got == pytest.approx(losses, rel=1e-9)
+    for result, logits, errors in two.run(train_shares):
+        assert result == pytest.approx(losses, rel=1e-9)
         torch.testing.assert_close(logits, expected)
         assert "other inputs" in errors[0]
         assert "split_batch" in errors[1]

@@ -22,9 +22,9 @@ aten = torch.ops.aten
 
 def instruction(target: Any, reads: list[int], write: int) -> ProgramStep:
     template = bind(target, [OperandSlot(slot) for slot in reads], {})
-    made = WorkerInstruction(str(target), reads, template, lambda a: target(**a), [(0, [write])], {0: (4,)})
-    made.new, made.into = makes_new_memory(target), writing_into(target, torch.float32)
-    return ProgramStep(made)
+    instruction = WorkerInstruction(str(target), reads, template, lambda a: target(**a), [(0, [write])], {0: (4,)})
+    instruction.new, instruction.into = makes_new_memory(target), writing_into(target, torch.float32)
+    return ProgramStep(instruction)
 
 
 def run(steps: list[ProgramStep], kept: set[int], values: list[Any]) -> list[Any]:
@@ -93,7 +93,7 @@ def test_what_is_said_to_be_new_memory_is() -> None:
                 return x.clone()
 
             given = tree_map_only(torch.Tensor, one, bound)
-            made = flat_outputs(part_runner(op, (cut,))(given) if op and cut else target(**given))
-            assert not storages(made) & storages(given), target
+            result = flat_outputs(part_runner(op, (cut,))(given) if op and cut else target(**given))
+            assert not storages(result) & storages(given), target
             checked += 1
     assert checked > 300

@@ -61,8 +61,8 @@ def test_all_workers_make_the_same_rounds(workers: int) -> None:
         for i, one in enumerate(together):
             assert [m.targets for m in one.movements] == [m.targets for m in together[0].movements]
             assert one._send_counts == [other._receive_counts[i] for other in together]
-    made = of_workers[0]
-    assert len(made) < sum(len(one.movements) for one in made)
+    result = of_workers[0]
+    assert len(result) < sum(len(one.movements) for one in result)
 
 
 def whole(sizes: list[int]) -> tuple[list[WorkerInstruction], list[Movement], dict[int, int]]:
@@ -86,5 +86,5 @@ def test_what_is_fetched_early_fits_into_the_memory_that_is_needed_anyway(
     instructions, movements, held = whole(sizes)
     given = [m.source for m in movements]
     steps = schedule(instructions, movements, held, given, Links(0, 2), MessageBuffers(CPU))
-    found = [step.action for step in steps if step.starts]
-    assert [len(one.movements) for one in found if isinstance(one, Round)] == together
+    results = [step.action for step in steps if step.starts]
+    assert [len(one.movements) for one in results if isinstance(one, Round)] == together

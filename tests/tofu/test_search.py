@@ -176,10 +176,10 @@ def test_a_cat_of_many_operands_has_small_tables() -> None:
             self.layers = nn.ModuleList(nn.Linear(8 + 4 * n, 4) for n in range(16))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found = [x]
+            results = [x]
             for layer in self.layers:
-                found.append(torch.relu(layer(torch.cat(found, 1))))
-            return torch.cat(found, 1)
+                results.append(torch.relu(layer(torch.cat(results, 1))))
+            return torch.cat(results, 1)
 
     with torch.device("meta"):
         captured = capture(Dense(), MSE, (torch.empty(16, 8), torch.empty(16, 72)))
@@ -203,19 +203,19 @@ def test_steps_never_communicate_less_than_those_before(name: str, workers: int)
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_baseline_that_splits_all_tensors_has_fewer_bytes(name: str) -> None:
-    found = plan_captured(small(name), 8)
-    plans = found.compare()
+    result = plan_captured(small(name), 8)
+    plans = result.compare()
     assert set(plans) == {"Tofu", *BASELINES}
     splitting = {name: p.bytes for name, p in plans.items() if name != "data parallel"}
     assert min(splitting, key=lambda n: splitting[n]) == "Tofu"
     replicating = plans["data parallel"]
-    fitted = plan_captured(found.captured, 8, memory=max(found.memory, replicating.memory))
+    fitted = plan_captured(result.captured, 8, memory=max(result.memory, replicating.memory))
     assert fitted.bytes <= replicating.bytes, "in the memory that it takes"
 
 
 def test_one_worker_communicates_nothing() -> None:
-    found = plan_captured(mlp(), 1)
-    assert found.bytes == 0 and found.steps == () and found.placement("0.weight") == ()
+    result = plan_captured(mlp(), 1)
+    assert result.bytes == 0 and result.steps == () and result.placement("0.weight") == ()
 
 
 def test_factors() -> None:
@@ -272,17 +272,17 @@ def test_operators_without_a_description_are_named() -> None:
 # -- plans -------------------------------------------------------------------------------------------------------------
 def test_a_plan_says_how_each_tensor_and_operator_is_split() -> None:
     captured = mlp()
-    found = plan_captured(captured, 4)
+    result = plan_captured(captured, 4)
     operators = [n for n in captured.graph.nodes if n.op == "call_function" and n.all_input_nodes]
-    for step in found.steps:
+    for step in result.steps:
         assert {*operators} == {*step.strategies}
         assert {n for n in captured.graph.nodes if n.op != "output"} == {*step.placements}
     shape = list(captured.parameters["0.weight"].meta["val"].shape)
-    for dim, step in zip(found.placement("0.weight"), found.steps, strict=True):
+    for dim, step in zip(result.placement("0.weight"), result.steps, strict=True):
         shape[dim] //= step.k
-    assert found.local_shape("0.weight") == tuple(shape)
+    assert result.local_shape("0.weight") == tuple(shape)
     with pytest.raises(KeyError, match=r"0\.weight"):
-        found.placement("weight")
+        result.placement("weight")
 
 
 def test_memory_is_a_share_of_what_one_worker_needs() -> None:
@@ -306,10 +306,10 @@ def test_memory_is_a_constraint() -> None:
 
 def test_links_are_used_from_the_slowest_on() -> None:
     captured = mlp()
-    found = plan_captured(captured, 8, links=[(4, 100e9), (2, 10e9)])
-    assert found.steps[0].bandwidth == 10e9 and found.steps[0].k == 2
-    assert all(step.bandwidth == 100e9 for step in found.steps[1:])
-    assert found.transfer_seconds == sum(s.bytes / 8 / s.bandwidth for s in found.steps)
+    result = plan_captured(captured, 8, links=[(4, 100e9), (2, 10e9)])
+    assert result.steps[0].bandwidth == 10e9 and result.steps[0].k == 2
+    assert all(step.bandwidth == 100e9 for step in result.steps[1:])
+    assert result.transfer_seconds == sum(s.bytes / 8 / s.bandwidth for s in result.steps)
     assert plan_captured(captured, 8).transfer_seconds is None
     with pytest.raises(DGLError, match="join 8 workers, but workers=4"):
         plan_captured(captured, 4, links=[(4, 1e9), (2, 1e9)])
@@ -320,16 +320,16 @@ def test_links_are_used_from_the_slowest_on() -> None:
 def test_data_parallel_all_reduces_and_fsdp_gathers_twice_and_scatters() -> None:
     captured = mlp((64, 64, 64, 64), 4096)
     weights = sum(p.meta["val"].numel() * 4 for p in captured.parameters.values())
-    found = plan_captured(captured, 4)
-    assert found.baseline(known.data_parallel).bytes == pytest.approx(2 * 3 * weights, rel=0.01)
+    result = plan_captured(captured, 4)
+    assert result.baseline(known.data_parallel).bytes == pytest.approx(2 * 3 * weights, rel=0.01)
     once = 2 * 64 * 64 * 4  # the first weight, as the input needs no gradient; the last, whose gradient is next
-    assert found.baseline(known.fsdp).bytes == pytest.approx(3 * (3 * weights - once), rel=0.01)
+    assert result.baseline(known.fsdp).bytes == pytest.approx(3 * (3 * weights - once), rel=0.01)
 
 
 def test_megatron_cuts_columns_then_rows() -> None:
     captured = small("transformer")
-    found = plan_captured(captured, 8)
-    megatron = found.baseline(known.megatron)
+    result = plan_captured(captured, 8)
+    megatron = result.baseline(known.megatron)
     assert megatron.placement("blocks.0.q_proj.weight") == (0,)
     assert megatron.placement("blocks.0.down_proj.weight") == (1,)
     assert megatron.placement("blocks.0.norm1.weight") == (None,)
@@ -338,13 +338,13 @@ def test_megatron_cuts_columns_then_rows() -> None:
 
 def test_a_plan_is_made_from_a_module() -> None:
     module = nn.Linear(8, 8)
-    found = plan(
+    result = plan(
         module, MSE, (torch.randn(4, 8), torch.randn(4, 8)), torch.optim.Adagrad(module.parameters()), workers=2
     )
-    text = found.summary()
+    text = result.summary()
     assert "2 workers in steps of 2" in text and "received per training step" in text
     assert "mm.default" in text or "addmm.default" in text
-    assert "PartitionPlan(workers=2" in repr(found)
+    assert "PartitionPlan(workers=2" in repr(result)
 
 
 def test_plans_are_drawn() -> None:
@@ -352,12 +352,12 @@ def test_plans_are_drawn() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = plan_captured(mlp(), 4)
-    figure = found.draw()
+    result = plan_captured(mlp(), 4)
+    figure = result.draw()
     tiles = [len(axis.patches) for axis in figure.axes]
     assert tiles[:2] == [4, 4]
     plt.figure()
-    assert len(found.compare(draw=True)) == len(plt.gca().patches)
+    assert len(result.compare(draw=True)) == len(plt.gca().patches)
     plt.close("all")
 
 

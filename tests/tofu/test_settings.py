@@ -48,7 +48,7 @@ def losses(run: Callable[..., Any], change: str | None) -> list[float]:
     if change == "pre-hook":
         module[2].register_forward_pre_hook(lambda child, inputs: (inputs[0] * 0.5,))
     if change == "backward hook":
-        module[2].register_full_backward_hook(lambda child, got, of: tuple(g * 0.5 for g in got))
+        module[2].register_full_backward_hook(lambda child, result, of: tuple(g * 0.5 for g in result))
     if change == "attribute":
         module[1].eps = 0.5
     if change == "momentum of statistics":
@@ -148,7 +148,7 @@ def errors_of_steps(rank: int) -> dict[str, str]:
     def new_loss(module: nn.Module, optimizer: Any, step: Any) -> None:
         step.loss = functional.mse_loss
 
-    found = {}
+    results = {}
     for act in (
         *(new_parameter, assigned, foreign, hook_of_one_rank, rank_values, rank_state, rank_norm, other_call),
         *(without_gradients, input_gradient, array, record, new_loss),
@@ -159,8 +159,8 @@ def errors_of_steps(rank: int) -> dict[str, str]:
         with pytest.raises((DGLError, AttributeError)) as caught:
             act(module, optimizer, step)
             step(*batch())
-        found[act.__name__] = str(caught.value)
-    return found
+        results[act.__name__] = str(caught.value)
+    return results
 
 
 def test_what_cannot_take_effect_is_an_error_in_every_process(two: Workers) -> None:
@@ -211,7 +211,7 @@ class Writes(nn.Module):
 def writes(rank: int) -> dict[str, str]:
     random.seed(0)
     np.random.seed(0)
-    found = {}
+    results = {}
     for kind in ("count", "random", "numpy", "kept", "input", "tensor"):
         module = Writes(kind)
         with torch.no_grad():
@@ -221,14 +221,14 @@ def writes(rank: int) -> dict[str, str]:
         if kind in ("input", "tensor"):
             with pytest.raises(DGLError) as caught:
                 step(*batch())
-            found[kind] = str(caught.value)
+            results[kind] = str(caught.value)
         else:
             with pytest.warns(DGLWarning) as warned:
                 step(*batch())
                 step(*batch())
             assert len(step._compiled) == 1
-            (found[kind],) = (str(w.message) for w in warned)
-    return found
+            (results[kind],) = (str(w.message) for w in warned)
+    return results
 
 
 def test_what_a_forward_pass_writes_is_told(two: Workers) -> None:
@@ -240,9 +240,9 @@ def test_what_a_forward_pass_writes_is_told(two: Workers) -> None:
         "input": "in place into the input tensors [0]",
         "tensor": "register_buffer",
     }
-    for found in two.run(writes):
+    for actual in two.run(writes):
         for kind, word in words.items():
-            assert word in found[kind], found[kind]
+            assert word in actual[kind], actual[kind]
 
 
 def thaw(rank: int) -> tuple[set[str], list[float], list[float]]:

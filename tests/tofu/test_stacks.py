@@ -39,11 +39,11 @@ def test_a_graph_computes_the_same_with_dimensions_apart(function: object, input
     expected = module(*tensors)
     gone = keep_stacks(module.graph)
     alive = set(module.graph.nodes)
-    assert gone and not alive & set(gone) and all(made is None or made in alive for made in gone.values())
+    assert gone and not alive & set(gone) and all(result is None or result in alive for result in gone.values())
     assert aten.bmm.default not in {node.target for node in module.graph.nodes}
     module.graph.lint()
-    for made, right in zip(GraphModule(module, module.graph)(*tensors), expected, strict=True):
-        torch.testing.assert_close(made, right)
+    for result, right in zip(GraphModule(module, module.graph)(*tensors), expected, strict=True):
+        torch.testing.assert_close(result, right)
 
 
 def test_heads_can_be_split() -> None:

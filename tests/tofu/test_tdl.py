@@ -29,18 +29,18 @@ def conv1d(data: Any, filters: Any) -> Any:
 
 
 def test_a_convolution_is_split_with_its_halo() -> None:
-    found = by_index(conv1d, [(4, 3, 10), (3, 5, 3)], [(4, 5, 8)])
-    assert list(found) == ["b", "co", "x", "ci", "dx"]
-    assert found["x"].inputs == ((None, None, RowSpan(after=2)), (None, None, None))
-    assert found["x"].outputs == ((None, None, PLAIN),) and found["x"].combine == ("concat",)
-    assert found["ci"].inputs == ((None, PLAIN, None), (PLAIN, None, None))
-    assert found["ci"].outputs == ((None, None, None),) and found["ci"].combine == ("sum",)
-    assert found["dx"].inputs[0] == (None, None, RowSpan(after=7)) and found["dx"].extent == 3
+    result = by_index(conv1d, [(4, 3, 10), (3, 5, 3)], [(4, 5, 8)])
+    assert list(result) == ["b", "co", "x", "ci", "dx"]
+    assert result["x"].inputs == ((None, None, RowSpan(after=2)), (None, None, None))
+    assert result["x"].outputs == ((None, None, PLAIN),) and result["x"].combine == ("concat",)
+    assert result["ci"].inputs == ((None, PLAIN, None), (PLAIN, None, None))
+    assert result["ci"].outputs == ((None, None, None),) and result["ci"].combine == ("sum",)
+    assert result["dx"].inputs[0] == (None, None, RowSpan(after=7)) and result["dx"].extent == 3
 
 
 def test_all_reads_of_a_tensor_count() -> None:
-    found = by_index(lambda x: lambda i: x[i - 1] + 2 * x[i + 3], [(9,)], [(9,)])
-    assert found["i"].inputs == ((RowSpan(before=-1, after=3),),)
+    result = by_index(lambda x: lambda i: x[i - 1] + 2 * x[i + 3], [(9,)], [(9,)])
+    assert result["i"].inputs == ((RowSpan(before=-1, after=3),),)
     assert by_index(lambda x: lambda i: x[i] + x[2 * i], [(9,)], [(5,)])["i"].inputs == ((None,),)
 
 
@@ -78,17 +78,17 @@ def test_fractions_stand_for_the_whole_numbers_among_their_values() -> None:
 
 
 def test_slices_may_have_affine_ends() -> None:
-    found = by_index(lambda x: lambda h: Place(x[4 * h : 4 * h + 4, :], h, slice(None)), [(8, 3)], [(2, 3)])
-    assert found["h"].inputs == ((RowSpan((4, 0), (0, 4)), None),) and found["h"].extent == 2
+    result = by_index(lambda x: lambda h: Place(x[4 * h : 4 * h + 4, :], h, slice(None)), [(8, 3)], [(2, 3)])
+    assert result["h"].inputs == ((RowSpan((4, 0), (0, 4)), None),) and result["h"].extent == 2
 
 
 def test_outputs_may_stand_elsewhere() -> None:
-    found = by_index(lambda x: lambda h: Place(Opaque("view")(x[h, :]), slice(3 * h, 3 * h + 3)), [(4, 3)], [(12,)])
-    assert found["h"].outputs == ((RowSpan((3, 0), (0, 3)),),)
+    result = by_index(lambda x: lambda h: Place(Opaque("view")(x[h, :]), slice(3 * h, 3 * h + 3)), [(4, 3)], [(12,)])
+    assert result["h"].outputs == ((RowSpan((3, 0), (0, 3)),),)
 
 
 def test_outputs_are_combined_each_in_its_way() -> None:
-    found = by_index(
+    result = by_index(
         lambda g, x, w: (
             lambda n, i: Sum(lambda o: g[n, o] * w[o, i]),
             lambda o, i: Sum(lambda n: g[n, o] * x[n, i]),
@@ -97,10 +97,10 @@ def test_outputs_are_combined_each_in_its_way() -> None:
         [(4, 2), (4, 3), (2, 3)],
         [(4, 3), (2, 3), ()],
     )
-    assert found["n"].combine == ("concat", "sum", "concat")
-    assert found["o"].combine == ("sum", "concat", "concat")
-    assert found["i"].combine == ("concat", "concat", "concat")
-    assert found["n"].outputs == ((PLAIN, None), (None, None), ())
+    assert result["n"].combine == ("concat", "sum", "concat")
+    assert result["o"].combine == ("sum", "concat", "concat")
+    assert result["i"].combine == ("concat", "concat", "concat")
+    assert result["n"].outputs == ((PLAIN, None), (None, None), ())
 
 
 REDUCED: list[tuple[Callable[..., Any], str | None]] = [
@@ -129,18 +129,18 @@ REDUCED: list[tuple[Callable[..., Any], str | None]] = [
 
 @pytest.mark.parametrize(("body", "combine"), REDUCED)
 def test_a_reduction_is_split_where_it_distributes(body: Callable[..., Any], combine: str | None) -> None:
-    found = by_index(lambda x, y: lambda: body(x, y), [(6,), (6,)], [()])
-    assert (found["k"].combine if "k" in found else None) == (None if combine is None else (combine,))
+    result = by_index(lambda x, y: lambda: body(x, y), [(6,), (6,)], [()])
+    assert (result["k"].combine if "k" in result else None) == (None if combine is None else (combine,))
 
 
 def test_terms_beside_a_sum_are_added_by_who_says_so() -> None:
-    found = by_index(lambda x, y: lambda i: y[i] + Sum(lambda k: x[k, i]), [(6, 2), (2,)], [(2,)], additive=True)
-    assert found["k"].combine == ("sum",) and found["k"].inputs == ((PLAIN, None), (None,))
+    result = by_index(lambda x, y: lambda i: y[i] + Sum(lambda k: x[k, i]), [(6, 2), (2,)], [(2,)], additive=True)
+    assert result["k"].combine == ("sum",) and result["k"].inputs == ((PLAIN, None), (None,))
 
 
 def test_what_chooses_from_an_opaque_result_is_not_split() -> None:
-    found = by_index(lambda m: lambda b, i, j: Opaque("inverse")(m[b, :, :])[i, j], [(4, 3, 3)], [(4, 3, 3)])
-    assert list(found) == ["b"]
+    result = by_index(lambda m: lambda b, i, j: Opaque("inverse")(m[b, :, :])[i, j], [(4, 3, 3)], [(4, 3, 3)])
+    assert list(result) == ["b"]
 
 
 BAD: list[tuple[Callable[..., Any], str]] = [

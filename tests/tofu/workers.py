@@ -48,13 +48,13 @@ class Workers:
 
     def outcomes(self) -> list[tuple[Any, str | None]]:
         """Return of each what the function returned, and the error that it raised; of one that has died, why."""
-        found = []
+        results = []
         for pipe in self.pipes:
             try:
-                found.append(pipe.recv() if pipe.poll(PATIENCE) else (None, "no answer"))
+                results.append(pipe.recv() if pipe.poll(PATIENCE) else (None, "no answer"))
             except EOFError:
-                found.append((None, "died"))
-        return found
+                results.append((None, "died"))
+        return results
 
     def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
         """Return what the function returned in each process; an error is raised here."""

@@ -32,12 +32,12 @@ def check(g, block, dst_nodes=None, include=True):
         else:
             assert len(edge_ids) == 0
     for ntype in g.ntypes:
-        found = block.dstnodes[ntype].data[dglite.NID].tolist()
+        result = block.dstnodes[ntype].data[dglite.NID].tolist()
         if dst_nodes is None:
-            assert found == sorted(entered[ntype])
+            assert result == sorted(entered[ntype])
         else:
-            assert found == list(dst_nodes.get(ntype, []))
-        expected = list(dict.fromkeys((found if include else []) + appeared[ntype]))
+            assert result == list(dst_nodes.get(ntype, []))
+        expected = list(dict.fromkeys((result if include else []) + appeared[ntype]))
         assert block.srcnodes[ntype].data[dglite.NID].tolist() == expected
 
 

@@ -19,10 +19,10 @@ from tests.transforms.graphs import multigraphs
 
 def weighted(g: DGLGraph, weights: np.ndarray | None = None) -> np.ndarray:
     """Return the matrix whose entry (v, u) sums the weights of the edges u -> v."""
-    made = np.zeros((g.num_nodes(), g.num_nodes()))
+    result = np.zeros((g.num_nodes(), g.num_nodes()))
     src, dst = g.adjacency().endpoints()
-    np.add.at(made, (dst, src), np.ones(len(src)) if weights is None else weights)
-    return made
+    np.add.at(result, (dst, src), np.ones(len(src)) if weights is None else weights)
+    return result
 
 
 @settings(max_examples=40, deadline=None)
@@ -35,8 +35,8 @@ def test_gcn_weights_are_symmetrically_normalised(g: DGLGraph, has_weights: bool
     degrees = weighted(g, given_weights).sum(1)
     scale = np.divide(1, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
     src, dst = g.adjacency().endpoints()
-    found = T.GCNNorm()(g).edata["w"]
-    torch.testing.assert_close(found.double(), torch.from_numpy(given_weights * scale[src] * scale[dst]))
+    result = T.GCNNorm()(g).edata["w"]
+    torch.testing.assert_close(result.double(), torch.from_numpy(given_weights * scale[src] * scale[dst]))
 
 
 def test_the_published_gcn_weights() -> None:
@@ -64,11 +64,11 @@ def test_diffusions_are_their_matrices(name: str) -> None:
     make, formula = DIFFUSIONS[name]
     g = chain()
     expected = formula(weighted(g, g.edata["w"].double().numpy()))
-    made = make(eps=0.05)(g)
+    result = make(eps=0.05)(g)
     np.testing.assert_allclose(
-        weighted(made, made.edata["w"].numpy()), np.where(expected >= 0.05, expected, 0), rtol=1e-5
+        weighted(result, result.edata["w"].numpy()), np.where(expected >= 0.05, expected, 0), rtol=1e-5
     )
-    assert made.ndata["h"] is g.ndata["h"] and made.edata["w"].dtype == torch.float32
+    assert result.ndata["h"] is g.ndata["h"] and result.edata["w"].dtype == torch.float32
     by_degree = make(avg_degree=1)(g)
     assert by_degree.num_edges() >= 6
     assert by_degree.edata["w"].min() == pytest.approx(np.sort(expected.ravel())[-6], rel=1e-5)
@@ -83,12 +83,12 @@ def test_diffusions_are_their_matrices(name: str) -> None:
 
 
 def test_the_published_diffusions() -> None:
-    found = T.PPR(avg_degree=2)(chain()).edata["w"].tolist()
-    assert found == pytest.approx(
+    result = T.PPR(avg_degree=2)(chain()).edata["w"].tolist()
+    assert result == pytest.approx(
         [0.15, 0.15, 0.15, 0.0255, 0.0163, 0.15, 0.0638, 0.0383, 0.15, 0.051, 0.0217, 0.15], abs=6e-5
     )
-    found = T.GDC([0.3, 0.2, 0.1], avg_degree=2)(chain()).edata["w"].tolist()
-    assert found == pytest.approx([0.3, 0.3, 0.02, 0.3, 0.04, 0.3, 0.1, 0.06, 0.3, 0.08, 0.02, 0.3], abs=1e-6)
+    result = T.GDC([0.3, 0.2, 0.1], avg_degree=2)(chain()).edata["w"].tolist()
+    assert result == pytest.approx([0.3, 0.3, 0.02, 0.3, 0.04, 0.3, 0.1, 0.06, 0.3, 0.08, 0.02, 0.3], abs=1e-6)
 
 
 def test_weights_must_be_numbers() -> None:
@@ -108,13 +108,13 @@ def test_sign_diffuses_features(op: str, weight: str | None) -> None:
     degree = a.sum(1)
     inverse = torch.where(degree > 0, 1 / degree, 0)
     step = {"raw": a, "rw": inverse[:, None] * a}.get(op, inverse.sqrt()[:, None] * a * inverse.sqrt())
-    made = T.SIGNDiffusion(3, "x", "out", weight, op, 0.3)(g)
+    diffusion = T.SIGNDiffusion(3, "x", "out", weight, op, 0.3)(g)
     expected = g.ndata["x"]
     for i in range(3):
         expected = step @ expected
         if op == "ppr":
             expected = 0.7 * expected + 0.3 * g.ndata["x"]
-        torch.testing.assert_close(made.ndata[f"out_{i + 1}"], expected)
+        torch.testing.assert_close(diffusion.ndata[f"out_{i + 1}"], expected)
     assert set(g.ndata) == {"x"}
 
     def run(x: Tensor, w: Tensor) -> Tensor:

@@ -44,8 +44,8 @@ EVERY = [
 def test_the_graph_given_is_left_alone(g: DGLGraph) -> None:
     before = contents(g)
     for transform in EVERY:
-        made = transform(g)
-        assert made is not g and contents(g) == before, transform
+        result = transform(g)
+        assert result is not g and contents(g) == before, transform
 
 
 @settings(max_examples=30, deadline=None)
@@ -83,9 +83,9 @@ def test_loops_and_reverses_by_type(g: DGLGraph) -> None:
 @given(typed_graphs())
 def test_metapaths_become_edge_types(g: DGLGraph) -> None:
     reached = dglite.metapath_reachable_graph(g, [PLAYS, LIKES])
-    made = T.AddMetaPaths({"co": [PLAYS, LIKES]})(g)
-    assert pairs(made, ("user", "co", "user")) == pairs(reached) and made.num_edges(FOLLOWS) == g.num_edges(FOLLOWS)
-    assert made.edges[FOLLOWS].data["w"] is g.edges[FOLLOWS].data["w"]
+    paths = T.AddMetaPaths({"co": [PLAYS, LIKES]})(g)
+    assert pairs(paths, ("user", "co", "user")) == pairs(reached) and paths.num_edges(FOLLOWS) == g.num_edges(FOLLOWS)
+    assert paths.edges[FOLLOWS].data["w"] is g.edges[FOLLOWS].data["w"]
     alone = T.AddMetaPaths({"co": [PLAYS, LIKES]}, keep_orig_edges=False)(g)
     assert (
         alone.canonical_etypes == [("user", "co", "user")]
@@ -110,12 +110,12 @@ def test_structure_of_one_type(g: DGLGraph) -> None:
 def test_encodings_are_written() -> None:
     g = dglite.graph(([0, 1, 2, 3, 1, 2, 3, 0], [1, 2, 3, 0, 0, 1, 2, 3]))
     g.edata["w"] = torch.ones(8)
-    made = T.Compose([T.RandomWalkPE(3, "walk", "w"), T.LapPE(2, "lap", "values"), T.SVDPE(2, random_flip=False)])(g)
-    assert dict(g.ndata) == {} and torch.equal(made.ndata["walk"], dglite.random_walk_pe(g, 3))
-    assert made.ndata["lap"].shape == (4, 2) and torch.equal(
-        made.ndata["svd_pe"], dglite.svd_pe(g, 2, random_flip=False)
+    compose = T.Compose([T.RandomWalkPE(3, "walk", "w"), T.LapPE(2, "lap", "values"), T.SVDPE(2, random_flip=False)])(g)
+    assert dict(g.ndata) == {} and torch.equal(compose.ndata["walk"], dglite.random_walk_pe(g, 3))
+    assert compose.ndata["lap"].shape == (4, 2) and torch.equal(
+        compose.ndata["svd_pe"], dglite.svd_pe(g, 2, random_flip=False)
     )
-    torch.testing.assert_close(made.ndata["values"], torch.ones(4, 2))
+    torch.testing.assert_close(compose.ndata["values"], torch.ones(4, 2))
     assert set(T.LaplacianPE(6, padding=True)(g).ndata) == {"PE"}
 
 
@@ -164,11 +164,11 @@ def test_random_transforms_change_as_much_as_asked() -> None:
     "transform", [T.DropNode(), T.DropEdge(), T.AddEdge(), T.NodeShuffle(), T.FeatMask(0.5, ["h"])], ids=repr
 )
 def test_random_transforms_follow_the_seed(transform: Any) -> None:
-    g, found = big(), []
+    g, results = big(), []
     for seed in (1, 1, 2):
         dglite.seed(seed)
-        found.append(contents(transform(g)))
-    assert found[0] == found[1] != found[2]
+        results.append(contents(transform(g)))
+    assert results[0] == results[1] != results[2]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,10 @@ def test_settings_are_checked(make: Any, message: str) -> None:
 def test_rows_are_normalised() -> None:
     g = dglite.graph(([0], [1]), num_nodes=3)
     g.ndata["h"], g.edata["w"] = torch.tensor([[1.0, 3.0], [0.0, 0.0], [-1.0, 2.0]]), torch.tensor([[2.0, 2.0]])
-    made = T.RowFeatNormalizer(node_feat_names=["h"], edge_feat_names=["w"])(g)
-    assert made.ndata["h"].tolist() == [[0.25, 0.75], [0, 0], [-1, 2]] and made.edata["w"].tolist() == [[0.5, 0.5]]
+    normalizer = T.RowFeatNormalizer(node_feat_names=["h"], edge_feat_names=["w"])(g)
+    assert normalizer.ndata["h"].tolist() == [[0.25, 0.75], [0, 0], [-1, 2]] and normalizer.edata["w"].tolist() == [
+        [0.5, 0.5]
+    ]
     lifted = T.RowFeatNormalizer(True, ["h"])(g).ndata["h"]
     torch.testing.assert_close(lifted, torch.tensor([[2 / 6, 4 / 6], [0.5, 0.5], [0, 1]]))
 
@@ -197,5 +199,5 @@ def test_rows_are_normalised() -> None:
 def test_rows_whose_sum_is_less_than_one_stay() -> None:
     g = dglite.graph(([0], [1]), num_nodes=3)
     g.ndata["h"] = torch.tensor([[0.25, 0.5], [-3.0, 2.5], [0.5, 1.5]])
-    made = T.RowFeatNormalizer(node_feat_names=["h"])(g)
-    assert made.ndata["h"].tolist() == [[0.25, 0.5], [-3.0, 2.5], [0.25, 0.75]]
+    normalizer = T.RowFeatNormalizer(node_feat_names=["h"])(g)
+    assert normalizer.ndata["h"].tolist() == [[0.25, 0.5], [-3.0, 2.5], [0.25, 0.75]]

@@ -22,18 +22,18 @@ from tests.transforms.graphs import multigraphs, pairs
 def test_parts_have_their_nodes_and_halos(g: DGLGraph, data: st.DataObject, hops: int, reshuffle: bool) -> None:
     n = g.num_nodes()
     parts = data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))
-    found, nodes, edges = dglite.partition_graph_with_halo(g, torch.tensor(parts), hops, reshuffle)
-    assert set(found) == set(range(max(parts) + 1)) and (nodes is not None) == (edges is not None) == reshuffle
+    result, nodes, edges = dglite.partition_graph_with_halo(g, torch.tensor(parts), hops, reshuffle)
+    assert set(result) == set(range(max(parts) + 1)) and (nodes is not None) == (edges is not None) == reshuffle
     ends = pairs(g)
-    for part, made in found.items():
-        ids, eids = made.ndata[dglite.NID].tolist(), made.edata[dglite.EID].tolist()
+    for part, built in result.items():
+        ids, eids = built.ndata[dglite.NID].tolist(), built.edata[dglite.EID].tolist()
         if nodes is not None and edges is not None:
-            assert made.ndata["orig_id"].tolist() == nodes[ids].tolist()
-            assert made.edata["orig_id"].tolist() == edges[eids].tolist()
-            inner_ids = [i for i, inner in zip(ids, made.ndata["inner_node"].tolist(), strict=True) if inner]
+            assert built.ndata["orig_id"].tolist() == nodes[ids].tolist()
+            assert built.edata["orig_id"].tolist() == edges[eids].tolist()
+            inner_ids = [i for i, inner in zip(ids, built.ndata["inner_node"].tolist(), strict=True) if inner]
             assert inner_ids == list(range(min(inner_ids, default=0), min(inner_ids, default=0) + len(inner_ids)))
             ids, eids = nodes[ids].tolist(), edges[eids].tolist()
-        assert [(ids[u], ids[v]) for u, v in pairs(made)] == [ends[e] for e in eids]
+        assert [(ids[u], ids[v]) for u, v in pairs(built)] == [ends[e] for e in eids]
         assert len(set(ids)) == len(ids) and len(set(eids)) == len(eids)
         inner = {i for i in range(n) if parts[i] == part}
         expected_edges = {e for e, (u, v) in enumerate(ends) if u in inner and v in inner}
@@ -47,9 +47,9 @@ def test_parts_have_their_nodes_and_halos(g: DGLGraph, data: st.DataObject, hops
                 expected_edges |= {e for e, (u, v) in enumerate(ends) if v in halo}
         expected_nodes |= {node for e in expected_edges for node in ends[e]}
         assert set(ids) == expected_nodes and set(eids) == expected_edges
-        assert made.ndata["inner_node"].tolist() == [int(i in inner) for i in ids]
-        assert made.ndata["part_id"].tolist() == [parts[i] for i in ids]
-        assert made.edata["inner_edge"].tolist() == [int(ends[e][1] in inner) for e in eids]
+        assert built.ndata["inner_node"].tolist() == [int(i in inner) for i in ids]
+        assert built.ndata["part_id"].tolist() == [parts[i] for i in ids]
+        assert built.edata["inner_edge"].tolist() == [int(ends[e][1] in inner) for e in eids]
 
 
 def cliques() -> DGLGraph:

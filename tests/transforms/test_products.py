@@ -20,9 +20,9 @@ from tests.transforms.graphs import FOLLOWS, LIKES, PLAYS, multigraphs, pairs, t
 
 def dense(g: DGLGraph, etype: Any = None) -> np.ndarray:
     adjacency = g.adjacency(etype)
-    made = np.zeros((adjacency.num_src, adjacency.num_dst), np.int64)
-    np.add.at(made, adjacency.endpoints(), 1)
-    return made
+    result = np.zeros((adjacency.num_src, adjacency.num_dst), np.int64)
+    np.add.at(result, adjacency.endpoints(), 1)
+    return result
 
 
 @settings(max_examples=50, deadline=None)
@@ -35,11 +35,11 @@ def test_line_graphs_are_those_of_networkx(g: DGLGraph) -> None:
     for pair in ends:
         keys.append((*pair, seen.setdefault(pair, 0)))
         seen[pair] += 1
-    made = g.line_graph(shared=True)
-    assert made.num_nodes() == g.num_edges() and made.ndata["name"].tolist() == g.edata["name"].tolist()
+    result = g.line_graph(shared=True)
+    assert result.num_nodes() == g.num_edges() and result.ndata["name"].tolist() == g.edata["name"].tolist()
     others = sorted((a, b) for a, b in expected.edges() if a != b)  # a self-loop does not follow itself
-    assert sorted((keys[a], keys[b]) for a, b in pairs(made)) == others
-    onward = [(a, b) for a, b in pairs(made) if ends[a] != ends[b][::-1]]
+    assert sorted((keys[a], keys[b]) for a, b in pairs(result)) == others
+    onward = [(a, b) for a, b in pairs(result) if ends[a] != ends[b][::-1]]
     assert pairs(g.line_graph(backtracking=False)) == onward
 
 
@@ -48,9 +48,9 @@ def test_line_graphs_are_those_of_networkx(g: DGLGraph) -> None:
 def test_powers_count_paths(g: DGLGraph, k: int) -> None:
     expected = np.linalg.matrix_power(dense(g), k)
     assert dglite.khop_adj(g, k).tolist() == expected.tolist() and dglite.khop_adj(g, k).dtype == torch.float32
-    made = dglite.khop_graph(g, k)
-    assert dense(made).tolist() == expected.tolist() and pairs(made) == sorted(pairs(made))
-    assert made.ndata["name"] is g.ndata["name"] and made.idtype == g.idtype
+    result = dglite.khop_graph(g, k)
+    assert dense(result).tolist() == expected.tolist() and pairs(result) == sorted(pairs(result))
+    assert result.ndata["name"] is g.ndata["name"] and result.idtype == g.idtype
     assert dict(dglite.khop_graph(g, k, copy_ndata=False).ndata) == {}
 
 
@@ -62,11 +62,11 @@ def test_metapaths_join_what_they_reach(g: DGLGraph, path: list[Any]) -> None:
     reached = dense(g, path[0])
     for etype in path[1:]:
         reached = reached @ dense(g, etype)
-    made = dglite.metapath_reachable_graph(g, path)
-    assert pairs(made) == [tuple(x) for x in np.argwhere(reached).tolist()]
+    result = dglite.metapath_reachable_graph(g, path)
+    assert pairs(result) == [tuple(x) for x in np.argwhere(reached).tolist()]
     last = "user" if path[-1] in ("likes", "follows") else "game"
-    assert made.canonical_etypes == [("user", "_E", last)] and made.is_homogeneous == (last == "user")
-    assert made.nodes["user"].data["h"] is g.nodes["user"].data["h"]
+    assert result.canonical_etypes == [("user", "_E", last)] and result.is_homogeneous == (last == "user")
+    assert result.nodes["user"].data["h"] is g.nodes["user"].data["h"]
 
 
 def weighted(seed: int, num_src: int, num_dst: int, names: tuple[str, str] = ("a", "b")) -> DGLGraph:
@@ -82,16 +82,16 @@ def weighted(seed: int, num_src: int, num_dst: int, names: tuple[str, str] = ("a
 def dense_weights(g: DGLGraph) -> Tensor:
     adjacency = g.adjacency()
     src, dst = (torch.from_numpy(x.copy()).long() for x in adjacency.endpoints())
-    made = torch.zeros(adjacency.num_src, adjacency.num_dst, dtype=torch.float64)
-    return made.index_put((src, dst), g.edata["w"], accumulate=True)
+    result = torch.zeros(adjacency.num_src, adjacency.num_dst, dtype=torch.float64)
+    return result.index_put((src, dst), g.edata["w"], accumulate=True)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_product_and_its_gradient(seed: int) -> None:
     a, b = weighted(seed, 4, 5), weighted(seed + 10, 5, 3, ("b", "c"))
-    made = dglite.adj_product_graph(a, b, "w", etype="ab")
-    torch.testing.assert_close(dense_weights(made), dense_weights(a) @ dense_weights(b))
-    assert made.canonical_etypes == [("a", "ab", "c")] and pairs(made) == sorted(set(pairs(made)))
+    result = dglite.adj_product_graph(a, b, "w", etype="ab")
+    torch.testing.assert_close(dense_weights(result), dense_weights(a) @ dense_weights(b))
+    assert result.canonical_etypes == [("a", "ab", "c")] and pairs(result) == sorted(set(pairs(result)))
 
     def run(x: Tensor, y: Tensor) -> Tensor:
         a.edata["w"], b.edata["w"] = x, y
@@ -106,9 +106,9 @@ def test_product_and_its_gradient(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_sum_and_its_gradient(seed: int) -> None:
     parts = [weighted(seed + i, 4, 5) for i in range(3)]
-    made = dglite.adj_sum_graph(parts, "w")
-    torch.testing.assert_close(dense_weights(made), sum(dense_weights(g) for g in parts))
-    assert made.ntypes == parts[0].ntypes and pairs(made) == sorted({pair for g in parts for pair in pairs(g)})
+    result = dglite.adj_sum_graph(parts, "w")
+    torch.testing.assert_close(dense_weights(result), sum(dense_weights(g) for g in parts))
+    assert result.ntypes == parts[0].ntypes and pairs(result) == sorted({pair for g in parts for pair in pairs(g)})
     x = parts[0].edata["w"].clone().requires_grad_()
     parts[0].edata["w"] = x
     dglite.adj_sum_graph(parts, "w").edata["w"].sum().backward()

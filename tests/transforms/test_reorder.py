@@ -38,15 +38,15 @@ def config_for(g: dglite.DGLGraph) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(("num_nodes", "num_edges"), [(40, 200), (7, 0), (0, 0)])
 def test_it_is_the_same_graph(nodes, edges, idtype, num_nodes, num_edges):
     g = random_graph(num_nodes, num_edges, idtype)
-    made = reorder_graph(g, nodes, edges, permute_config=config_for(g))
-    assert (made.num_nodes(), made.num_edges(), made.idtype) == (num_nodes, num_edges, idtype)
-    old_nodes, old_edges = made.ndata[dglite.NID], made.edata[dglite.EID]
+    result = reorder_graph(g, nodes, edges, permute_config=config_for(g))
+    assert (result.num_nodes(), result.num_edges(), result.idtype) == (num_nodes, num_edges, idtype)
+    old_nodes, old_edges = result.ndata[dglite.NID], result.edata[dglite.EID]
     assert old_nodes.dtype == old_edges.dtype == idtype
     assert sorted(old_nodes.tolist()) == list(range(num_nodes))
     assert sorted(old_edges.tolist()) == list(range(num_edges))
-    assert made.ndata["h"].equal(g.ndata["h"][old_nodes.long()])
-    assert made.edata["w"].equal(g.edata["w"][old_edges.long()])
-    for end, old_end in zip(made.edges(), g.edges(), strict=True):
+    assert result.ndata["h"].equal(g.ndata["h"][old_nodes.long()])
+    assert result.edata["w"].equal(g.edata["w"][old_edges.long()])
+    for end, old_end in zip(result.edges(), g.edges(), strict=True):
         assert old_nodes[end.long()].equal(old_end[old_edges.long()])
     if nodes is None:
         assert old_nodes.tolist() == list(range(num_nodes))
@@ -56,23 +56,23 @@ def test_it_is_the_same_graph(nodes, edges, idtype, num_nodes, num_edges):
 
 @pytest.mark.parametrize("edges", ["src", "dst"])
 def test_edges_are_sorted_by_both_ends_and_parallel_ones_keep_their_order(edges):
-    made = reorder_graph(random_graph(), "degree", edges)
-    src, dst = made.edges()
-    keys = (made.edata["_ID"], dst, src) if edges == "src" else (made.edata["_ID"], src, dst)
-    assert np.lexsort(keys).tolist() == list(range(made.num_edges()))
+    result = reorder_graph(random_graph(), "degree", edges)
+    src, dst = result.edges()
+    keys = (result.edata["_ID"], dst, src) if edges == "src" else (result.edata["_ID"], src, dst)
+    assert np.lexsort(keys).tolist() == list(range(result.num_edges()))
 
 
 def test_edges_by_destination_need_no_edge_ids():
-    made = reorder_graph(random_graph(), "degree", "dst")
-    assert made.adjacencies[0].formats == ("csc",)
-    assert made.adjacencies[0].csc().edge_ids is None
+    result = reorder_graph(random_graph(), "degree", "dst")
+    assert result.adjacencies[0].formats == ("csc",)
+    assert result.adjacencies[0].csc().edge_ids is None
 
 
 def test_messages_are_the_same():
     g = random_graph()
-    made = reorder_graph(g, "locality", "dst")
-    old, new = (dglite.ops.u_mul_e_sum(x, x.ndata["h"], x.edata["w"][:, None]) for x in (g, made))
-    torch.testing.assert_close(new, old[made.ndata["_ID"]])
+    result = reorder_graph(g, "locality", "dst")
+    old, new = (dglite.ops.u_mul_e_sum(x, x.ndata["h"], x.edata["w"][:, None]) for x in (g, result))
+    torch.testing.assert_close(new, old[result.ndata["_ID"]])
 
 
 def test_the_given_graph_stays_as_it_is():
@@ -87,25 +87,25 @@ def test_the_given_graph_stays_as_it_is():
 
 
 def test_ids_are_stored_only_where_wanted():
-    made = reorder_graph(random_graph(), "degree", store_ids=False)
-    assert list(made.ndata) == ["h"] and list(made.edata) == ["w"]
+    result = reorder_graph(random_graph(), "degree", store_ids=False)
+    assert list(result.ndata) == ["h"] and list(result.edata) == ["w"]
 
 
 def test_the_examples_of_the_documentation_of_dgl():
     g = dglite.graph(([0, 1, 2, 3, 4], [2, 2, 3, 2, 3]))
     for edges, old in (("src", [4, 3, 1, 2, 0]), ("dst", [4, 2, 3, 1, 0])):
-        made = reorder_graph(g, "rcmk", edges)
-        assert made.ndata["_ID"].tolist() == [4, 3, 1, 2, 0] and made.edata["_ID"].tolist() == old
+        result = reorder_graph(g, "rcmk", edges)
+        assert result.ndata["_ID"].tolist() == [4, 3, 1, 2, 0] and result.edata["_ID"].tolist() == old
     nodes = {"nodes_perm": [3, 2, 0, 4, 1]}
-    made = reorder_graph(g, "custom", permute_config=nodes)
-    assert made.ndata["_ID"].tolist() == made.edata["_ID"].tolist() == [3, 2, 0, 4, 1]
-    made = reorder_graph(g, edge_permute_algo="custom", permute_config={"edges_perm": [1, 2, 3, 4, 0]})
-    assert made.ndata["_ID"].tolist() == [0, 1, 2, 3, 4] and made.edata["_ID"].tolist() == [1, 2, 3, 4, 0]
+    result = reorder_graph(g, "custom", permute_config=nodes)
+    assert result.ndata["_ID"].tolist() == result.edata["_ID"].tolist() == [3, 2, 0, 4, 1]
+    result = reorder_graph(g, edge_permute_algo="custom", permute_config={"edges_perm": [1, 2, 3, 4, 0]})
+    assert result.ndata["_ID"].tolist() == [0, 1, 2, 3, 4] and result.edata["_ID"].tolist() == [1, 2, 3, 4, 0]
 
 
 def test_degree_puts_hubs_first():
-    made = reorder_graph(random_graph(), "degree")
-    degrees = made.in_degrees() + made.out_degrees()
+    result = reorder_graph(random_graph(), "degree")
+    degrees = result.in_degrees() + result.out_degrees()
     assert (degrees[1:] <= degrees[:-1]).all()
 
 
@@ -136,9 +136,9 @@ def test_communities_become_runs_of_ids():
     src = rng.integers(num_nodes, size=20_000)
     inside = members[community[src], rng.integers(60, size=20_000)]
     dst = np.where(rng.random(20_000) < 0.9, inside, rng.integers(num_nodes, size=20_000))
-    made = reorder_graph(dglite.graph((src, dst), num_nodes=num_nodes), "locality")
-    found = community[made.ndata["_ID"].numpy()]
-    assert (np.diff(found) != 0).sum() < 60  # 19 if all were found; 1140 or so in random order
+    result = reorder_graph(dglite.graph((src, dst), num_nodes=num_nodes), "locality")
+    actual = community[result.ndata["_ID"].numpy()]
+    assert (np.diff(actual) != 0).sum() < 60  # 19 if all were found; 1140 or so in random order
 
 
 @pytest.mark.parametrize("num_nodes", [0, 1, 5])
@@ -156,8 +156,8 @@ def test_metis_orders_by_partition(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pymetis", types.SimpleNamespace(part_graph=part_graph))
     g = dglite.graph(([0, 0, 1, 2, 2], [1, 1, 0, 2, 3]))
-    made = reorder_graph(g, "metis", permute_config={"k": 2})
-    assert made.ndata["_ID"].tolist() == [1, 3, 0, 2]
+    result = reorder_graph(g, "metis", permute_config={"k": 2})
+    assert result.ndata["_ID"].tolist() == [1, 3, 0, 2]
     # Undirected, without loops and parallel edges, as METIS wants it.
     assert seen == {"parts": 2, "xadj": [0, 1, 2, 3, 4], "adjncy": [1, 0, 3, 2]}
 
@@ -198,6 +198,6 @@ def test_several_types_and_blocks_are_refused():
 
 def test_a_named_type_is_kept_and_all_formats_are_allowed():
     g = dglite.heterograph({("user", "knows", "user"): ([0, 1], [1, 2])}).formats("csc")
-    made = reorder_graph(g, "degree")
-    assert made.canonical_etypes == [("user", "knows", "user")]
-    assert {*made.formats()["created"], *made.formats()["not created"]} == {"coo", "csr", "csc"}
+    result = reorder_graph(g, "degree")
+    assert result.canonical_etypes == [("user", "knows", "user")]
+    assert {*result.formats()["created"], *result.formats()["not created"]} == {"coo", "csr", "csc"}

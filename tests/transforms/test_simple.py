@@ -64,12 +64,12 @@ def test_unknown_aggregators_are_refused() -> None:
 def test_compact_graphs_keep_the_nodes_that_edges_name(g: DGLGraph, data: st.DataObject) -> None:
     kept = data.draw(st.lists(st.integers(0, g.num_nodes() - 1), unique=True))
     other = dglite.graph(([0], [0]), num_nodes=g.num_nodes(), idtype=g.idtype)
-    made, second = dglite.compact_graphs([g, other], always_preserve=torch.tensor(kept, dtype=g.idtype))
-    ids = made.ndata[dglite.NID].tolist()
+    result, second = dglite.compact_graphs([g, other], always_preserve=torch.tensor(kept, dtype=g.idtype))
+    ids = result.ndata[dglite.NID].tolist()
     u, v = g.edges()
     assert ids == list(dict.fromkeys([*kept, *u.tolist(), *v.tolist(), 0])) == second.ndata[dglite.NID].tolist()
-    assert [(ids[a], ids[b]) for a, b in pairs(made)] == pairs(g) and [ids[a] for a, _ in pairs(second)] == [0]
-    assert made.ndata["name"].tolist() == ids and made.edata["name"].tolist() == g.edata["name"].tolist()
+    assert [(ids[a], ids[b]) for a, b in pairs(result)] == pairs(g) and [ids[a] for a, _ in pairs(second)] == [0]
+    assert result.ndata["name"].tolist() == ids and result.edata["name"].tolist() == g.edata["name"].tolist()
 
 
 def test_compaction_by_type() -> None:

@@ -18,9 +18,9 @@ from tests.transforms.graphs import multigraphs
 
 
 def dense(g: DGLGraph) -> np.ndarray:
-    made = np.zeros((g.num_nodes(), g.num_nodes()))
-    np.add.at(made, g.adjacency().endpoints(), 1)
-    return made
+    result = np.zeros((g.num_nodes(), g.num_nodes()))
+    np.add.at(result, g.adjacency().endpoints(), 1)
+    return result
 
 
 def laplacian(g: DGLGraph) -> np.ndarray:
@@ -38,8 +38,8 @@ def bidirected(seed: int, n: int = 8) -> DGLGraph:
 def test_the_largest_eigenvalue_of_each_graph(dense_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spectral, "_DENSE", dense_up_to)
     graphs = [bidirected(i) for i in range(3)]
-    found = dglite.laplacian_lambda_max(dglite.batch(graphs))
-    assert found == pytest.approx([np.linalg.eigvalsh(laplacian(g))[-1] for g in graphs])
+    result = dglite.laplacian_lambda_max(dglite.batch(graphs))
+    assert result == pytest.approx([np.linalg.eigvalsh(laplacian(g))[-1] for g in graphs])
     ring = dglite.graph(([0, 1, 2, 3, 4, 0, 1, 2, 3, 4], [1, 2, 3, 4, 0, 4, 0, 1, 2, 3]))
     assert dglite.laplacian_lambda_max(ring) == pytest.approx([1.809016994374948])
 
@@ -60,8 +60,8 @@ def test_random_walks_return_with_the_powers_diagonal(g: DGLGraph, k: int, weigh
     total = a.sum(1, keepdims=True)
     step = np.divide(a, total, out=np.zeros_like(a), where=total > 0)
     expected = np.stack([np.diag(np.linalg.matrix_power(step, i + 1)) for i in range(k)], axis=1)
-    found = dglite.random_walk_pe(g, k, "w" if weighted else None)
-    torch.testing.assert_close(found, torch.from_numpy(expected).float())
+    result = dglite.random_walk_pe(g, k, "w" if weighted else None)
+    torch.testing.assert_close(result, torch.from_numpy(expected).float())
 
 
 def test_the_published_random_walk() -> None:
@@ -127,11 +127,11 @@ def test_singular_encodings_are_padded() -> None:
 
 def test_signs_follow_the_seed() -> None:
     g = bidirected(0)
-    found = []
+    results = []
     for _ in range(2):
         dglite.seed(3)
-        found.append((dglite.svd_pe(g, 3), dglite.lap_pe(g, 3)))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+        results.append((dglite.svd_pe(g, 3), dglite.lap_pe(g, 3)))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     assert len({tuple(dglite.lap_pe(g, 3).sign().flatten().tolist()) for _ in range(30)}) > 1
 
 

@@ -189,8 +189,8 @@ def test_several_splits_and_graphs_without_labels() -> None:
 def test_only_types_with_labels_get_masks() -> None:
     g = typed()
     g.nodes["film"].data["label"] = torch.zeros(30, dtype=torch.int64)
-    made = RandomNodeSplit(num_val=5, num_test=5)(g)
-    assert "train_mask" in made.nodes["film"].data and not made.nodes["user"].data and "train_mask" not in g.ndata
+    split = RandomNodeSplit(num_val=5, num_test=5)(g)
+    assert "train_mask" in split.nodes["film"].data and not split.nodes["user"].data and "train_mask" not in g.ndata
 
 
 @pytest.mark.parametrize(

@@ -19,28 +19,28 @@ def test_rows_are_sorted_by_tag(g: DGLGraph, data: st.DataObject, kind: str, by_
     size = g.num_nodes() if kind == "node" else g.num_edges()
     tags = data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size))
     function, fmt = (dglite.sort_csr_by_tag, "csr") if by_src else (dglite.sort_csc_by_tag, "csc")
-    made = function(g, torch.tensor(tags, dtype=torch.int64), "where", kind)
-    indptr, indices, edge_ids = (x.tolist() for x in made.adj_tensors(fmt))
-    assert pairs(made) == pairs(g) and made.edata["name"] is g.edata["name"] and "where" not in g.ndata
+    result = function(g, torch.tensor(tags, dtype=torch.int64), "where", kind)
+    indptr, indices, edge_ids = (x.tolist() for x in result.adj_tensors(fmt))
+    assert pairs(result) == pairs(g) and result.edata["name"] is g.edata["name"] and "where" not in g.ndata
     assert sorted(edge_ids) == list(range(g.num_edges()))
-    offsets = made.ndata["where"].tolist()
+    offsets = result.ndata["where"].tolist()
     ends = pairs(g)
     for node in range(g.num_nodes()):
         row = range(indptr[node], indptr[node + 1])
         assert [ends[edge_ids[i]] for i in row] == [(node, indices[i]) if by_src else (indices[i], node) for i in row]
-        found = [tags[indices[i]] if kind == "node" else tags[edge_ids[i]] for i in row]
-        assert found == sorted(found)
-        expected = [sum(t < tag for t in found) for tag in range(max(tags, default=-1) + 2)]
+        results = [tags[indices[i]] if kind == "node" else tags[edge_ids[i]] for i in row]
+        assert results == sorted(results)
+        expected = [sum(t < tag for t in results) for tag in range(max(tags, default=-1) + 2)]
         assert offsets[node] == expected
     other = "csc" if by_src else "csr"
-    assert [x.tolist() for x in made.adj_tensors(other)] == [x.tolist() for x in g.adj_tensors(other)]
+    assert [x.tolist() for x in result.adj_tensors(other)] == [x.tolist() for x in g.adj_tensors(other)]
 
 
 def test_the_published_order() -> None:
     g = dglite.graph(([0, 0, 0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 0, 1, 2]))
-    made = dglite.sort_csr_by_tag(g, torch.tensor([1, 1, 0, 2, 0]))
-    assert made.adj_tensors("csr")[1].tolist() == [2, 4, 0, 1, 3, 2, 0, 1]
-    assert made.ndata["_TAG_OFFSET"].tolist()[:2] == [[0, 2, 4, 5], [0, 1, 3, 3]]
+    result = dglite.sort_csr_by_tag(g, torch.tensor([1, 1, 0, 2, 0]))
+    assert result.adj_tensors("csr")[1].tolist() == [2, 4, 0, 1, 3, 2, 0, 1]
+    assert result.ndata["_TAG_OFFSET"].tolist()[:2] == [[0, 2, 4, 5], [0, 1, 3, 3]]
 
 
 def test_bipartite_graphs_keep_offsets_on_the_near_side() -> None:
@@ -82,6 +82,6 @@ def test_precision_is_that_of_floating_features(cast: object, dtype: torch.dtype
         torch.tensor([1]),
         torch.ones(1).half(),
     )
-    made = cast(g)
-    assert made.nodes["a"].data["h"].dtype == made.edata["w"].dtype == dtype
-    assert made.nodes["b"].data["n"].dtype == torch.int64 and g.nodes["a"].data["h"].dtype == torch.float32
+    result = cast(g)
+    assert result.nodes["a"].data["h"].dtype == result.edata["w"].dtype == dtype
+    assert result.nodes["b"].data["n"].dtype == torch.int64 and g.nodes["a"].data["h"].dtype == torch.float32

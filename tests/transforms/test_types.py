@@ -42,9 +42,9 @@ def test_to_heterogeneous_undoes_to_homogeneous(g: DGLGraph) -> None:
 def test_one_number_may_name_several_relations() -> None:
     g = dglite.graph(([0, 2, 1], [1, 3, 0]))
     g.ndata["kind"], g.edata["kind"] = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0])
-    made = dglite.to_heterogeneous(g, ["b", "a"], ["r"], "kind", "kind")
-    assert made.canonical_etypes == [("a", "r", "a"), ("b", "r", "b")] and made.ntypes == ["a", "b"]
-    assert made.edges["b", "r", "b"].data[dglite.EID].tolist() == [0, 2]
+    result = dglite.to_heterogeneous(g, ["b", "a"], ["r"], "kind", "kind")
+    assert result.canonical_etypes == [("a", "r", "a"), ("b", "r", "b")] and result.ntypes == ["a", "b"]
+    assert result.edges["b", "r", "b"].data[dglite.EID].tolist() == [0, 2]
     meta = nx.MultiDiGraph([("a", "b", "r"), ("a", "a", "r"), ("b", "b", "r")])
     full = dglite.to_heterogeneous(g, ["b", "a"], ["r"], "kind", "kind", meta)
     assert len(full.canonical_etypes) == 3 and full.num_edges(("a", "r", "b")) == 0
@@ -96,8 +96,8 @@ def test_relations_without_edges_need_a_metagraph(idtype: Any) -> None:
     g = dglite.heterograph({("n", "f", "m"): ([], []), ("n", "r", "n"): ([0], [0])}, counts, idtype=idtype)
     plain = dglite.to_homogeneous(g)
     with pytest.warns(DGLWarning, match="no edge is of type 'f'.* give metagraph="):
-        made = dglite.to_heterogeneous(plain, g.ntypes, g.etypes)
-    assert made.canonical_etypes == [("n", "r", "n")] and made.ntypes == g.ntypes
+        result = dglite.to_heterogeneous(plain, g.ntypes, g.etypes)
+    assert result.canonical_etypes == [("n", "r", "n")] and result.ntypes == g.ntypes
     back = dglite.to_heterogeneous(plain, g.ntypes, g.etypes, metagraph=g.metagraph())
     assert back.canonical_etypes == g.canonical_etypes and back.ntypes == g.ntypes and back.idtype == idtype
     assert [back.num_nodes(ntype) for ntype in g.ntypes] == [g.num_nodes(ntype) for ntype in g.ntypes]

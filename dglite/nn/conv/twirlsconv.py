@@ -24,7 +24,7 @@ class _Scales(NamedTuple):
     before: Tensor
     after: Tensor
     added: Tensor
-    kept: float | Tensor
+    scale: float | Tensor
 
 
 @final
@@ -104,9 +104,9 @@ class TWIRLSUnfoldingAndAttention(Layer):
         if self.init_att:
             weight, loops, scales = self._attend(adjacency, x, y, looped)
         for step in range(self.prop_step):
-            before, after, added, kept = scales
-            kept = kept if loops is None else kept + loops * before * after
-            y = functional.scaled_sum(adjacency, y, before, after, kept * y + added, weight)
+            before, after, added, scale = scales
+            factor = scale if loops is None else scale + loops * before * after
+            y = functional.scaled_sum(adjacency, y, before, after, factor * y + added, weight)
             if step == self.attn_aft - 1:
                 weight, loops, scales = self._attend(adjacency, x, y, looped)
         return y

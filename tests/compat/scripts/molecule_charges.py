@@ -72,7 +72,7 @@ class Charges(nn.Module):
 
 def results():
     names = list(BONDS)
-    found = {}
+    results = {}
     for kind in ("sage", "gcn"):
         batch = dgl.batch([molecule(name) for name in names])
         assert batch.batch_size == len(names) and batch.idtype == th.int32
@@ -86,6 +86,6 @@ def results():
         sums = th.stack([part.sum() for part in parts])
         assert th.allclose(sums, th.tensor([0.0, 0.0, 0.0, 1.0]), atol=1e-5)
         (charges.square().sum() + around.square().sum() + parts[0].prod()).backward()
-        found |= {f"{kind} charges": charges, f"{kind} around": around, f"{kind} h": batch.ndata["h"].grad}
-        found |= {f"{kind} {name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return found
+        results |= {f"{kind} charges": charges, f"{kind} around": around, f"{kind} h": batch.ndata["h"].grad}
+        results |= {f"{kind} {name}": p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return results

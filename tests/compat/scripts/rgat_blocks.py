@@ -62,7 +62,7 @@ def results():
     loader = dgl.dataloading.DataLoader(
         g, {"paper": th.tensor([7, 2, 0, 8, 5])}, sampler, batch_size=3, shuffle=False, drop_last=False, num_workers=0
     )
-    found = {}
+    results = {}
     for step, (input_nodes, output_nodes, blocks) in enumerate(loader):
         blocks = [block.to(th.device("cpu")) for block in blocks]
         x = blocks[0].srcdata["feat"]
@@ -71,5 +71,5 @@ def results():
         assert {t: len(n) for t, n in input_nodes.items()} == {t: len(n) for t, n in x.items()}
         y_hat = model(blocks, x)
         nn.functional.cross_entropy(y_hat, y).backward()
-        found[f"logits{step}"] = y_hat
-    return {**found, **{name: p.grad for name, p in model.named_parameters() if p.grad is not None}}
+        results[f"logits{step}"] = y_hat
+    return {**results, **{name: p.grad for name, p in model.named_parameters() if p.grad is not None}}

@@ -27,9 +27,9 @@ class Pair(NamedTuple):
 
 
 @Kernel
-def _place_of(values: np.ndarray, wanted: int) -> int:
+def _place_of(values: np.ndarray, expected: int) -> int:
     for i in range(len(values)):
-        if values[i] == wanted:
+        if values[i] == expected:
             return i
     return -1
 
@@ -52,25 +52,25 @@ def elements(values: np.ndarray, out: np.ndarray) -> int:
 def everything(pair: Pair, scale: float, flag: bool, out: np.ndarray, keys: np.ndarray | None) -> int:
     """Use each part of the language that arrays add."""
     values, spare = pair.values[1 : pair.count], np.empty(len(pair.values), np.int64)
-    found, i = 0, 0
+    result, i = 0, 0
     while True:
         if i >= len(values):
             break
         if values[i] < 0:
             i += 1
             continue
-        spare[found], out[i] = values[i], scale * values[i]
-        found, i = found + 1, i + 1
-    for j in range(found):
+        spare[result], out[i] = values[i], scale * values[i]
+        result, i = result + 1, i + 1
+    for j in range(result):
         out[j] += _twice(spare[j]) if flag else 0.25
         if spare[j] == 7:
-            out[0] = _place_of(spare[:found], 7)
+            out[0] = _place_of(spare[:result], 7)
             break
     if keys is None:
         out[-1 + len(out)] = np.sqrt(scale) + erf(HALF)
     else:
         out[-1 + len(out)] = keys[0]
-    return found
+    return result
 
 
 @Kernel
@@ -120,11 +120,11 @@ def waits(flag: np.ndarray, turns: int) -> int:
 def test_elements_of_every_dtype(dtype):
     kind = np.dtype(dtype)
     values = np.array([0, 1] if kind.kind in "bf" else [np.iinfo(kind).min, np.iinfo(kind).max, 3], kind)
-    out, wanted = np.zeros(len(values), kind), np.zeros(len(values), kind)
+    out, expected = np.zeros(len(values), kind), np.zeros(len(values), kind)
     assert elements(values, out) == len(values)
     with np.errstate(over="ignore"):
-        wanted[:] = (values + values)[::-1]
-    np.testing.assert_array_equal(out, wanted)
+        expected[:] = (values + values)[::-1]
+    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("keys", [None, np.array([4], np.int16)])
@@ -132,9 +132,9 @@ def test_elements_of_every_dtype(dtype):
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.int8])
 def test_the_language_of_arrays(dtype, flag, keys):
     values = np.array([9, 3, -1, 7, 5, 5], dtype)
-    got, want = np.zeros(8), np.zeros(8)
-    assert everything(Pair(values, 5), 0.5, flag, got, keys) == everything_in_python(values, flag, want, keys)
-    np.testing.assert_array_equal(got, want)
+    result, want = np.zeros(8), np.zeros(8)
+    assert everything(Pair(values, 5), 0.5, flag, result, keys) == everything_in_python(values, flag, want, keys)
+    np.testing.assert_array_equal(result, want)
 
 
 def everything_in_python(values, flag, out, keys):

@@ -52,15 +52,15 @@ def run(package: Path, cache: Path | str) -> tuple[str, int, str]:
     command = [sys.executable, "-c", RUN]
     done = subprocess.run(command, cwd=package.parent, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    file, value, compiled, told = done.stdout.strip().split("|")
+    file, value, compiled, message = done.stdout.strip().split("|")
     assert Path(file).parent == package
-    return value, int(compiled), told
+    return value, int(compiled), message
 
 
 def test_a_change_in_a_module_that_is_compiled_in_is_seen(package, tmp_path):
     cache = tmp_path / "cache"
-    value, compiled, told = run(package, cache)
-    assert compiled > 0 and told == "[]"
+    value, compiled, message = run(package, cache)
+    assert compiled > 0 and message == "[]"
     assert run(package, cache) == (value, 0, "[]")
     counter = package / "kernels" / "cpu" / "sample" / "counter.py"
     text = counter.read_text()
@@ -71,8 +71,8 @@ def test_a_change_in_a_module_that_is_compiled_in_is_seen(package, tmp_path):
 
 
 def test_without_a_folder_code_is_compiled_in_memory(package):
-    value, compiled, told = run(package, "/proc/none")
-    assert float(value) and compiled > 0 and told.count("DGLITE_CACHE_DIR names a folder") == 1
+    value, compiled, message = run(package, "/proc/none")
+    assert float(value) and compiled > 0 and message.count("DGLITE_CACHE_DIR names a folder") == 1
 
 
 def test_damaged_files_are_replaced(package, tmp_path):
@@ -80,8 +80,8 @@ def test_damaged_files_are_replaced(package, tmp_path):
     value, compiled, _ = run(package, cache)
     for i, path in enumerate(sorted((cache / "kernels").iterdir())):
         path.write_bytes(b"" if i % 2 else os.urandom(300))
-    again, more, told = run(package, cache)
-    assert (again, more) == (value, compiled) and told.count("is damaged") == 1
+    again, more, message = run(package, cache)
+    assert (again, more) == (value, compiled) and message.count("is damaged") == 1
     assert run(package, cache) == (value, 0, "[]")
 
 

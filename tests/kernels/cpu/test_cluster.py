@@ -57,6 +57,6 @@ def test_the_graph_of_clusters_has_the_sums():
     labels = np.array([0, 0, 0, 2, 2, 1], np.int32)
     members, starts = np.array([0, 1, 2, 5, 3, 4]), np.array([0, 3, 4, 6])
     indptr, indices, weights = cluster.cluster_graph(*graph, labels, starts, members)
-    found = scipy.sparse.csr_matrix((weights, indices, indptr), (3, 3)).toarray()
-    assert found.tolist() == [[0, 0, 2.5], [0, 0, 2], [2.5, 2, 0]]
+    result = scipy.sparse.csr_matrix((weights, indices, indptr), (3, 3)).toarray()
+    assert result.tolist() == [[0, 0, 2.5], [0, 0, 2], [2.5, 2, 0]]
     assert len(indices) == 4

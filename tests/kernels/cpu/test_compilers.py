@@ -29,59 +29,59 @@ FORMULA = X * 0.3 + Y * X.call("tanh") - Y
 
 def on_graphs() -> dict[str, torch.Tensor]:
     """Return results and gradients of messages, of a softmax and of attention."""
-    found, adj = {}, adjacency()
+    results, adj = {}, adjacency()
     for width, dtype in ((33, torch.float32), (7, torch.float16)):
         rows = [x.requires_grad_() for x in operands(width, dtype)]
         for reducer in (Reducer.SUM, Reducer.MEAN, Reducer.MAX):
             out = core.spmm(adj, MESSAGE, reducer, rows)
             names = [f"{reducer} {width} {i}" for i in range(4)]
             grads = torch.autograd.grad(out, rows, torch.ones_like(out))
-            found |= dict(zip(names, (out, *grads), strict=True))
-        found[f"dot {width}"] = core.sddmm(adj, X * Y, [rows[2], rows[2] + 1], dot=True)
+            results |= dict(zip(names, (out, *grads), strict=True))
+        results[f"dot {width}"] = core.sddmm(adj, X * Y, [rows[2], rows[2] + 1], dot=True)
     g = dglite.graph(adj.endpoints(), num_nodes=20)
     scores = operands(3, torch.float32)[0].requires_grad_()
     weights = dglite.ops.edge_softmax(g, scores)
-    found |= {"softmax": weights, "of softmax": torch.autograd.grad(weights.square().sum(), scores)[0]}
+    results |= {"softmax": weights, "of softmax": torch.autograd.grad(weights.square().sum(), scores)[0]}
     # Not by layers: a product of torch's may have other bits in other memory.
     wide, narrow = (x.view(20, 3, -1) for x in (operands(18, torch.float32)[1], scores.detach()))
     for score, given in ((core.Score.ADDITIVE, (narrow, narrow * 2)), (core.Score.GATV2, (wide * 2, wide[0]))):
         x = wide.clone().requires_grad_()
         out = core.attention(adj, core.Attention(score), x, given)
-        found |= {f"{score}": out, f"of {score}": torch.autograd.grad(out.square().sum(), x)[0]}
-    return found
+        results |= {f"{score}": out, f"of {score}": torch.autograd.grad(out.square().sum(), x)[0]}
+    return results
 
 
 def on_rows() -> dict[str, np.ndarray]:
     """Return what the kernels of dynamic networks make of rows."""
-    found, (x, y, m) = {}, (part.numpy().copy() for part in operands(37, torch.float32))
+    results, (x, y, m) = {}, (part.numpy().copy() for part in operands(37, torch.float32))
     place = [number for part in (x, y, np.zeros_like(x)) for number in (part.ctypes.data, part.strides[0])]
     out = np.zeros_like(x)
     words = [37, *place[:2], 0, 0, *place[2:4], 0, 0, out.ctypes.data, out.strides[0]]
     launch(formula_kernel((FORMULA,), (RowAccess.SAME, RowAccess.SAME), "float32", 37), [0, 20, *words])
-    found["cell"] = out.copy()
+    results["cell"] = out.copy()
     bounds = np.arange(0, 42, 2)
     index = np.arange(40)[::-1] % 20
     words = [37, bounds.ctypes.data, *place[:2], index.ctypes.data, out.ctypes.data, out.strides[0]]
     launch(reduce_kernel(RowAccess.INDEXED, "float32", 37), [0, 20, *words])
-    found["sums"] = out.copy()
+    results["sums"] = out.copy()
     test_steps.run(step_kernel(StepSpec((FORMULA,), (False, False), True, False, "float32")), 37, out, [x, y], False)
-    found["step"] = out.copy()
+    results["step"] = out.copy()
     for form in ("dots", "outer"):
         result, scale = np.zeros((3, 20), np.float32) if form == "dots" else m.copy(), np.array([2, 3], np.float32)
         given = (x[:3], m, result) if form == "dots" else (y[:3, :20].copy(), result, x[:3])
         test_matrix.run(form, *given, (0, 0) if form == "dots" else (scale.ctypes.data, 0), 2)
-        found[form] = result
+        results[form] = result
     for gradient in (False, True):
         result, error, labels = np.zeros(20, np.float32), np.zeros(1, np.int64), np.arange(20)
         kernel = rowwise_kernel("cross_entropy", gradient, "float32")
         words = [kernel, 20, 37, *place[:2], labels.ctypes.data, 8, result.ctypes.data, 4]
         words += [x.ctypes.data, x.strides[0], out.ctypes.data, out.strides[0], 0, error.ctypes.data]
         test_matrix.call(kernel, np.array(words, np.int64).ctypes.data, 0, 1)
-        found[f"loss {gradient}"] = out.copy() if gradient else result
+        results[f"loss {gradient}"] = out.copy() if gradient else result
     left, result = x[:, :20].copy(), np.zeros((20, 37), np.float32)
     places = [n for part in (left, m, result) for n in (part.ctypes.data, part.strides[0])]
     launch(run_kernel("sums", "float32"), [0, 20, *m.shape, *places])
-    return found | {"run": result}
+    return results | {"run": result}
 
 
 def results() -> dict[str, np.ndarray]:
@@ -106,7 +106,7 @@ def test_both_give_the_same_bits(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert {name.rpartition("_")[0] for name in done.stdout.split()} >= KINDS
-    found, wanted = np.load(tmp_path / "found.npz"), results()
-    assert found.keys() == wanted.keys()
-    for name, x in wanted.items():
-        np.testing.assert_array_equal(found[name], x, err_msg=name)
+    result, expected = np.load(tmp_path / "found.npz"), results()
+    assert result.keys() == expected.keys()
+    for name, x in expected.items():
+        np.testing.assert_array_equal(result[name], x, err_msg=name)

@@ -14,10 +14,10 @@ def check(rows, cols, num_rows, threads):
     order = np.argsort(rows, kind="stable")
     indptr, indices, edge_ids = convert.compress(rows, cols, num_rows)
     np.testing.assert_array_equal(np.arange(len(rows)) if edge_ids is None else edge_ids, order)
-    for made, found in ((indptr, indices), convert.sort_rows(rows, num_rows, cols, threads)):
-        np.testing.assert_array_equal(np.diff(made), np.bincount(rows, minlength=num_rows))
-        np.testing.assert_array_equal(found, cols[order])
-        assert made[0] == 0 and made.dtype == found.dtype == rows.dtype
+    for result, actual in ((indptr, indices), convert.sort_rows(rows, num_rows, cols, threads)):
+        np.testing.assert_array_equal(np.diff(result), np.bincount(rows, minlength=num_rows))
+        np.testing.assert_array_equal(actual, cols[order])
+        assert result[0] == 0 and result.dtype == actual.dtype == rows.dtype
     np.testing.assert_array_equal(convert.sort_rows(rows, num_rows, None, threads)[1], order)
     np.testing.assert_array_equal(convert.count_rows(rows, num_rows, threads), np.diff(indptr))
     assert convert.ascending(rows) == (edge_ids is None)
@@ -63,16 +63,16 @@ def test_others_help_any_thread_but_one_at_a_time(monkeypatch):
     started, pool = [], convert.ThreadPoolExecutor
     monkeypatch.setattr(convert, "ThreadPoolExecutor", lambda count: started.append(count) or pool(count))
     rows = np.array([2, 0, 1, 0, 2], np.int32)
-    found = []
-    worker = threading.Thread(target=lambda: found.append(convert.sort_rows(rows, 3, None, 2)))
+    results = []
+    worker = threading.Thread(target=lambda: results.append(convert.sort_rows(rows, 3, None, 2)))
     worker.start()
     worker.join()
     assert set(started) == {2}
     started.clear()
     with convert._turn:
-        found.append(convert.sort_rows(rows, 3, None, 2))
+        results.append(convert.sort_rows(rows, 3, None, 2))
     assert not started
-    for indptr, edge_ids in found:
+    for indptr, edge_ids in results:
         assert indptr.tolist() == [0, 2, 3, 5] and edge_ids.tolist() == [1, 3, 2, 0, 4]
 
 

@@ -54,8 +54,8 @@ def test_streams_and_draws_differ():
 
 
 def test_first_numbers_of_streams_are_uniform():
-    found, floats = numbers(5, 13, 50_000)
-    assert_distributed(np.bincount(found, minlength=13), np.ones(13))
+    result, floats = numbers(5, 13, 50_000)
+    assert_distributed(np.bincount(result, minlength=13), np.ones(13))
     assert_distributed(np.histogram(floats, 20, (0, 1))[0], np.ones(20))
 
 

@@ -87,8 +87,8 @@ def test_exp_is_the_same_number_in_any_lanes(dtype):
     ends = [math.inf, -math.inf, math.nan, 0.0, -0.0, LOWEST[dtype], HIGHEST[dtype], 3e38, -3e38]
     x = np.concatenate([wide("exp", dtype), np.linspace(LOWEST[dtype] - 3, LOWEST[dtype] + 25, 5000), ends])
     alone, *others = (on_edges(X.call("exp"), x.astype(dtype), width=width) for width in (1, 8, 16))
-    for found in others:
-        assert np.array_equal(found, alone, equal_nan=True)
+    for actual in others:
+        assert np.array_equal(actual, alone, equal_nan=True)
 
 
 @pytest.mark.parametrize(("name", "dtype", "width"), cases(sorted(EXACT), ["float32", "float64"], WIDTHS))
@@ -96,11 +96,11 @@ def test_within_a_few_units_in_the_last_place(name, dtype, width):
     x = wide(name, dtype).astype(dtype)
     with np.errstate(all="ignore"):
         want = EXACT[name](x.astype(np.longdouble))
-    got = on_edges(Call(OPERATORS[name], (X,)), x, width=width)
-    assert got.dtype == x.dtype
-    error = np.abs(got.astype(np.longdouble) - want) / np.spacing(np.abs(want).astype(dtype))
+    result = on_edges(Call(OPERATORS[name], (X,)), x, width=width)
+    assert result.dtype == x.dtype
+    error = np.abs(result.astype(np.longdouble) - want) / np.spacing(np.abs(want).astype(dtype))
     worst = int(error.argmax())
-    assert error[worst] <= 4, f"{name}({x[worst]!r}) is {got[worst]!r}, off by {error[worst]} units"
+    assert error[worst] <= 4, f"{name}({x[worst]!r}) is {result[worst]!r}, off by {error[worst]} units"
 
 
 SPECIAL = {
@@ -129,11 +129,11 @@ def test_special_values(name, dtype, width):
     x, want = (np.array(part, dtype) for part in zip(*SPECIAL[name], (math.nan, math.nan), strict=True))
     if name == "sign":
         want[-1] = torch.sign(torch.tensor(math.nan)).item()
-    got = on_edges(Call(OPERATORS[name], (X,)), x, width=width)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
-    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
+    result = on_edges(Call(OPERATORS[name], (X,)), x, width=width)
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(want))
+    np.testing.assert_allclose(result, want, rtol=4 * np.finfo(dtype).eps)
     kept = ~np.isnan(want)
-    np.testing.assert_array_equal(np.signbit(got[kept]), np.signbit(want[kept]))
+    np.testing.assert_array_equal(np.signbit(result[kept]), np.signbit(want[kept]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -144,10 +144,10 @@ def test_thresholds_and_subnormals(dtype, width):
     top = np.log(np.array(info.max, dtype))
     top = top if np.exp(top.astype(np.longdouble)) <= info.max else np.nextafter(top, np.array(0, dtype))
     x = np.array([top, top * 1.001, math.log(tiny) + 0.5, math.log(tiny) - 2.0, math.log(tiny) + 9], dtype)
-    got = on_edges(Call(OPERATORS["exp"], (X,)), x, width=width)
-    assert np.isfinite(got[0]) and got[0] > info.max * 0.99 and np.isinf(got[1])
-    assert 0 < got[2] <= 2 * tiny and got[3] == 0.0
-    np.testing.assert_allclose(got[4], np.exp(x[4].astype(np.longdouble)).astype(dtype), rtol=1e-3)
+    result = on_edges(Call(OPERATORS["exp"], (X,)), x, width=width)
+    assert np.isfinite(result[0]) and result[0] > info.max * 0.99 and np.isinf(result[1])
+    assert 0 < result[2] <= 2 * tiny and result[3] == 0.0
+    np.testing.assert_allclose(result[4], np.exp(x[4].astype(np.longdouble)).astype(dtype), rtol=1e-3)
     x = np.array([tiny, 3 * tiny, info.tiny, info.max], dtype)
     want = np.log(x.astype(np.longdouble)).astype(dtype)
     np.testing.assert_allclose(on_edges(Call(OPERATORS["log"], (X,)), x, width=width), want, rtol=4 * info.eps)
@@ -161,10 +161,10 @@ def test_power_is_the_c_library_s(exponent, dtype, width):
     x = np.concatenate([either_sign(sizes), [0.0, math.inf, math.nan]]).astype(dtype)
     with np.errstate(all="ignore"):
         want = np.power(x.astype(np.longdouble), np.longdouble(exponent))
-    got = on_edges(Call(OPERATORS["power"], (X, Constant(exponent))), x, width=width)
+    result = on_edges(Call(OPERATORS["power"], (X, Constant(exponent))), x, width=width)
     # e^(y ln x) carries the error of the logarithm times the size of the exponent.
     tolerance = 4 * np.finfo(dtype).eps * (1 + abs(exponent) * 4)
-    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=tolerance)
+    np.testing.assert_allclose(result.astype(np.float64), want.astype(np.float64), rtol=tolerance)
 
 
 @pytest.mark.parametrize(("name", "dtype", "width"), cases(PAIRS, ["float32", "float64"], WIDTHS))
@@ -199,10 +199,10 @@ def test_16_bit_columns_are_rounded_once(name, dtype, width):
     x = torch.linspace(0.01 if name in ("log", "sqrt") else -9, 9, 13 * 64, dtype=torch.float64).to(kind)
     ends = np.zeros(len(x) // width, np.int64)
     x = x[: len(ends) * width]
-    got = core.sddmm(Adjacency.from_coo(1, 1, ends, ends), Call(OPERATORS[name], (X,)), [x.reshape(-1, width)]).reshape(
-        -1
-    )
-    assert got.dtype == kind
+    result = core.sddmm(
+        Adjacency.from_coo(1, 1, ends, ends), Call(OPERATORS[name], (X,)), [x.reshape(-1, width)]
+    ).reshape(-1)
+    assert result.dtype == kind
     want = torch.from_numpy(EXACT[name](x.double().numpy()))
     eps = torch.finfo(kind).eps
-    torch.testing.assert_close(got.double(), want, rtol=0.51 * eps, atol=1e-7)
+    torch.testing.assert_close(result.double(), want, rtol=0.51 * eps, atol=1e-7)

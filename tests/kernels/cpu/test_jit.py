@@ -62,7 +62,7 @@ def second(address):
 """
 
 
-def found(kernels: dict[str, int]) -> list[int]:
+def results(kernels: dict[str, int]) -> list[int]:
     """Return what the functions of ``KERNEL`` write."""
     cell, written = ctypes.c_int64(), []
     for address in kernels.values():
@@ -72,7 +72,7 @@ def found(kernels: dict[str, int]) -> list[int]:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def translations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows with each translation."""
     done: list[int] = []
     monkeypatch.setattr(translate, "translate", lambda *given, make=translate.translate: done.append(1) or make(*given))
@@ -84,17 +84,17 @@ def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_addresses", {})
 
 
-def test_object_code_is_kept(monkeypatch, tmp_path, made):
+def test_object_code_is_kept(monkeypatch, tmp_path, translations):
     kernels = jit.compile_kernels("test", KERNEL.format(value=30))
-    assert list(kernels) == ["first", "second"] and found(kernels) == [30, 31]
+    assert list(kernels) == ["first", "second"] and results(kernels) == [30, 31]
     assert jit.compile_kernels("test", KERNEL.format(value=30)) is kernels
     (path,) = (tmp_path / "kernels").glob("*.py")
     assert path.read_text() == KERNEL.format(value=30)
     another_process(monkeypatch)
-    assert found(jit.compile_kernels("test", KERNEL.format(value=30))) == [30, 31] and len(made) == 1
+    assert results(jit.compile_kernels("test", KERNEL.format(value=30))) == [30, 31] and len(translations) == 1
 
 
-def test_object_code_that_is_not_its_own_is_made_anew(monkeypatch, tmp_path, made):
+def test_object_code_that_is_not_its_own_is_made_anew(monkeypatch, tmp_path, translations):
     jit.compile_kernels("test", KERNEL.format(value=40))
     (other,) = (tmp_path / "kernels").glob("*.o")
     shutil.move(other, tmp_path)
@@ -103,17 +103,17 @@ def test_object_code_that_is_not_its_own_is_made_anew(monkeypatch, tmp_path, mad
     shutil.copy(tmp_path / other.name, path)
     another_process(monkeypatch)
     with pytest.warns(DGLWarning, match="is damaged"):
-        assert found(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51]
+        assert results(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51]
     another_process(monkeypatch)
-    assert found(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51] and len(made) == 3
+    assert results(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51] and len(translations) == 3
 
 
-def test_object_code_is_that_of_the_modules_it_is_compiled_with(monkeypatch, made):
+def test_object_code_is_that_of_the_modules_it_is_compiled_with(monkeypatch, translations):
     jit.compile_kernels("test", KERNEL.format(value=60))
     another_process(monkeypatch)
     monkeypatch.setattr(jit, "_COMPILED_WITH", b"edited")
     jit.compile_kernels("test", KERNEL.format(value=60))
-    assert len(made) == 2
+    assert len(translations) == 2
 
 
 def test_what_is_refused_is_compiled_by_numba_with_one_warning(monkeypatch):
@@ -125,10 +125,10 @@ def test_what_is_refused_is_compiled_by_numba_with_one_warning(monkeypatch):
         jit.compile_kernels("test", KERNEL.format(value=600))
     monkeypatch.delenv("DGLITE_COMPILER")
     monkeypatch.setattr(jit, "_refused", [])
-    with pytest.warns(DGLWarning, match=r"could not be translated \(TypeError: no statement of kernels\)") as told:
+    with pytest.warns(DGLWarning, match=r"could not be translated \(TypeError: no statement of kernels\)") as caught:
         kernels = [jit.compile_kernels("test", KERNEL.format(value=value)) for value in (600, 700)]
-    assert len(told) == 1
-    assert [found(each) for each in kernels] == [[600, 601], [700, 701]]
+    assert len(caught) == 1
+    assert [results(each) for each in kernels] == [[600, 601], [700, 701]]
 
 
 def test_code_that_makes_no_sense_is_refused():

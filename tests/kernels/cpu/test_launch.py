@@ -59,11 +59,11 @@ def test_small_work_runs_here_and_large_work_on_threads():
 
 
 def test_a_thread_that_is_not_the_main_one_uses_the_pool(two_threads):
-    want, found, before = aggregate(), list[torch.Tensor](), launch.parallel_launches()
-    worker = threading.Thread(target=lambda: found.append(aggregate()))
+    want, results, before = aggregate(), list[torch.Tensor](), launch.parallel_launches()
+    worker = threading.Thread(target=lambda: results.append(aggregate()))
     worker.start()
     worker.join()
-    assert torch.equal(found[0], want)
+    assert torch.equal(results[0], want)
     assert launch.parallel_launches() == before + 1
 
 
@@ -152,8 +152,8 @@ def test_kernels_leave_torchs_number_of_threads_alone():
         "import torch; torch.set_num_threads(1); from tests.kernels.cpu.test_launch import aggregate; aggregate(); "
         "print(torch.get_num_threads())"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "1"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "1"
 
 
 @pytest.mark.skipif(ctypes.util.find_library("gomp") is None, reason="the system has no GNU OpenMP of its own")

@@ -35,11 +35,11 @@ def kernel(args, task, num_tasks):
 """
 
 
-def converted(values: np.ndarray, given: str, wanted: str, lanes: int) -> np.ndarray:
+def converted(values: np.ndarray, given: str, expected: str, lanes: int) -> np.ndarray:
     """Return the bits of values that a kernel loads as one dtype and stores as another."""
-    bits = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}[wanted]
+    bits = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}[expected]
     out = np.empty(len(values), bits)
-    intrinsics = f'_load, _store = simd.loader("{given}", {lanes}), simd.storer("{wanted}", {lanes})'
+    intrinsics = f'_load, _store = simd.loader("{given}", {lanes}), simd.storer("{expected}", {lanes})'
     sizes = {"lanes": lanes, "bytes": values.itemsize, "out_bytes": out.itemsize}
     kernel = compile_kernel("convert", SOURCE.format(intrinsics=intrinsics, **sizes))
     launch(kernel, [values.ctypes.data, out.ctypes.data, len(values)])
@@ -57,25 +57,25 @@ def floats_around(dtype: torch.dtype) -> np.ndarray:
     sides = [np.nextafter(points, np.float32(side)) for side in (np.inf, -np.inf)]
     special = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 1e-45, -1e-45, 3e38], np.float32)
     payloads = np.array([0x7F800001, 0x7F80F000, 0xFFC12345, 0x7FFFFFFF], np.uint32).view(np.float32)
-    found = np.concatenate([points, *sides, special, payloads])
-    return np.concatenate([found, np.zeros(-len(found) % 8, np.float32)])
+    result = np.concatenate([points, *sides, special, payloads])
+    return np.concatenate([result, np.zeros(-len(result) % 8, np.float32)])
 
 
 def conversions() -> dict[str, np.ndarray]:
     """Return what all 16-bit floats become as float32, and the floats around them as 16-bit floats."""
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     numbers = np.arange(1 << 16, dtype=np.uint16)
     for name in ("float16", "bfloat16"):
         floats = floats_around(getattr(torch, name))
         for lanes in (1, 8):
-            found[f"{name} widened, {lanes}"] = converted(numbers, name, "float32", lanes)
-            found[f"{name} narrowed, {lanes}"] = converted(floats, "float32", name, lanes)
-    return found
+            results[f"{name} widened, {lanes}"] = converted(numbers, name, "float32", lanes)
+            results[f"{name} narrowed, {lanes}"] = converted(floats, "float32", name, lanes)
+    return results
 
 
 def messages() -> dict[str, np.ndarray]:
     """Return results and gradients on a graph."""
-    found: dict[str, np.ndarray] = {}
+    results: dict[str, np.ndarray] = {}
     adj = adjacency()
     g = dglite.graph(adj.endpoints(), num_nodes=20)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -83,8 +83,8 @@ def messages() -> dict[str, np.ndarray]:
         outs = [ops.u_mul_e_sum(g, y, x), ops.copy_u_max(g, y), ops.copy_e_mean(g, x), ops.u_dot_v(g, y, y * 2)]
         outs += [ops.edge_softmax(g, x), torch.sigmoid(ops.u_add_v(g, y, y))]
         grads = torch.autograd.grad(sum(out.float().square().sum() for out in outs), (x, y))
-        found |= {f"{dtype} {i}": out.detach().float().numpy() for i, out in enumerate((*outs, *grads))}
-    return found
+        results |= {f"{dtype} {i}": out.detach().float().numpy() for i, out in enumerate((*outs, *grads))}
+    return results
 
 
 def test_16_bit_floats_are_converted_as_the_tensor_library_does():
@@ -120,29 +120,29 @@ def run_for(
 @pytest.mark.skipif(not X86, reason="names of x86 CPUs")
 @pytest.mark.parametrize(("name", "features"), CPUS)
 def test_every_cpu_converts_to_the_same_bits(name, features, tmp_path):
-    found, native = run_for(name, features, "conversions", tmp_path)
+    result, native = run_for(name, features, "conversions", tmp_path)
     assert native == (
         features == "+f16c" or name in ("haswell", "x86-64-v4") or (features is None and converts_halves())
     )
     for key, bits in conversions().items():
-        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+        np.testing.assert_array_equal(result[key], bits, err_msg=key)
 
 
 @pytest.mark.skipif(not X86, reason="names of x86 CPUs")
 @pytest.mark.parametrize("compiler", ["llvm", "numba"])
 @pytest.mark.parametrize(("name", "features"), [("generic", None), *([("nehalem", "")] if FULL else [])])
 def test_kernels_for_lesser_cpus_give_the_same(name, features, compiler, tmp_path):
-    found, native = run_for(name, features, "both", tmp_path, DGLITE_COMPILER=compiler)
+    result, native = run_for(name, features, "both", tmp_path, DGLITE_COMPILER=compiler)
     assert not native
     for key, bits in conversions().items():
-        np.testing.assert_array_equal(found[key], bits, err_msg=key)
+        np.testing.assert_array_equal(result[key], bits, err_msg=key)
     for key, x in messages().items():
         # Without FMA a product is rounded before it is added.
         bound = 1e-5 if "float32" in key else 1e-2 if "bfloat16" in key else 2e-3
-        np.testing.assert_allclose(found[key], x, rtol=bound, atol=bound, err_msg=key)
+        np.testing.assert_allclose(result[key], x, rtol=bound, atol=bound, err_msg=key)
 
 
 if __name__ == "__main__":
-    wanted, folder = sys.argv[1:]
-    np.savez(Path(folder) / "found.npz", **conversions(), **(messages() if wanted == "both" else {}))
+    expected, folder = sys.argv[1:]
+    np.savez(Path(folder) / "found.npz", **conversions(), **(messages() if expected == "both" else {}))
     print(cpu()[0], converts_halves())

@@ -69,9 +69,9 @@ def test_panels_equal_the_oracle(op, reducer, dtype, index, width, kind, threads
     expr, coo = expression(op), graph(kind)
     values = operands(expr, coo, tuple((width,) if shape == "full" else (1,) for shape in OPS[op]))
     bound = bind_spmm(expr, Reducer(reducer), dtype, index, tuple(value.shape[1:] for value in values))
-    got, rounded = in_panels(coo, index, dtype, bound, values, threads)
+    result, rounded = in_panels(coo, index, dtype, bound, values, threads)
     want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
-    assert_close(got, want, dtype)
+    assert_close(result, want, dtype)
 
 
 @pytest.mark.parametrize("index", IDS)
@@ -93,8 +93,8 @@ def test_weights_in_the_order_of_entries_are_read_where_they_lie():
     coo.src, coo.dst = (ends[np.argsort(coo.dst, kind="stable")] for ends in (coo.src, coo.dst))
     values = operands(expr, coo, ((64,), (1,)))
     bound = bind_spmm(expr, Reducer.SUM, "float32", "int32", ((64,), (1,)))
-    got, rounded = in_panels(coo, "int32", "float32", bound, values, 2, order=False)
-    assert_close(got, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, rounded), "float32")
+    result, rounded = in_panels(coo, "int32", "float32", bound, values, 2, order=False)
+    assert_close(result, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, rounded), "float32")
 
 
 def test_an_epilogue_reads_the_columns_of_its_panel():
@@ -102,8 +102,8 @@ def test_an_epilogue_reads_the_columns_of_its_panel():
     x = operands(expr, coo, ((100,),))[0]
     given = np.random.default_rng(0).random((1, 100))
     bound = bind_epilogue(expr, Reducer.SUM, REDUCED + bias, "float64", "int32", ((100,), (100,)))
-    got, _ = in_panels(coo, "int32", "float64", bound, [x, given], 2)
-    assert_close(got, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, [x]) + given, "float64")
+    result, _ = in_panels(coo, "int32", "float64", bound, [x, given], 2)
+    assert_close(result, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, [x]) + given, "float64")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -113,8 +113,8 @@ def test_numbers_of_sources_are_multiplied_in_the_copy_or_after_it(dtype, reduce
     values = operands(x * left * right, coo, ((100,), (1,), (1,)))
     for expr in (x * left * right, right * (left * x), x * left * left, x / left, x * right + left, x * left):
         bound = bind_spmm(expr, Reducer(reducer), dtype, "int32", ((100,), (1,), (1,)))
-        got, rounded = in_panels(coo, "int32", dtype, bound, values, 2)
-        assert_close(got, reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded), dtype)
+        result, rounded = in_panels(coo, "int32", dtype, bound, values, 2)
+        assert_close(result, reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded), dtype)
         is_factor = dtype in ("float32", "float64") and reducer == "sum" and expr not in (x / left, x * right + left)
         assert (bound.panels.factor is not None) == is_factor
 
@@ -189,8 +189,8 @@ def test_a_sum_of_scaled_sources_is_the_sum(kind, dtype, index, monkeypatch):
             values = operands(expr, coo, ((width,), (1,), (1,)))
             given = [torch.from_numpy(value).to(TORCH[dtype]) for value in values]
             before = [value.double().numpy() for value in given]
-            got = core.spmm(adj, expr, reducer, given).double().numpy()
-            assert_close(got, reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, before), dtype)
+            result = core.spmm(adj, expr, reducer, given).double().numpy()
+            assert_close(result, reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, before), dtype)
             assert all(np.array_equal(value.double().numpy(), old) for value, old in zip(given, before, strict=True))
 
 

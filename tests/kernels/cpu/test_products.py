@@ -25,17 +25,17 @@ def dtype(request: pytest.FixtureRequest) -> str:
 
 def random(dtype: str, rows: int, columns: int, apart: int = 3) -> np.ndarray:
     """Return rows that are further apart than they are long."""
-    made = np.random.default_rng(rows + 7 * columns).standard_normal((rows, columns + apart)).astype(dtype)
-    return made[:, :columns]
+    result = np.random.default_rng(rows + 7 * columns).standard_normal((rows, columns + apart)).astype(dtype)
+    return result[:, :columns]
 
 
 def place(x: np.ndarray) -> tuple[int, int]:
     return x.ctypes.data, x.strides[0] if x.ndim == 2 else 0
 
 
-def assert_close(found: np.ndarray, expected: np.ndarray) -> None:
-    tolerance = 2e-3 if found.dtype == np.float32 else 1e-11
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+def assert_close(result: np.ndarray, expected: np.ndarray) -> None:
+    tolerance = 2e-3 if result.dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -73,15 +73,15 @@ def test_gradients(shape: tuple[int, int, int], relu: bool, dtype: str, threads:
         out = [np.full(sizes, np.nan, dtype) for sizes in ((rows, inner), (inner, outer), (outer,))]
         written = [place(y) if n else NOWHERE for y, n in zip(out, needed, strict=True)]
         products.gradients(dtype, shape, given, written, threads)
-        for found, right, n in zip(out, expected, needed, strict=True):
+        for actual, right, n in zip(out, expected, needed, strict=True):
             if n:
-                assert_close(found, right)
+                assert_close(actual, right)
             else:
-                assert np.isnan(found).all()
+                assert np.isnan(actual).all()
         products.gradients(dtype, shape, given, written, threads, adds=True)
-        for found, right, n in zip(out[1:], expected[1:], needed[1:], strict=True):
+        for actual, right, n in zip(out[1:], expected[1:], needed[1:], strict=True):
             if n:
-                assert_close(found, 2 * right)
+                assert_close(actual, 2 * right)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (1, 1), (16, 16), (70, 33), (200, 5)])

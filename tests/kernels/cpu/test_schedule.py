@@ -21,10 +21,10 @@ def lines(
     stages: list[list[int]], bounds: list[int], backward: bool = False, limited: bool = True
 ) -> tuple[list, list]:
     ends = np.array([ROWS, EDGES])
-    found, own, _ = schedule.arrange(
+    result, own, _ = schedule.arrange(
         np.array(stages), np.array(bounds), np.array([0, 1]), ends, STEPS, STEP_EDGES, backward, limited
     )
-    return found.tolist(), own.tolist()
+    return result.tolist(), own.tolist()
 
 
 def test_eager_then_level_by_level_then_late() -> None:
@@ -39,8 +39,8 @@ def test_eager_then_level_by_level_then_late() -> None:
 
 def test_who_runs_a_stage() -> None:
     stages = [[10, 0, 1, 1, 0, 7], [-1, 0, -1, 0, 0, 8]]
-    found, own = lines(stages, [0, 0, 0, 0, 0, 2, 2])
-    assert found == [[10, 2, 4, 7], [-1, 2, 4, 8], [10, 4, 5, -1], [-1, 4, 5, 8]]
+    result, own = lines(stages, [0, 0, 0, 0, 0, 2, 2])
+    assert result == [[10, 2, 4, 7], [-1, 2, 4, 8], [10, 4, 5, -1], [-1, 4, 5, 8]]
     assert own == [0, 1, 3]
     assert lines(stages, [0, 0, 0, 0, 0, 2, 2], limited=False)[1] == [1, 3]
 
@@ -68,12 +68,12 @@ def test_lines_run_one_after_the_other(threads: int, pool: bool, monkeypatch: py
         at = own.ctypes.data + 8 * 6
         own[:6] = 1, add, at, 1, reduce_kernel(RowAccess.SAME, "float64", width), at + 8 * len(cell)
         own[6:] = cell + sums
-    made = np.array([*([0, row, row + 1, -1] for row in range(1, levels + 1)), [3, 0, 1, -1]])
-    marks, functions = np.zeros((len(made), 2), np.int64), schedule.script_functions()
-    places = words.ctypes.data, words.strides[0], made.ctypes.data, 0, 0, threads, marks.ctypes.data
+    result = np.array([*([0, row, row + 1, -1] for row in range(1, levels + 1)), [3, 0, 1, -1]])
+    marks, functions = np.zeros((len(result), 2), np.int64), schedule.script_functions()
+    places = words.ctypes.data, words.strides[0], result.ctypes.data, 0, 0, threads, marks.ctypes.data
     team = np.array([*places, *functions], np.int64)
     schedule.run_lines(team, 0, 20)
     np.testing.assert_array_equal(x[:, 0], np.minimum(np.arange(levels + 1), 20) * (np.arange(levels + 1) <= 20))
-    schedule.run_lines(team, 20, len(made))
+    schedule.run_lines(team, 20, len(result))
     np.testing.assert_array_equal(x[:, 0], np.arange(levels + 1))
     np.testing.assert_array_equal(total[0], np.full(width, levels * (levels + 1) // 2))

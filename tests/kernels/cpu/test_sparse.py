@@ -64,9 +64,9 @@ def test_spmm_equals_the_oracle(op, reducer, dtype, index, shape, kind, threads)
     expr, coo = expression(op), graph(kind)
     values = operands(expr, coo, SHAPES[shape])
     bound = bind_spmm(expr, Reducer(reducer), dtype, index, tuple(value.shape[1:] for value in values))
-    got, rounded = run(coo, index, dtype, values, bound, (coo.num_dst, *bound.layout.shape), threads)
+    result, rounded = run(coo, index, dtype, values, bound, (coo.num_dst, *bound.layout.shape), threads)
     want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
-    assert_close(got, want, dtype)
+    assert_close(result, want, dtype)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, threads):
     values = operands(expr, coo, SHAPES[shape])
     bound = bind_sddmm(expr, dtype, index, tuple(value.shape[1:] for value in values), dot)
     feat = bound.layout.shape[:-1] + (1,) if dot else bound.layout.shape
-    got, rounded = run(coo, index, dtype, values, bound, (len(coo.src), *feat), threads)
-    assert_close(got, reference.sddmm(expr, coo.src, coo.dst, rounded, dot), dtype)
+    result, rounded = run(coo, index, dtype, values, bound, (len(coo.src), *feat), threads)
+    assert_close(result, reference.sddmm(expr, coo.src, coo.dst, rounded, dot), dtype)
 
 
 @pytest.mark.parametrize("index", IDS)
@@ -103,7 +103,7 @@ def test_argmax_is_the_first_entries_with_the_extreme_value(kind, threads, reduc
     values = [np.round(operands(expr, coo, ((20,),))[0])]  # many ties
     bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((20,),), argmax=True)
     argmax = np.full((coo.num_dst, 20), -9, index)
-    got, _ = run(coo, index, "float32", values, bound, (coo.num_dst, 20), threads, argmax=argmax.ctypes.data)
+    result, _ = run(coo, index, "float32", values, bound, (coo.num_dst, 20), threads, argmax=argmax.ctypes.data)
     indptr, indices, _ = coo.csc(index)
     for node in range(coo.num_dst):
         messages = values[0][indices[indptr[node] : indptr[node + 1]]]
@@ -112,7 +112,7 @@ def test_argmax_is_the_first_entries_with_the_extreme_value(kind, threads, reduc
             continue
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
         assert (argmax[node] == indptr[node] + best).all()
-        assert (got[node] == messages[best, np.arange(20)]).all()
+        assert (result[node] == messages[best, np.arange(20)]).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -142,7 +142,7 @@ def test_parts_are_fewer_where_their_results_would_not_fit(reducer, monkeypatch)
     assert_close(
         runs[0][0], reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, runs[0][1]), "float32"
     )
-    assert all((got == runs[0][0]).all() for got, _ in runs)
+    assert all((result == runs[0][0]).all() for result, _ in runs)
 
 
 @pytest.mark.parametrize("largest", [1 << 22, 120])
@@ -153,9 +153,9 @@ def test_an_epilogue_gets_each_row_once_all_its_parts_are_there(threads, largest
     coo, expr = graph("star"), expression("copy_u")
     x, bias = operands(expr, coo, ((20,),))[0], np.random.default_rng(0).random((1, 20))
     bound = bind_epilogue(expr, Reducer.MEAN, (REDUCED + Operand(Side.G, 1)) * 2.0, "float64", "int32", ((20,), (20,)))
-    got, _ = run(coo, "int32", "float64", [x, bias], bound, (coo.num_dst, 20), threads)
+    result, _ = run(coo, "int32", "float64", [x, bias], bound, (coo.num_dst, 20), threads)
     want = 2 * (reference.spmm(expr, Reducer.MEAN, coo.src, coo.dst, coo.num_dst, [x]) + bias)
-    assert_close(got, want, "float64")
+    assert_close(result, want, "float64")
 
 
 SEVERAL = {
@@ -168,8 +168,8 @@ SEVERAL = {
 
 def several(op: str, names: list[str]):
     """Return the reductions of functions of the message ``op``."""
-    made = {"m": (m := expression(op)), "m * m": m * m, "-m": -m, "u0": Operand(Side.U, 0)}
-    return tuple((made[name.partition(" ")[2]], Reducer(name.partition(" ")[0])) for name in names)
+    result = {"m": (m := expression(op)), "m * m": m * m, "-m": -m, "u0": Operand(Side.U, 0)}
+    return tuple((result[name.partition(" ")[2]], Reducer(name.partition(" ")[0])) for name in names)
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_several_reductions_in_one_pass_equal_one_each(names, op, dtype, index, 
     feat = bound.layout.shape
     selecting = [part for part in parts if part[1].selects]
     argmax = np.full((len(selecting), coo.num_dst, *feat), -9, index)
-    got, rounded = run(
+    result, rounded = run(
         coo, index, dtype, values, bound, (len(parts), coo.num_dst, *feat), threads, argmax=argmax.ctypes.data
     )
-    for found, (part, reducer) in zip(got, parts, strict=True):
+    for actual, (part, reducer) in zip(result, parts, strict=True):
         want = reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded)
-        assert_close(found, np.broadcast_to(want, found.shape), dtype)
-    for found, (part, reducer) in zip(argmax, selecting, strict=True):
+        assert_close(actual, np.broadcast_to(want, actual.shape), dtype)
+    for actual, (part, reducer) in zip(argmax, selecting, strict=True):
         alone = np.full((coo.num_dst, *feat), -9, index)
         single = bind_spmm(part, reducer, dtype, index, shapes, argmax=True)
         run(coo, index, dtype, values, single, (coo.num_dst, *feat), 1, argmax=alone.ctypes.data)
-        np.testing.assert_array_equal(found, alone)
+        np.testing.assert_array_equal(actual, alone)
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 16, 31, 64, 77, 130])
@@ -203,9 +203,9 @@ def test_several_reductions_at_any_width(width):
     coo, parts = graph("star"), several("u_add_v", SEVERAL["all of one"])
     values = operands(expression("u_add_v"), coo, ((width,), (width,)))
     bound = bind_several(parts, "float32", "int32", ((width,), (width,)))
-    got, rounded = run(coo, "int32", "float32", values, bound, (len(parts), coo.num_dst, width), 2)
-    for found, (part, reducer) in zip(got, parts, strict=True):
-        assert_close(found, reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded), "float32")
+    result, rounded = run(coo, "int32", "float32", values, bound, (len(parts), coo.num_dst, width), 2)
+    for actual, (part, reducer) in zip(result, parts, strict=True):
+        assert_close(actual, reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded), "float32")
 
 
 @pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
@@ -214,9 +214,9 @@ def test_nan_and_infinity_come_through(reducer):
     values = [np.array([[1.0, np.nan], [2.0, 1.0], [np.inf, -np.inf]])]
     expr = expression("copy_u")
     bound = bind_spmm(expr, Reducer(reducer), "float32", "int32", ((2,),))
-    got, _ = run(coo, "int32", "float32", values, bound, (2, 2), 1)
+    result, _ = run(coo, "int32", "float32", values, bound, (2, 2), 1)
     want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, 2, values)
-    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(result, want)
 
 
 def test_the_comparison_fails_on_a_wrong_answer():

@@ -25,9 +25,9 @@ def test_imports_are_found_as_python_finds_them(name):
             expected.append(("." * node.level + (node.module or ""), [alias.name for alias in node.names]))
         elif isinstance(node, ast.Import):
             expected += [(alias.name, []) for alias in node.names]
-    found = [(base, names) for base, names in stamp._imports(text) if names or base in sys.modules]
+    results = [(base, names) for base, names in stamp._imports(text) if names or base in sys.modules]
     for imported in expected:
-        assert imported in found
+        assert imported in results
 
 
 @pytest.fixture

@@ -51,20 +51,20 @@ def run(body: str, words: list[int | float]) -> tuple[np.ndarray, np.ndarray]:
     meanings = dict(PYTHON)
     exec(source, meanings)
     compiled = ctypes.CFUNCTYPE(None, ctypes.c_int64)(compile_kernel("test", HEADER + source))
-    found = []
+    results = []
     for function in (meanings["kernel"], compiled):
         memory = np.zeros(ROOM, np.int64)
         for i, value in enumerate(words):
             (memory.view(np.float64) if isinstance(value, float) else memory)[i] = value
         function(memory.ctypes.data)
-        found.append(memory)
-    return found[0], found[1]
+        results.append(memory)
+    return results[0], results[1]
 
 
 def check(body: str, *words: int | float) -> None:
-    want, got = run(body, list(words))
+    want, result = run(body, list(words))
     assert np.count_nonzero(want[len(words) :]), "the body writes something"
-    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(result, want)
 
 
 def writes(expressions: list[str], put: str = "put") -> str:
@@ -239,12 +239,12 @@ def test_functions_serve_others(compiler, number, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("    if i > 0:\n        return 1\n", "does not return a number on every way"),
         ("    return\n", "returns something else than int64"),
     ],
 )
-def test_a_function_that_promises_a_number_returns_one(body, said):
-    with pytest.raises(TypeError, match=said):
+def test_a_function_that_promises_a_number_returns_one(body, message):
+    with pytest.raises(TypeError, match=message):
         translate(f"def _f(i: int) -> int:\n{body}", "f.", triple(), data_layout())

@@ -46,7 +46,7 @@ def programs() -> list[CudaProgram]:
     product = expression("u_mul_e")
     heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))
     attention_spec = attention.attention_spec
-    made = [
+    results = [
         wide_sum(),
         bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
         bind_spmm(product, Reducer.MEAN, "float16", "int32", outer).program([0, 0], 0, 20.0)[1],
@@ -93,5 +93,5 @@ def programs() -> list[CudaProgram]:
             (1, 8, 4, 1),
         ),
     ]:
-        made.append(attention.attention_program(spec, *team))
-    return made
+        results.append(attention.attention_program(spec, *team))
+    return results

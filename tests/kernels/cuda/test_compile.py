@@ -49,8 +49,8 @@ def test_nvrtc_takes_every_program(arch):
     """With --full; else every program for one of the architectures."""
     if arch not in COMPILER.architectures:
         pytest.skip(f"{COMPILER} no longer compiles for sm_{arch}")
-    made = programs() if FULL else programs()[ARCHS.index(arch) :: len(ARCHS)]
-    for program in made:
+    result = programs() if FULL else programs()[ARCHS.index(arch) :: len(ARCHS)]
+    for program in result:
         assert binary(COMPILER, program, arch).startswith(b"\x7fELF")
 
 
@@ -60,10 +60,10 @@ def test_nvcc_takes_every_program(arch, tmp_path):
         pytest.skip(f"no nvcc, or none that compiles for sm_{arch}: it knows {sorted(nvcc_archs()) or 'nothing'}")
     if arch != 90 and not FULL:
         pytest.skip("one architecture of nvcc is tried; the others with --full")
-    made = programs()
-    parts = tuple(dict.fromkeys(part for program in made for part in program.parts))
+    result = programs()
+    parts = tuple(dict.fromkeys(part for program in result for part in program.parts))
     source = tmp_path / "kernels.cu"
-    source.write_text(library(parts) + "".join(program.body for program in made), encoding="utf-8")
+    source.write_text(library(parts) + "".join(program.body for program in result), encoding="utf-8")
     command = ["nvcc", "-std=c++17", f"-arch=sm_{arch}", "-cubin", str(source), "-o", str(tmp_path / "kernels.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
@@ -202,9 +202,9 @@ def test_libraries_are_told_by_their_names():
 def test_packages_that_load_the_library_themselves_are_asked(monkeypatch):
     """``cuda.pathfinder`` comes with ``cuda.core``; CuPy loads NVRTC when its version is asked for."""
     asked: list[str] = []
-    found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=f"/cuda/{name}"))
+    result = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=f"/cuda/{name}"))
     monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", result)
     assert nvrtc._by_pathfinder() == ["/cuda/nvrtc"]
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     assert nvrtc._by_pathfinder() == []

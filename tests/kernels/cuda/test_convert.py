@@ -20,12 +20,12 @@ pytestmark = needs_compiler
 def test_compress_is_a_stable_sort(num_rows, num_edges, index):
     rng = np.random.default_rng(0)
     rows, cols = (rng.integers(0, num_rows, num_edges).astype(index) for _ in range(2))
-    made = compress(GPU, index, rows.ctypes.data, cols.ctypes.data, num_rows, num_edges)
+    result = compress(GPU, index, rows.ctypes.data, cols.ctypes.data, num_rows, num_edges)
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))])
-    np.testing.assert_array_equal(GPU.download(made.indptr.address, num_rows + 1, index), indptr)
-    np.testing.assert_array_equal(GPU.download(made.indices.address, num_edges, index), cols[order])
-    np.testing.assert_array_equal(GPU.download(made.edge_ids.address, num_edges, index), order)
+    np.testing.assert_array_equal(GPU.download(result.indptr.address, num_rows + 1, index), indptr)
+    np.testing.assert_array_equal(GPU.download(result.indices.address, num_edges, index), cols[order])
+    np.testing.assert_array_equal(GPU.download(result.edge_ids.address, num_edges, index), order)
 
 
 @pytest.mark.parametrize("count", [0, 1, TILE, 3 * TILE + 5, TILE * TILE // 64])
@@ -38,18 +38,18 @@ def test_running_sums(count):
 
 def test_sort_by_key_keeps_the_order_of_equal_keys():
     keys = np.array([3, 1, 3, 0, 1, 3])
-    found, places = sort_by_key(GPU, "int64", keys.ctypes.data, 6, 4)
-    np.testing.assert_array_equal(GPU.download(found.address, 6, "int64"), [0, 1, 1, 3, 3, 3])
+    result, places = sort_by_key(GPU, "int64", keys.ctypes.data, 6, 4)
+    np.testing.assert_array_equal(GPU.download(result.address, 6, "int64"), [0, 1, 1, 3, 3, 3])
     np.testing.assert_array_equal(GPU.download(places.address, 6, "int64"), [3, 1, 4, 0, 2, 5])
 
 
 def test_a_structure_sorted_on_the_gpu_equals_one_that_was_sent():
     rng = np.random.default_rng(2)
     rows, cols = rng.integers(0, 9, 60).astype(np.int32), rng.integers(0, 7, 60).astype(np.int32)
-    made = Structure.sort(GPU, rows, cols, 9)
+    result = Structure.sort(GPU, rows, cols, 9)
     order = np.argsort(rows, kind="stable")
-    assert (made.num_rows, made.num_entries, made.index) == (9, 60, "int32")
-    np.testing.assert_array_equal(GPU.download(made.indices.address, 60, "int32"), cols[order])
+    assert (result.num_rows, result.num_entries, result.index) == (9, 60, "int32")
+    np.testing.assert_array_equal(GPU.download(result.indices.address, 60, "int32"), cols[order])
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
@@ -68,23 +68,23 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
     want = cpu.Choices(*(np.zeros(offsets[-1], index) for _ in range(3)))
     cpu.uniform_rows(rows, fanout, int(replace), np.int64(key), want, 0, len(seeds))
     structure = Structure.upload(GPU, indptr, indices, edge_ids if with_ids else None)
-    found = sample_neighbors(GPU, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
-    assert found.count == offsets[-1]
-    np.testing.assert_array_equal(GPU.download(found.offsets.address, len(offsets), "int64"), offsets)
-    for memory, expected in zip((found.far, found.near, found.edges), want, strict=True):
-        np.testing.assert_array_equal(GPU.download(memory.address, found.count, index), expected)
+    result = sample_neighbors(GPU, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
+    assert result.count == offsets[-1]
+    np.testing.assert_array_equal(GPU.download(result.offsets.address, len(offsets), "int64"), offsets)
+    for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
+        np.testing.assert_array_equal(GPU.download(memory.address, result.count, index), expected)
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_numbers_follow_the_first_appearance(count, index):
     ids = np.random.default_rng(4).integers(0, 300, count).astype(index)
-    made = number_ids(GPU, index, ids.ctypes.data, count)
+    result = number_ids(GPU, index, ids.ctypes.data, count)
     seen: dict[int, int] = {}
     want = [seen.setdefault(int(i), len(seen)) for i in ids]
-    assert made.count == len(seen)
-    np.testing.assert_array_equal(GPU.download(made.numbers.address, count, index), want)
-    np.testing.assert_array_equal(GPU.download(made.distinct.address, made.count, index), list(seen))
+    assert result.count == len(seen)
+    np.testing.assert_array_equal(GPU.download(result.numbers.address, count, index), want)
+    np.testing.assert_array_equal(GPU.download(result.distinct.address, result.count, index), list(seen))
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])

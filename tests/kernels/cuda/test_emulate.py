@@ -105,12 +105,12 @@ def test_blocks_that_wait_for_each_other_run_at_once(backwards):
 
 
 def test_the_order_of_threads_shows_where_a_barrier_is_missing():
-    found = []
+    results = []
     for backwards in (False, True):
         out = np.zeros(BLOCK, np.int32)
         Emulator(backwards=backwards).launch(PROGRAM, "racing", (1, 1), [out.ctypes.data])
-        found.append(out)
-    assert (found[0] != found[1]).any()
+        results.append(out)
+    assert (results[0] != results[1]).any()
 
 
 def test_wrong_arguments_are_errors():
@@ -131,8 +131,8 @@ def test_16_bit_floats_are_rounded_as_torch_rounds_them():
     run("narrow", values.ctypes.data, half.ctypes.data, brain.ctypes.data, count)
     wide = np.zeros(2 * count, np.float32)
     run("widen", half.ctypes.data, brain.ctypes.data, wide.ctypes.data, count)
-    for found, dtype in ((wide[:count], torch.float16), (wide[count:], torch.bfloat16)):
-        np.testing.assert_array_equal(found, torch.from_numpy(values).to(dtype).float().numpy())
+    for actual, dtype in ((wide[:count], torch.float16), (wide[count:], torch.bfloat16)):
+        np.testing.assert_array_equal(actual, torch.from_numpy(values).to(dtype).float().numpy())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")

@@ -55,8 +55,8 @@ def gpu(library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     monkeypatch.setenv("DGLITE_CACHE_DIR", str(tmp_path))
     library.stub_reset(12080, 3)
     library.stub_calls.restype = ctypes.c_char_p
-    compiler, made = Compiler(), driver.Driver(library)
-    monkeypatch.setattr(launch, "_libraries", lambda: (made, compiler))
+    compiler, result = Compiler(), driver.Driver(library)
+    monkeypatch.setattr(launch, "_libraries", lambda: (result, compiler))
     launch._device.cache_clear()
 
     def calls() -> list[str]:

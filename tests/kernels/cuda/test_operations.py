@@ -61,9 +61,9 @@ def attend(score: str, dtype: str, shape: tuple[int, int], dropout: float, weigh
     def run() -> torch.Tensor:
         return core.attention(adj, how, xs[0], xs[1:count], xs[count] if weighted else None)
 
-    found = with_gradients(run(), xs)
+    grads = with_gradients(run(), xs)
     with torch.no_grad():
-        return [*found, run().double()]
+        return [*grads, run().double()]
 
 
 def attend_by_torch(score: str, dtype: str, shape: tuple[int, int], dropout: float, weighted: bool):
@@ -140,19 +140,19 @@ def compiled() -> None:
 @pytest.mark.parametrize(("score", "dtype", "shape", "dropout", "weighted", "limit"), ATTENTION)
 def test_attention_and_its_gradients(score, dtype, shape, dropout, weighted, limit):
     with on_gpu(GPU, limit):
-        got = attend(score, dtype, shape, dropout, weighted)
+        result = attend(score, dtype, shape, dropout, weighted)
     want = attend_by_torch(score, dtype, shape, dropout, weighted)
-    for found, expected in zip(got, want, strict=True):
-        assert_close(found.numpy(), expected.numpy(), dtype)
+    for actual, expected in zip(result, want, strict=True):
+        assert_close(actual.numpy(), expected.numpy(), dtype)
 
 
 @pytest.mark.parametrize(("message", "reducer", "dtype", "limit"), SPARSE)
 def test_reductions_and_their_gradients(message, reducer, dtype, limit):
     with on_gpu(GPU, limit):
-        got = reduce(message, reducer, dtype)
+        result = reduce(message, reducer, dtype)
     want = reduce_by_torch(message, reducer, dtype)
-    for found, expected in zip(got, want, strict=True):
-        assert_close(found.numpy(), expected.numpy(), dtype)
+    for actual, expected in zip(result, want, strict=True):
+        assert_close(actual.numpy(), expected.numpy(), dtype)
 
 
 def test_dropout_is_that_of_the_cpu():
@@ -164,9 +164,9 @@ def test_dropout_is_that_of_the_cpu():
 def test_segments():
     x = torch.rand(7, 4)
     with on_gpu():
-        found = core.segment_reduce(np.array([3, 0, 4]), x, Reducer.MAX)
-    torch.testing.assert_close(found[0], x[:3].max(0).values)
-    assert (found[1] == 0).all()
+        result = core.segment_reduce(np.array([3, 0, 4]), x, Reducer.MAX)
+    torch.testing.assert_close(result[0], x[:3].max(0).values)
+    assert (result[1] == 0).all()
 
 
 def test_second_derivatives_exist():
@@ -194,8 +194,8 @@ def test_attention_with_a_part_of_the_edge_is_composed_on_a_gpu(monkeypatch):
 
     want = run()
     call_tensors_those_of_a_gpu(monkeypatch)
-    for found, expected in zip(run(), want, strict=True):
-        assert_close(found.numpy(), expected.numpy(), "float64")
+    for actual, expected in zip(run(), want, strict=True):
+        assert_close(actual.numpy(), expected.numpy(), "float64")
 
 
 def test_scores_do_not_wait_on_a_gpu(monkeypatch):
@@ -211,7 +211,7 @@ def test_scores_do_not_wait_on_a_gpu(monkeypatch):
 
     waits, *want = steps()
     call_tensors_those_of_a_gpu(monkeypatch)
-    at_once, *found = steps()
+    at_once, *result = steps()
     assert at_once is None and waits is not None
-    for one, other in zip(found, want, strict=True):
+    for one, other in zip(result, want, strict=True):
         assert_close(one.numpy(), other.numpy(), "float64")

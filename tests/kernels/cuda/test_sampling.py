@@ -33,10 +33,10 @@ def started(monkeypatch):
 
 def edges_of(g):
     """Return the ends and the ids of all edges of every type, and the ids of all nodes."""
-    found = [part.tolist() for etype in g.canonical_etypes for part in g.edges("all", etype=etype)]
-    found += [g.edges[etype].data[dglite.EID].tolist() for etype in g.canonical_etypes]
-    found += [frame[dglite.NID].tolist() for frame in g._node_frames if frame is not None and dglite.NID in frame]
-    return found
+    results = [part.tolist() for etype in g.canonical_etypes for part in g.edges("all", etype=etype)]
+    results += [g.edges[etype].data[dglite.EID].tolist() for etype in g.canonical_etypes]
+    results += [frame[dglite.NID].tolist() for frame in g._node_frames if frame is not None and dglite.NID in frame]
+    return results
 
 
 @pytest.mark.parametrize("edge_dir", ["in", "out"])
@@ -49,10 +49,10 @@ def test_a_sample_is_that_of_the_host(fanout, replace, idtype, edge_dir, started
     assert not started
     dglite.seed(7)
     with on_gpu():
-        found = sampling.sample_neighbors(g, seeds, fanout, edge_dir, replace=replace)
+        result = sampling.sample_neighbors(g, seeds, fanout, edge_dir, replace=replace)
     assert started == (["sample_neighbors"] if fanout else [])
-    assert edges_of(found) == edges_of(want) and found.idtype == idtype
-    assert torch.equal(found.edata["f"], want.edata["f"])
+    assert edges_of(result) == edges_of(want) and result.idtype == idtype
+    assert torch.equal(result.edata["f"], want.edata["f"])
 
 
 def test_several_types_and_no_seeds(started):
@@ -61,18 +61,18 @@ def test_several_types_and_no_seeds(started):
     want = sampling.sample_neighbors(g, seeds, 1)
     dglite.seed(3)
     with on_gpu():
-        found = sampling.sample_neighbors(g, seeds, 1)
-    assert edges_of(found) == edges_of(want) and started == ["sample_neighbors"] * 2
+        result = sampling.sample_neighbors(g, seeds, 1)
+    assert edges_of(result) == edges_of(want) and started == ["sample_neighbors"] * 2
 
 
 def test_weights_are_for_the_host(started):
     g = random_graph()
     g.edata["p"] = torch.arange(400) % 2
     with on_gpu():
-        found = sampling.sample_neighbors(g, [0, 1], 4, prob="p")
+        result = sampling.sample_neighbors(g, [0, 1], 4, prob="p")
         sampling.sample_neighbors(g, [0, 1], 4, exclude_edges=[3])
-    assert not started and found.edata[dglite.EID].numpy().astype(int).min() >= 0
-    assert (found.edata["p"] == 1).all()
+    assert not started and result.edata[dglite.EID].numpy().astype(int).min() >= 0
+    assert (result.edata["p"] == 1).all()
 
 
 def test_neighbours_are_drawn_uniformly():
@@ -94,9 +94,9 @@ def test_a_block_is_that_of_the_host(dst_nodes, idtype, started):
     want = dglite.to_block(g, given)
     assert not started
     with on_gpu():
-        found = dglite.to_block(g, given)
-    assert edges_of(found) == edges_of(want) and started == ["number_ids"]
-    assert torch.equal(found.srcdata["x"], want.srcdata["x"]) and found.idtype == idtype
+        result = dglite.to_block(g, given)
+    assert edges_of(result) == edges_of(want) and started == ["number_ids"]
+    assert torch.equal(result.srcdata["x"], want.srcdata["x"]) and result.idtype == idtype
 
 
 def test_a_block_of_several_types(started):
@@ -104,9 +104,9 @@ def test_a_block_of_several_types(started):
     given = {"user": [2, 0, 1], "game": [1, 0]}
     want = dglite.to_block(g, given)
     with on_gpu():
-        found = dglite.to_block(g, given)
+        result = dglite.to_block(g, given)
         empty = dglite.to_block(dglite.graph(([], [])))
-    assert edges_of(found) == edges_of(want) and started == ["number_ids"] * 3
+    assert edges_of(result) == edges_of(want) and started == ["number_ids"] * 3
     assert empty.num_src_nodes() == 0
 
 

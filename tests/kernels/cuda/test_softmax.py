@@ -29,11 +29,11 @@ def run(dtype: str, heads: int, kind: str, index: str, limit: str, runner=GPU):
     generator = torch.Generator().manual_seed(1)
     shape = len(coo.src), heads
     logits, grad = (3 * torch.randn(shape, generator=generator).to(kept) for _ in range(2))
-    out, found = torch.full(shape, 9.0, dtype=kept), torch.full(shape, 9.0, dtype=kept)
+    out, result = torch.full(shape, 9.0, dtype=kept), torch.full(shape, 9.0, dtype=kept)
     edge_softmax(structure, index, dtype, heads, logits.data_ptr(), out.data_ptr(), runner)
-    addresses = out.data_ptr(), grad.data_ptr(), found.data_ptr()
+    addresses = out.data_ptr(), grad.data_ptr(), result.data_ptr()
     edge_softmax_gradient(structure, index, dtype, heads, *addresses, runner)
-    return [tensor.double().numpy() for tensor in (logits, out, grad, found)]
+    return [tensor.double().numpy() for tensor in (logits, out, grad, result)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,11 +44,11 @@ def compiled() -> None:
 @pytest.mark.parametrize(("dtype", "heads", "kind", "index", "limit"), CASES)
 def test_value_and_gradient_equal_the_oracle(dtype, heads, kind, index, limit):
     coo = graph(kind)
-    logits, out, grad, found = run(dtype, heads, kind, index, limit)
+    logits, out, grad, result = run(dtype, heads, kind, index, limit)
     assert_close(out, reference.edge_softmax(coo.dst, logits), dtype)
     sums = np.zeros((coo.num_dst, heads))
     np.add.at(sums, coo.dst, out * grad)
-    assert_close(found, out * (grad - sums[coo.dst]), dtype)
+    assert_close(result, out * (grad - sums[coo.dst]), dtype)
 
 
 def test_masked_and_huge_scores():

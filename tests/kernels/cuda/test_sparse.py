@@ -75,9 +75,9 @@ def run(coo: Coo, index: str, dtype: str, values: list[np.ndarray], bound, out_s
 def test_spmm_equals_the_oracle(op, reducer, dtype, index, shape, kind, limit):
     coo, bound = graph(kind), bound_spmm((op, reducer, dtype, index, shape))
     values = operands(expression(op), coo, SHAPES[shape])
-    got, rounded = run(coo, index, dtype, values, bound, (coo.num_dst, *bound.layout.shape), limit)
+    result, rounded = run(coo, index, dtype, values, bound, (coo.num_dst, *bound.layout.shape), limit)
     want = reference.spmm(expression(op), Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
-    assert_close(got, want, dtype)
+    assert_close(result, want, dtype)
 
 
 @pytest.mark.parametrize(("op", "dot", "dtype", "index", "shape", "kind", "limit"), SDDMM)
@@ -85,8 +85,8 @@ def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, limit):
     coo, bound = graph(kind), bound_sddmm((op, dot, dtype, index, shape))
     values = operands(expression(op), coo, SHAPES[shape])
     feat = bound.layout.shape[:-1] + (1,) if dot else bound.layout.shape
-    got, rounded = run(coo, index, dtype, values, bound, (len(coo.src), *feat), limit)
-    assert_close(got, reference.sddmm(expression(op), coo.src, coo.dst, rounded, dot), dtype)
+    result, rounded = run(coo, index, dtype, values, bound, (len(coo.src), *feat), limit)
+    assert_close(result, reference.sddmm(expression(op), coo.src, coo.dst, rounded, dot), dtype)
 
 
 @pytest.mark.parametrize("index", IDS)
@@ -99,7 +99,7 @@ def test_argmax_is_the_first_entries_with_the_extreme_value(kind, width, limit, 
     bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((width,),), argmax=True)
     argmax = np.full((coo.num_dst, width), -9, index)
     out_shape = coo.num_dst, width
-    got, _ = run(coo, index, "float32", values, bound, out_shape, limit, argmax=argmax.ctypes.data)
+    result, _ = run(coo, index, "float32", values, bound, out_shape, limit, argmax=argmax.ctypes.data)
     indptr, indices, _ = coo.csc(index)
     for node in range(coo.num_dst):
         messages = values[0][indices[indptr[node] : indptr[node + 1]]]
@@ -108,7 +108,7 @@ def test_argmax_is_the_first_entries_with_the_extreme_value(kind, width, limit, 
             continue
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
         assert (argmax[node] == indptr[node] + best).all()
-        assert (got[node] == messages[best, np.arange(width)]).all()
+        assert (result[node] == messages[best, np.arange(width)]).all()
 
 
 @pytest.mark.parametrize("limit", list(LIMITS))
@@ -119,9 +119,9 @@ def test_several_reductions_are_the_same_as_one_each(limit):
     bound = bind_several(parts, "float32", "int32", ((20,),), argmax=True)
     argmax, alone = np.full((2, coo.num_dst, 20), -9, "int32"), np.full((2, coo.num_dst, 20), -8, "int32")
     shape = 3, coo.num_dst, 20
-    got, _ = run(coo, "int32", "float32", values, bound, shape, limit, argmax=argmax.ctypes.data)
+    result, _ = run(coo, "int32", "float32", values, bound, shape, limit, argmax=argmax.ctypes.data)
     for i, (expr, reducer) in enumerate(parts):
-        assert_close(got[i], reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, values), "float32")
+        assert_close(result[i], reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, values), "float32")
         if reducer.selects:
             single = bind_spmm(expr, reducer, "float32", "int32", ((20,),), argmax=True)
             into = alone[i // 2].ctypes.data
@@ -146,11 +146,11 @@ def test_several_reductions_are_one_pass(monkeypatch, dtype, shapes, limit):
         (product, Reducer.MEAN),
     )
     bound = bind_several(parts, dtype, "int64", shapes)
-    got, rounded = run(coo, "int64", dtype, values, bound, (4, coo.num_dst, *bound.layout.shape), limit)
+    result, rounded = run(coo, "int64", dtype, values, bound, (4, coo.num_dst, *bound.layout.shape), limit)
     assert launched in (["rows"], ["rows", "merge"])
-    for found, (expr, reducer) in zip(got, parts, strict=True):
+    for actual, (expr, reducer) in zip(result, parts, strict=True):
         want = reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, rounded)
-        assert_close(found, np.broadcast_to(want, found.shape), dtype)
+        assert_close(actual, np.broadcast_to(want, actual.shape), dtype)
 
 
 @pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
@@ -158,9 +158,9 @@ def test_nan_and_infinity_come_through(reducer):
     coo = Coo(3, 2, np.array([0, 1, 2, 0]), np.array([0, 0, 1, 1]))
     values = [np.array([[1.0, np.nan], [2.0, 1.0], [np.inf, -np.inf]])]
     bound = bind_spmm(expression("copy_u"), Reducer(reducer), "float32", "int32", ((2,),))
-    got, _ = run(coo, "int32", "float32", values, bound, (2, 2), "whole")
+    result, _ = run(coo, "int32", "float32", values, bound, (2, 2), "whole")
     want = reference.spmm(expression("copy_u"), Reducer(reducer), coo.src, coo.dst, 2, values)
-    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(result, want)
 
 
 def test_every_operator_of_the_table_means_the_same():
@@ -176,9 +176,9 @@ def test_every_operator_of_the_table_means_the_same():
         GPU.prepare(bound.program([0] * 2, 0, mean)[1] for bound in bounds)
         for expr, bound in zip(exprs, bounds, strict=True):
             given = values if "e1" in str(expr) else values[:1]
-            got, rounded = run(coo, "int32", dtype, given, bound, (len(coo.src), 3), "whole")
+            result, rounded = run(coo, "int32", dtype, given, bound, (len(coo.src), 3), "whole")
             want = reference.sddmm(expr, coo.src, coo.dst, rounded)
-            assert np.allclose(got, want, rtol=1e-5 if dtype == "float32" else 1e-12), str(expr)
+            assert np.allclose(result, want, rtol=1e-5 if dtype == "float32" else 1e-12), str(expr)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2, 4])

@@ -23,13 +23,13 @@ def transr(layer: TransR, g: None, head: torch.Tensor, tail: torch.Tensor, rels:
 
 
 def edges(layer: EdgePredictor, g: None, src: torch.Tensor, dst: torch.Tensor) -> torch.Tensor:
-    made = {
+    result = {
         "dot": lambda: torch.einsum("ei,ei->e", src, dst)[:, None],
         "cos": lambda: torch.cosine_similarity(src, dst)[:, None],
         "ele": lambda: src * dst,
         "cat": lambda: torch.cat([src, dst], 1),
     }[layer.op]()
-    return made if layer.linear is None else layer.linear(made)
+    return result if layer.linear is None else layer.linear(result)
 
 
 def jumping(layer: JumpingKnowledge, g: None, feats: tuple[torch.Tensor, ...]) -> torch.Tensor:

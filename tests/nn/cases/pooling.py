@@ -58,8 +58,8 @@ def set2set(layer: Set2Set, g: Any, x: torch.Tensor) -> torch.Tensor:
     read, states = x.new_zeros(1, g.batch_size, layer.output_dim), None
     for _ in range(layer.n_iters):
         q, states = layer.lstm(read, states)
-        found = [torch.softmax(rows @ query, 0) @ rows for rows, query in zip(parts(g, x), q[0], strict=True)]
-        read = torch.cat([q[0], torch.stack(found)], -1)[None]
+        results = [torch.softmax(rows @ query, 0) @ rows for rows, query in zip(parts(g, x), q[0], strict=True)]
+        read = torch.cat([q[0], torch.stack(results)], -1)[None]
     return read[0]
 
 
@@ -119,11 +119,11 @@ ISAB = {"layers.0.inducing_points": (2, 4)} | attention_state("layers.0.mha.0") 
 
 few_rows = (lambda g: (dense.double(3, 4),), "feat has shape .3, 4.; expected a row for each of the 7 nodes")
 wide = (inputs(feat(5)), "shape .7, 5.; expected")
-made = inputs(feat())
+result = inputs(feat())
 
 
 def case(name: str, make: Any, plain: Any, state: Any, refused: Any = (few_rows,), **how: Any) -> Case:
-    how = {"inputs": made, "graphs": BATCHED} | how
+    how = {"inputs": result, "graphs": BATCHED} | how
     return Case(name, make, plain=plain, state=state, refused=refused, **how)
 
 

@@ -47,13 +47,13 @@ def towers(layer: Any, g: Any, x: torch.Tensor, e: torch.Tensor | None = None, v
     for t, tower in enumerate(layer.towers):
         own = x[:, t * tower.in_size : (t + 1) * tower.in_size]
         messages = tower.M(torch.cat([own[src], own[dst], *([] if e is None else [e])], 1))
-        found = [
+        results = [
             direction(name, g, messages, own, vectors)
             if name.startswith("dir")
             else by_node(g, messages, lambda m, name=name: statistic(name, m))
             for name in tower.aggregators
         ]
-        met = torch.cat(found, 1)
+        met = torch.cat(results, 1)
         factor = {"identity": 1.0, "amplification": torch.log(degrees + 1)[:, None] / tower.delta}
         factor["attenuation"] = tower.delta / torch.log(degrees + 1)[:, None]
         result = tower.U(torch.cat([own, *(met * factor[name] for name in tower.scalers)], 1))

@@ -28,8 +28,8 @@ SOME_MASK[0, 2, 0] = False
 
 def given(*values: Any) -> Any:
     """Return what makes the inputs: tensors of these shapes, or values as they are."""
-    made = [dense.double(*x, seed=i) if isinstance(x, tuple) else x for i, x in enumerate(values)]
-    return lambda g: tuple(made)
+    results = [dense.double(*x, seed=i) if isinstance(x, tuple) else x for i, x in enumerate(values)]
+    return lambda g: tuple(results)
 
 
 def biased(layer: BiasedMHA, g: None, x: torch.Tensor, bias: Any = None, mask: Any = None) -> torch.Tensor:
@@ -59,16 +59,16 @@ def egt(layer: EGTLayer, g: None, x: torch.Tensor, e: torch.Tensor, mask: Any = 
     # The heads are the last axis of a projection: column (d, h).
     q, k, v = layer.qkv_proj(layer.mha_ln_h(x)).unflatten(-1, (3, size, heads)).unbind(2)
     edge, gate = layer.edge_input(pairs), layer.gate(pairs)
-    found, scores = [], []
+    results, scores = [], []
     for h in range(heads):
         s = torch.einsum("bid,bjd->bij", q[..., h], k[..., h]).clamp(-5, 5) + edge[..., h]
         open_ = torch.sigmoid(gate[..., h] + mask)
         read = torch.einsum("bij,bjd->bid", torch.softmax(s + mask, -1) * open_, v[..., h])
         scale = torch.log(1 + open_.sum(-1))
         real = torch.arange(x.shape[1]) >= layer.num_virtual_nodes
-        found.append(read * torch.where(real, scale, torch.ones_like(scale))[..., None])
+        results.append(read * torch.where(real, scale, torch.ones_like(scale))[..., None])
         scores.append(s)
-    x = x + layer.node_output(torch.stack(found, -1).flatten(2))
+    x = x + layer.node_output(torch.stack(results, -1).flatten(2))
     x = x + layer.node_ffn(x)
     if not layer.edge_update:
         return x

@@ -37,8 +37,8 @@ def test_it_is_the_formula(make: Callable[[], DGLGraph], get_attention: bool) ->
     g, layer = make(), _layer()
     feat = dense.double(g.num_src_nodes(), 4)
     expected = _expected(layer, g, feat, feat[: g.num_dst_nodes()])
-    found = layer(g, feat, get_attention=get_attention)
-    torch.testing.assert_close(found, expected if get_attention else expected[0])
+    result = layer(g, feat, get_attention=get_attention)
+    torch.testing.assert_close(result, expected if get_attention else expected[0])
 
 
 @pytest.mark.parametrize("make", [dense.graph, dense.block, dense.bipartite])

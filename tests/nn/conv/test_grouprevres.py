@@ -93,13 +93,13 @@ def test_dropout_is_drawn_as_it_was() -> None:
     torch.manual_seed(0)
     g, x, layer = dense.graph(), dense.double(4, 4), GroupRevRes(Dropped()).double()
     second = GroupRevRes(Dropped()).double()
-    found = []
+    results = []
     for shift in (1e-6, -1e-6):
         torch.manual_seed(1)
-        found.append(second(g, layer(g, x + shift)).sum())
+        results.append(second(g, layer(g, x + shift)).sum())
     torch.manual_seed(1)
     (gradient,) = torch.autograd.grad(second(g, layer(g, x)).sum(), x)
-    torch.testing.assert_close(gradient.sum(), (found[0] - found[1]) / 2e-6, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient.sum(), (results[0] - results[1]) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
 def test_further_arguments_are_cut_too() -> None:

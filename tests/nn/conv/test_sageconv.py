@@ -163,8 +163,8 @@ def test_large_products_are_added_in_place_unless_somebody_keeps_them(
         monkeypatch.setattr(module, "LARGE", 1)
     result = layer(g, feat)
     assert torch.allclose(result, expected)
-    for found, wanted in zip(torch.autograd.grad((result**2).sum(), inputs), gradients, strict=True):
-        assert torch.allclose(found, wanted)
+    for actual, target in zip(torch.autograd.grad((result**2).sum(), inputs), gradients, strict=True):
+        assert torch.allclose(actual, target)
     kept: list[torch.Tensor] = []
     layer.fc_self.register_forward_hook(lambda module, given, output: kept.append(output))
     assert torch.allclose(layer(g, feat), expected) and torch.allclose(

@@ -20,12 +20,12 @@ def test_layers_of_edge_types_make_no_structure_in_their_second_step(monkeypatch
     for layer in layers:
         inputs = (ntypes, types) if isinstance(layer, dglite.nn.HGTConv) else (types,)
         for _ in range(2):
-            made = []
+            results = []
             with monkeypatch.context() as patch:
                 plain = Adjacency.from_coo
-                patch.setattr(Adjacency, "from_coo", lambda *a, p=plain, m=made, **k: m.append(a) or p(*a, **k))
+                patch.setattr(Adjacency, "from_coo", lambda *a, p=plain, m=results, **k: m.append(a) or p(*a, **k))
                 layer(g, x, *inputs).sum().backward()
-        assert not made, layer
+        assert not results, layer
 
 
 def test_low_mem_is_accepted_and_changes_nothing():

@@ -52,11 +52,11 @@ def given(name: str, **options: Any) -> tuple[Any, Any, Any]:
 
 @BOTH
 def test_the_seed_decides(name: str) -> None:
-    found = []
+    results = []
     for _ in range(2):
         torch.manual_seed(0)
-        found.append(CALLS[name](*given(name)))
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+        results.append(CALLS[name](*given(name)))
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
 
 
 @BOTH

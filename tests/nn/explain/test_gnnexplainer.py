@@ -99,15 +99,15 @@ def test_a_node_without_edges() -> None:
 
 
 def test_the_weights_of_the_loss() -> None:
-    g, found = tree_with_triangle(), {}
+    g, results = tree_with_triangle(), {}
     for name in ("alpha1", "alpha2", "beta1", "beta2"):
         torch.manual_seed(0)
         weights = {**dict.fromkeys(("alpha1", "alpha2", "beta1", "beta2"), 0.0), name: 10.0}
         explainer = GNNExplainer(MarkedPairs(), 1, lr=0.1, num_epochs=50, log=False, **weights)
-        found[name] = explainer.explain_graph(g, torch.zeros(11, 4))  # the prediction says nothing
+        results[name] = explainer.explain_graph(g, torch.zeros(11, 4))  # the prediction says nothing
     for name, which in (("alpha", 1), ("beta", 0)):
-        assert found[name + "1"][which].max() < 0.1  # small
-        decided = found[name + "2"][which]
+        assert results[name + "1"][which].max() < 0.1  # small
+        decided = results[name + "2"][which]
         assert torch.minimum(decided, 1 - decided).max() < 0.2  # 0 or 1
 
 

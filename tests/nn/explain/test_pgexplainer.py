@@ -125,9 +125,9 @@ def test_the_loss() -> None:
     explainer = PGExplainer(MarkedPairs(), 4, coff_budget=0.5, coff_connect=2.0)
     explainer.sparse_mask_values, explainer.edge_mask = torch.tensor([0.5, 1.0]), torch.tensor([0.5, 0.5])
     prob = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
-    found = explainer.loss(prob, torch.tensor([0, 1]))
+    result = explainer.loss(prob, torch.tensor([0, 1]))
     expected = -torch.log(torch.tensor([0.25, 0.5])).mean() + 0.5 * (1.5 - 0.5) + 2 * torch.log(torch.tensor(2.0))
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_an_edge_and_its_reverse_share_a_weight() -> None:

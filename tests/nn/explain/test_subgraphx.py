@@ -30,16 +30,16 @@ def test_finds_the_triangle(num_hops: int, high2low: bool) -> None:
     torch.manual_seed(0)
     g = tree_with_triangle().int()
     explainer = SubgraphX(MarkedPairs(), num_hops, high2low=high2low, shapley_steps=20)
-    found = explainer.explain_graph(g, marks(g), target_class=1)
-    assert found.tolist() == TRIANGLE and found.dtype == torch.int32
+    result = explainer.explain_graph(g, marks(g), target_class=1)
+    assert result.tolist() == TRIANGLE and result.dtype == torch.int32
 
 
 def test_finds_a_part_of_several_types() -> None:
     torch.manual_seed(0)
     g = users_and_games()
     explainer = HeteroSubgraphX(TypedMarkedPairs(), num_hops=2, node_min=2, shapley_steps=20)
-    found = explainer.explain_graph(g, typed_marks(g), target_class=1)
-    assert {ntype: ids.tolist() for ntype, ids in found.items()} == {"user": [4], "game": [3]}
+    result = explainer.explain_graph(g, typed_marks(g), target_class=1)
+    assert {ntype: ids.tolist() for ntype, ids in result.items()} == {"user": [4], "game": [3]}
 
 
 def test_equal_sets_and_sets_of_many_steps_share_runs_of_the_model() -> None:
@@ -68,8 +68,8 @@ def test_shapley_values(needed: list[int], expected: float) -> None:
 def test_parts_stay_connected_and_small_enough() -> None:
     torch.manual_seed(0)
     search = path_search(5, 1, lambda sets: sets.sum(1) / 5.0)
-    found = search.best()
-    assert found.tolist() in ([0, 1, 2], [1, 2, 3], [2, 3, 4])
+    result = search.best()
+    assert result.tolist() in ([0, 1, 2], [1, 2, 3], [2, 3, 4])
     for part in search.parts.values():
         assert (np.diff(part.nodes) == 1).all()
 

@@ -37,11 +37,11 @@ def test_attention_stays_inside_each_graph(compiled: bool, query_sizes: list[int
         if compiled
         else set_pairs(np.array(query_sizes), np.array(key_sizes))
     )
-    found = set_attention(plan, queries, keys, values)
-    torch.testing.assert_close(found, expected)
+    result = set_attention(plan, queries, keys, values)
+    torch.testing.assert_close(result, expected)
     if expected.numel() and expected.requires_grad and sum(key_sizes):
         for x, y in zip(
-            torch.autograd.grad(found.square().sum(), (queries, keys, values)),
+            torch.autograd.grad(result.square().sum(), (queries, keys, values)),
             torch.autograd.grad(expected.square().sum(), (queries, keys, values)),
             strict=True,
         ):

@@ -43,12 +43,12 @@ AGGREGATES = {
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_each_relation_has_its_layer(aggregate: str) -> None:
     g, x, mods = shop(), features(), layers()
-    found = HeteroGraphConv(mods, aggregate)(g, x)
+    result = HeteroGraphConv(mods, aggregate)(g, x)
     parts = {e: mods[e[1]](g[e], (x[e[0]], x[e[2]])) for e in (FOLLOWS, BUYS, SELLS)}
-    torch.testing.assert_close(found["user"], AGGREGATES[aggregate]([parts[FOLLOWS]]))
+    torch.testing.assert_close(result["user"], AGGREGATES[aggregate]([parts[FOLLOWS]]))
     arriving = [parts[etype] for etype in g.canonical_etypes if etype[2] == "item"]
-    torch.testing.assert_close(found["item"], AGGREGATES[aggregate](arriving))
-    assert set(found) == {"user", "item"}
+    torch.testing.assert_close(result["item"], AGGREGATES[aggregate](arriving))
+    assert set(result) == {"user", "item"}
 
 
 def test_a_function_aggregates() -> None:
@@ -68,9 +68,9 @@ def test_canonical_types_arguments_and_missing_sources() -> None:
     conv = HeteroGraphConv(mods)  # nodes that no edge enters are allowed from here on
     assert conv.mod_dict[FOLLOWS] is mods[FOLLOWS]
     weight = torch.tensor([2.0, 3.0])
-    found = conv(g, {"user": x["user"], "item": x["item"]}, mod_kwargs={"follows": {"edge_weight": weight}})
-    torch.testing.assert_close(found["user"], mods[FOLLOWS](g[FOLLOWS], x["user"], edge_weight=weight))
-    torch.testing.assert_close(found["item"], mods["buys"](g[BUYS], (x["user"], x["item"])))
+    result = conv(g, {"user": x["user"], "item": x["item"]}, mod_kwargs={"follows": {"edge_weight": weight}})
+    torch.testing.assert_close(result["user"], mods[FOLLOWS](g[FOLLOWS], x["user"], edge_weight=weight))
+    torch.testing.assert_close(result["item"], mods["buys"](g[BUYS], (x["user"], x["item"])))
 
 
 def test_blocks_take_the_first_rows() -> None:
@@ -102,8 +102,8 @@ def test_linear_and_embedding_by_type() -> None:
     linear, table = HeteroLinear(sizes, 5), HeteroEmbedding(sizes, 4)
     assert set(linear.state_dict()) == {f"linears.{key}.{name}" for key in sizes for name in ("weight", "bias")}
     x = {key: torch.randn(6, size) for key, size in sizes.items()}
-    for key, found in linear(x).items():
-        torch.testing.assert_close(found, linear.linears[str(key)](x[key]))
+    for key, actual in linear(x).items():
+        torch.testing.assert_close(actual, linear.linears[str(key)](x[key]))
     assert set(table.weight) == set(sizes)
     ids = {FOLLOWS: torch.tensor([2, 0])}
     torch.testing.assert_close(table(ids)[FOLLOWS], table.weight[FOLLOWS][[2, 0]])

@@ -121,7 +121,7 @@ def sequences(generator, num_edges=5, k=6, node_feats=2, edge_feats=3):
 
 
 def noisy(events):
-    """Return events with other values where there are none."""
+    """Return events, with other values for absent ones."""
     absent = events.nodes < 0
     shaped = [torch.where(absent[..., None], 7.0, x) for x in (events.node_feat, events.edge_feat)]
     return EventSequence(events.nodes, torch.where(absent, 9.0, events.age), *shaped)

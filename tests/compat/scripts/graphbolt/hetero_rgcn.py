@@ -78,5 +78,5 @@ def main(root):
             opt.zero_grad()
             loss.backward()
             opt.step()
-    found = [(logits(data).argmax(1) == data.labels["paper"]).float() for data in loader(task.test_set, False)]
-    return torch.cat(found).mean().item()
+    results = [(logits(data).argmax(1) == data.labels["paper"]).float() for data in loader(task.test_set, False)]
+    return torch.cat(results).mean().item()
