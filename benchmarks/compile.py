@@ -64,10 +64,10 @@ def measure(case: layers.Case, count: int) -> dict[str, Any]:
     forward = backward = 0.0
     for number in range(count):
         args, kwargs = batch(case, number)
-        got, want = compiled(*args, **kwargs), layer(*args, **kwargs)
-        forward = max(forward, difference(got, want))
+        actual, expected = compiled(*args, **kwargs), layer(*args, **kwargs)
+        forward = max(forward, difference(actual, expected))
         if number < WITH_GRADIENTS:
-            backward = max(backward, difference(gradients(layer, got), gradients(layer, want)))
+            backward = max(backward, difference(gradients(layer, actual), gradients(layer, expected)))
     return {
         "layer": case.title,
         "compilations": counter.frame_count,

@@ -27,10 +27,10 @@ def block(num_dst, degree=5):
     """A block as the repository's sampler makes it: every edge has a source of its own, behind the destinations."""
     dst = torch.arange(num_dst).repeat_interleave(degree)
     src = torch.arange(num_dst, num_dst * (degree + 1))
-    made = dgl.create_block((src, dst), num_src_nodes=num_dst * (degree + 1), num_dst_nodes=num_dst)
-    made.edata["dt"], made.edata["f"] = torch.rand(len(src)), torch.randn(len(src), 8)
-    made.srcdata["ts"] = torch.rand(made.num_src_nodes())
-    return made
+    sampled = dgl.create_block((src, dst), num_src_nodes=num_dst * (degree + 1), num_dst_nodes=num_dst)
+    sampled.edata["dt"], made.edata["f"] = torch.rand(len(src)), torch.randn(len(src), 8)
+    sampled.srcdata["ts"] = torch.rand(made.num_src_nodes())
+    return sampled
 
 
 inner, outer = block(300), block(1800)

@@ -341,8 +341,8 @@ def watched_with_gradients(function: Function, xs: Tensors) -> Outcome:
     """An active dispatch mode, forward and backward."""
     inputs = [x.clone().requires_grad_() for x in xs]
     with Watching():
-        got = _gradients(function(*inputs), inputs)
-    return got, _plain_gradients(function, xs)
+        watched = _gradients(function(*inputs), inputs)
+    return watched, _plain_gradients(function, xs)
 
 
 def _plain_gradients(function: Function, xs: Tensors) -> list[torch.Tensor]:

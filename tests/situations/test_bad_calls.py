@@ -82,7 +82,7 @@ def _with(call: Call, **parts: Any) -> Call:
 
 
 def _spoilt_ids(call: Call) -> Iterator[tuple[str, Call]]:
-    """Return calls on edges that are none."""
+    """Return calls on edges that do not exist."""
     _, src, dst, num_src, num_dst, _ = call
     for side, ids, count in (("src", src, num_src), ("dst", dst, num_dst)):
         if not len(ids):
