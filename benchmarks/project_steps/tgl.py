@@ -28,8 +28,8 @@ def block(num_dst, degree=5):
     dst = torch.arange(num_dst).repeat_interleave(degree)
     src = torch.arange(num_dst, num_dst * (degree + 1))
     sampled = dgl.create_block((src, dst), num_src_nodes=num_dst * (degree + 1), num_dst_nodes=num_dst)
-    sampled.edata["dt"], made.edata["f"] = torch.rand(len(src)), torch.randn(len(src), 8)
-    sampled.srcdata["ts"] = torch.rand(made.num_src_nodes())
+    sampled.edata["dt"], sampled.edata["f"] = torch.rand(len(src)), torch.randn(len(src), 8)
+    sampled.srcdata["ts"] = torch.rand(sampled.num_src_nodes())
     return sampled
 
 
