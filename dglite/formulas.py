@@ -57,9 +57,18 @@ class Formula:
         """The parameters."""
         return inspect.signature(self.expression)
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.signature.parameters)
+
     def arguments(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a call's (operands, options) by name; ``TypeError`` where it does not fit the parameters."""
-        bound = self.signature.bind(*args, **kwargs).arguments
+        names = self._names
+        bound = dict(zip(names, args, strict=False)) | kwargs
+        if len(bound) != len(args) + len(kwargs) or not bound.keys() <= set(names):
+            raise TypeError(f"{self.name} takes {', '.join(names)}")
+        if any(name not in bound for name in self.operands[: self.required]):
+            raise TypeError(f"{self.name} needs {', '.join(self.operands[: self.required])}")
         operands = {name: bound[name] for name in self.operands if bound.get(name) is not None}
         return operands, {name: bound[name] for name in self.options if name in bound}
 

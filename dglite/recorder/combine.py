@@ -68,7 +68,11 @@ def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """
     if column._value is not None:
         return column if is_boolean(column) else tape.capture(Side.E, column._value)
-    return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
+    if column._summed is None:
+        return column
+    if column._settled is None:
+        column._settled = tape.capture(Side.E, tape.compute(column))
+    return column._settled
 
 
 def stored(tape: Tape, column: EdgeColumn) -> EdgeColumn:

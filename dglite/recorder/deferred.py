@@ -204,16 +204,18 @@ class EdgeColumn(Deferred):
     """An expression over the operands of a tape, with a value for every edge.
 
     ``feat`` and ``dtype`` describe a row; ``dtype`` is None for a boolean column. With ``summed`` the last feature axis
-    is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
+    is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards, and
+    ``settled`` the column of the sums, once something else is computed of them.
     """
 
-    __slots__ = ("_dtype", "_expr", "_feat", "_summed", "_tape")
+    __slots__ = ("_dtype", "_expr", "_feat", "_settled", "_summed", "_tape")
 
     def __init__(
         self, tape: Tape, expr: Expr, feat: tuple[int, ...], dtype: str | None, summed: str | None = None
     ) -> None:
         self._tape, self._expr, self._feat, self._dtype, self._summed = tape, expr, tuple(feat), dtype, summed
         self._value = None
+        self._settled: EdgeColumn | None = None
 
     def _tensor_type(self) -> type:
         return self._tape.tensor_type

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
+import dglite
+from dglite.ops import core
 from tests.recorder.common import (
     assert_as_for_real,
     assert_recorded,
@@ -318,3 +322,23 @@ def test_in_lower_precision(dtype, text):
     assert g.edata["m"].dtype == kind
     tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6}[dtype]
     torch.testing.assert_close(g.edata["m"].double(), h.edata["m"], rtol=tolerance, atol=tolerance)
+
+
+def test_a_sum_that_is_read_repeatedly_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums, sddmm = [], core.sddmm
+
+    def counted(adjacency: Any, expr: Any, operands: Any, dot: bool = False) -> Any:
+        sums.append(dot)
+        return sddmm(adjacency, expr, operands, dot=dot)
+
+    def message(edges: Any) -> dict[str, torch.Tensor]:
+        squared = torch.sum(edges.data["x"] ** 2, dim=1, keepdim=True)
+        return {"m": torch.cat([torch.exp(-squared / sigma) for sigma in (1.5, 2.5, 3.5)], -1)}
+
+    monkeypatch.setattr(core, "sddmm", counted)
+    g = dglite.rand_graph(5, 9)
+    g.edata["x"] = torch.rand(9, 3)
+    g.apply_edges(message)
+    distance = g.edata["x"].square().sum(1, keepdim=True)
+    torch.testing.assert_close(g.edata["m"], torch.exp(-distance / torch.tensor([1.5, 2.5, 3.5])))
+    assert sums.count(True) == 1
