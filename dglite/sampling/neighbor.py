@@ -81,6 +81,7 @@ def sample_neighbors(
     >>> sample_neighbors(g, [0, 1], 3).edata[dglite.EID]
     tensor([2, 5, 0, 3])
     """
+    require_graph(g)
     inward = is_inward(edge_dir)
     is_uniform = prob is None and exclude_edges is None
     arrays = g._arrays if is_uniform and isinstance(device_on(g._device), Gpu) else HOST

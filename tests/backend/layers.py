@@ -238,8 +238,10 @@ CASES = {
 NEEDS_TORCH: dict[str, Callable[[], Any]] = {
     "BiasedMHA": lambda: nn.BiasedMHA(4, 2),
     "DeepWalk": lambda: nn.DeepWalk(GRAPH, 4),
+    "DyGFormer": lambda: nn.DyGFormer(0, 2, 2, 2, 2, 4),
     "EGTLayer": lambda: nn.EGTLayer(4, 4, 2, 2),
     "GNNExplainer": lambda: nn.GNNExplainer(nn.GraphConv(2, 2), 1),
+    "GraphMixer": lambda: nn.GraphMixer(0, 2, 2, 2, 2, 4),
     "GraphormerLayer": lambda: nn.GraphormerLayer(4, 4, 2),
     "HeteroGNNExplainer": lambda: nn.HeteroGNNExplainer(nn.GraphConv(2, 2), 1),
     "HeteroPGExplainer": lambda: nn.HeteroPGExplainer(nn.GraphConv(2, 2), 2),
@@ -253,6 +255,9 @@ NEEDS_TORCH: dict[str, Callable[[], Any]] = {
     "SetTransformerDecoder": lambda: nn.SetTransformerDecoder(4, 2, 2, 4, 1, 2),
     "SetTransformerEncoder": lambda: nn.SetTransformerEncoder(4, 2, 2, 4),
     "SpatialEncoder3d": lambda: nn.SpatialEncoder3d(2),
+    "TGATConv": lambda: nn.TGATConv(2, 0, 2, 2),
+    "TGNMemory": lambda: nn.TGNMemory(3, 2, 2, 2),
+    "TimeEncoding": lambda: nn.TimeEncoding(2),
     "SubgraphX": lambda: nn.SubgraphX(nn.GraphConv(2, 2), 1),
 }
 """What refuses to be made under the other backends."""

@@ -142,11 +142,11 @@ def test_features_are_copied_without_waiting_if_asked():
 
 def test_a_wait_is_told(monkeypatch, capfd):
     g = dglite.rand_graph(5, 10).to(DEVICE)
-    g.ndata["x"] = torch.rand(5, 2, device=DEVICE)
+    g.edata["w"] = torch.rand(10, device=DEVICE)
     monkeypatch.setenv("DGLITE_DEBUG", "1")
-    dglite.topk_nodes(g, "x", 2)
+    dglite.sampling.sample_neighbors(g, [0], 1, prob="w")
     message = capfd.readouterr().err
     assert "test_steps.py:" in message and "waits for fake_device:0: 40 bytes are copied to the host" in message
     monkeypatch.setenv("DGLITE_DEBUG", "0")
-    dglite.topk_nodes(g, "x", 2)
+    dglite.sampling.sample_neighbors(g, [0], 1, prob="w")
     assert not capfd.readouterr().err

@@ -237,6 +237,8 @@ SAMPLERS: dict[str, Callable[[dglite.DGLGraph, torch.Tensor], Any]] = {
     "in-edges": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3),
     "out-edges": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3, edge_dir="out"),
     "with replacement": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 3, replace=True),
+    "more than there are": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, 10**9),
+    "all": lambda g, seeds: dglite.sampling.sample_neighbors(g, seeds, -1),
     "blocks": lambda g, seeds: NeighborSampler([3, 2]).sample(g, seeds)[2],
     "a block": lambda g, seeds: dglite.to_block(dglite.in_subgraph(g, seeds), torch.cat([seeds, seeds[:1] * 0])),
     "a block of all": lambda g, seeds: dglite.to_block(g),
@@ -275,6 +277,24 @@ def test_blocks_of_several_types():
         return block_contents(dglite.to_block(dglite.sampling.sample_neighbors(types(device), seeds, 2)))
 
     torch.testing.assert_close(on_host(work(DEVICE)), on_host(work("cpu")), rtol=0, atol=0)
+
+
+def test_blocks_that_the_host_numbers():
+    g = dglite.graph((torch.tensor([1, 2], device=DEVICE), torch.tensor([2, 3], device=DEVICE)))
+    no_destinations = dglite.to_block(g, [2, 3], include_dst_in_src=False)
+    assert no_destinations.srcdata[dglite.NID].tolist() == [1, 2]
+    assert dglite.to_block(g, [2, 3], src_nodes=[2, 3, 1]).srcdata[dglite.NID].tolist() == [2, 3, 1]
+    assert dglite.to_block(g, [3, 2, 3]).dstdata[dglite.NID].tolist() == [3, 2, 3]
+
+
+def test_samples_by_weight_are_the_hosts():
+    g, weights = make("cpu"), {}
+    for device in ("cpu", DEVICE):
+        there = g.to(device)
+        there.edata["p"] = (torch.arange(g.num_edges()) % 2).to(device)
+        dglite.seed(3)
+        weights[device] = block_contents(dglite.sampling.sample_neighbors(there, few(7, 3)(device), 4, prob="p"))
+    torch.testing.assert_close(on_host(weights[DEVICE]), on_host(weights["cpu"]), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("device", ["cpu", DEVICE])

@@ -282,9 +282,10 @@ OTHER_LAYERS: dict[str, tuple[Callable[[], Any], DGLGraph | None, tuple[Any, ...
 NO_LAYERS = set(
     "functional load_state_dict save_state_dict NodeEmbedding SparseFeatures DeepWalk MetaPath2Vec GNNExplainer "
     "HeteroGNNExplainer HeteroPGExplainer HeteroSubgraphX PGExplainer SubgraphX HeteroEmbedding RadiusGraph "
-    "SegmentedKNNGraph".split()
+    "SegmentedKNNGraph DyGFormer EventSequence GraphMixer TGNMemory TimeEncoding".split()
 )
-"""What is no layer or takes no features: an explainer trains; the graphs of points differ in where they begin."""
+"""What is no layer, takes no features or is made of torch's operations alone: an explainer trains; the graphs of points
+differ in where they begin."""
 
 
 def _layer(name: str, layer: Any, graph: DGLGraph | None, inputs: tuple[Any, ...]) -> Operation:

@@ -63,7 +63,8 @@ class GraphConv(InEdgesRequired):
         super().__init__()
         functional.require_sizes(self, in_feats=in_feats, out_feats=out_feats)
         if isinstance(norm, bool):
-            warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'")
+            # Of the caller: Layer wraps constructors.
+            warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'", stacklevel=4)
             norm = "both" if norm else "none"
         if norm not in functional.gcn_norms:
             raise DGLError(f"norm={norm!r} is not known; expected one of {', '.join(functional.gcn_norms)}")

@@ -41,8 +41,7 @@ def compute_weights(module: Any, *inputs: Any) -> None:
     """
     if active.name != "torch":
         return
-    weight = getattr(module, "weight", None)
-    if callable(weight) and not active.is_tensor(weight):
+    if callable(getattr(type(module), "weight", None)):
         raise DGLError(
             f"got a {type(module).__module__}.{type(module).__name__} in a layer that computes with its weight, which "
             "this class does not hold as a tensor: leave the layer's own linear maps as they are, quantize others"

@@ -136,6 +136,7 @@ class TGATConv(Layer):
 
     def _scores(self, adjacency: Any, query: Tensor, source: Tensor, of_edge: Tensor) -> Tensor:
         """Return the scores (num_edges, num_heads); queries are brought to the edges' features, not these to keys."""
+        functional.compute_weights(self.fc_key_edge, of_edge)
         key_edge = self.fc_key_edge.weight.unflatten(0, (self._num_heads, -1))
         edge_query = framework.einsum("nhd,hdf->nhf", query, key_edge)
         by_ends = core.sddmm(adjacency, _BY_ENDS, (self._by_head(self.fc_key(source)), query), dot=True)
@@ -149,4 +150,5 @@ class TGATConv(Layer):
         )
         none = [scores.new_zeros(count, self._num_heads) for count in (adjacency.num_src, adjacency.num_dst)]
         result, edge_sums, _ = functional.attention_with_edges(adjacency, attention, value, (*none, scores), of_edge)
+        functional.compute_weights(self.fc_value_edge, of_edge)
         return (result + functional.by_each_head(edge_sums, self.fc_value_edge.weight)).flatten(1)

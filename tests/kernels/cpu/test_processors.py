@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import cfunc
 
-from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, Job, wait_for_all
+from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, ProcessorJob, wait_for_all
 from dglite.kernels.cpu.lanes.simd import storer, word
 
 store = storer("int64", 1)
@@ -29,8 +29,8 @@ def _fail(args, task, num_tasks):
 ALL = -1
 
 
-def job_of(processors: int, script: list[tuple[int, int, int, int]], *kept: object) -> Job:
-    job = Job()
+def job_of(processors: int, script: list[tuple[int, int, int, int]], *kept: object) -> ProcessorJob:
+    job = ProcessorJob()
     job.give(processors, np.array(script, np.int64), kept)
     return job
 
@@ -59,7 +59,7 @@ def test_what_comes_after_a_wait_sees_what_all_did_before(processors: int) -> No
 
 
 def test_a_reported_error_ends_the_scripts() -> None:
-    out, job = np.zeros(1, np.int64), Job()
+    out, job = np.zeros(1, np.int64), ProcessorJob()
     reports, target = np.array([job.error_address]), np.array([out.ctypes.data])
     report, write = ((_fail.address, place.ctypes.data, 0, 0) for place in (reports, target))
     job.give(1, np.array([report, (WAIT, 1, ALL, 0), (CHECK, 0, ALL, 0), write], np.int64))

@@ -137,6 +137,7 @@ def test_progress_is_shown_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.getvalue() == ""
 
 
+@pytest.mark.parametrize("of_nodes", [False, True])
 def test_a_model_that_ignores_the_weights_of_edges_is_refused(of_nodes: bool) -> None:
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 0, 1]))
     typed = dglite.heterograph({("a", "r", "a"): ([0, 1, 2, 2], [1, 2, 0, 1])})
