@@ -3,7 +3,7 @@
     python benchmarks/temporal.py            --seeds 3 runs of each; --tgm FOLDER has the package tgm
     python benchmarks/temporal.py --quick    a short stream; results are not kept
 
-A stream of 40,000 clicks of 2,000 users on 1,000 items, with 172 features, as many as Wikipedia's edits have. Batches
+A stream of 20,000 clicks of 2,000 users on 1,000 items, with 172 features, as many as Wikipedia's edits have. Batches
 of 200 events in the order of time; each event beside one other item, the same for all libraries. Sizes are those of
 TGM's examples: memory, times and embeddings of 100, ten neighbours (twenty for GraphMixer), Adam. Seconds are of an
 epoch of training on the first 70% of the stream; the metric is the average precision on the rest, in one pass, in which
@@ -317,7 +317,7 @@ def main() -> None:
     arguments = options.parse_args()
     if arguments.tgm:
         sys.path.append(str(Path(arguments.tgm)))
-    data, results = stream(4000 if arguments.quick else 40_000), {}
+    data, results = stream(4000 if arguments.quick else 20_000), {}
     for task in TASKS:
         results[task] = compare(task, data, 1 if arguments.quick else arguments.seeds)
         rows, ours = [], statistics.median(results[task][OURS]["seconds"])
