@@ -122,9 +122,8 @@ def call_both(
         raise
 
 
-def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
-    """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
-
+def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Return what computes results; inputs are compared with the structure once for each signature."""
     signatures: set[Any] = set()  # of inputs that fit their structure
 
     def compute(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,6 +140,13 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         op.check_values(*inputs)
         result = op.forward(*inputs)
         return result, _NO_AUX if op.aux is None else op.aux
+
+    return compute
+
+
+def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None:
+    """Register the operation that ``make`` makes: its kernel, its description (a fake kernel), gradient and batches."""
+    compute = _kernel(make)
 
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure

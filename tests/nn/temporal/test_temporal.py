@@ -101,12 +101,12 @@ def test_memory_of_no_events_and_wrong_ones():
     none = torch.zeros(0, dtype=torch.int64)
     layer.update_state(none, none, none, torch.zeros(0, 2))
     assert layer(none)[0].shape == (0, 4)
-    one = torch.tensor([1])
+    node = torch.tensor([1])
     before = {name: x.clone() for name, x in layer.state_dict().items()}
     with pytest.raises(DGLError, match="TGNMemory: t "):
-        layer.update_state(one, one, none, torch.zeros(1, 2))
+        layer.update_state(node, node, none, torch.zeros(1, 2))
     with pytest.raises(DGLError, match=r"TGNMemory: raw_msg has shape \(1, 3\)"):
-        layer.update_state(one, one, one, torch.zeros(1, 3))
+        layer.update_state(node, node, node, torch.zeros(1, 3))
     assert all(torch.equal(x, before[name]) for name, x in layer.state_dict().items())
 
 
@@ -130,10 +130,11 @@ def noisy(events):
 def test_missing_events_do_not_count():
     events, others = sequences(torch.Generator().manual_seed(0))
     mixer, former = GraphMixer(2, 3, 4, 8, 5, 6).eval(), DyGFormer(2, 3, 4, 4, 5, 6, patch_size=3).eval()
-    own = torch.randn(5, 2)
+    node_feat = torch.randn(5, 2)
     change = noisy(events)
     close(
-        mixer(events.nodes, events.age, events.edge_feat, own), mixer(change.nodes, change.age, change.edge_feat, own)
+        mixer(events.nodes, events.age, events.edge_feat, node_feat),
+        mixer(change.nodes, change.age, change.edge_feat, node_feat),
     )
     for a, b in zip(former(events, others), former(change, noisy(others)), strict=True):
         close(a, b)
