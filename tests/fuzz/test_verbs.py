@@ -32,6 +32,16 @@ def _overflows(p: Program) -> bool:
     return p.dtype in (torch.float16, torch.bfloat16) and "prod" in str(p.reduce)
 
 
+def _may_tie(p: Program) -> bool:
+    """Whether rounding may make two messages equal of which the oracle's float64 says that one wins an extremum.
+
+    ``tanh`` does so to float32, too: near 1 it has fewer values than its argument.
+    """
+    extremum = "max" in str(p.reduce) or "min" in str(p.reduce)
+    squeezed = "tanh" in f"{p.message} {p.reduce}"
+    return extremum and (p.dtype in (torch.float16, torch.bfloat16) or (squeezed and p.dtype is torch.float32))
+
+
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 POOL = 160
 PROGRAMS = (st.integers(0, 2**32).map(program) if FULL else st.sampled_from([program(i) for i in range(POOL)])).filter(
@@ -180,8 +190,7 @@ def check(cases: Sequence[Case], result: Tensor | None, target: Tensor | None) -
     dtype = cases[0].program.dtype
     assert result.dtype is dtype, (result.dtype, dtype)
     close(result, target, dtype, "values")
-    rounded = dtype in (torch.bfloat16, torch.float16) and cases[0].program.reduce in ("max", "min")
-    if not target.requires_grad or rounded:  # among values that are rounded to the same another one may win
+    if not target.requires_grad or _may_tie(cases[0].program):
         return
     weights = torch.cos(torch.arange(target.numel(), dtype=torch.float64)).view_as(target)
     constant = cases[0].program.constant
