@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -36,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["DGLITE_TEST_FULL"] = "1"
     if os.name == "posix" and len(os.fsencode(tempfile.gettempdir())) > _LONGEST:
         _shorten_temporary_folder()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector pass over the collected tests: they live to the end, and there are thousands."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
