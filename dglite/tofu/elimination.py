@@ -1,21 +1,25 @@
-"""Minimise a sum of tables over variables by variable elimination."""
+"""Minimise a sum of tables over variables: exactly, by variable elimination and an integer program."""
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import LinearConstraint, milp
 
+from ..errors import DGLError
 from ..progress import progress
 
 __all__ = ["minimize"]
 
 Scope = tuple[int, ...]
 
-LIMIT = 1 << 22
-"""Entries of the largest table that is made; beyond, tables are eliminated in several parts, which is a heuristic."""
+LIMIT = 1 << 12
+"""Entries of the largest table that elimination makes; what is left beyond is an integer program."""
 
 MANY = 16
 """Tables of a variable that is far from being eliminated: its neighbours are not counted after each change."""
@@ -24,9 +28,10 @@ MANY = 16
 def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[int]:
     """Return the values of the variables with the least sum of table entries.
 
-    Variables are eliminated one by one, those first whose neighbours have the fewest joint values. On a chain this is
-    the usual dynamic programming along it, on forks and joins that over their decomposition. It is exact, unless a
-    table would have more than `LIMIT` entries.
+    Values that another one always beats are left out first: changing to the other lowers every sum (the criterion of
+    Goldstein, 1994). Then variables are eliminated one by one, those first whose neighbours have the fewest joint
+    values. On a chain this is the usual dynamic programming along it, on forks and joins that over their
+    decomposition. Variables that would need a table of more than `LIMIT` entries are left to an integer program.
 
     Parameters
     ----------
@@ -35,8 +40,68 @@ def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[i
     sizes : sequence of int
         How many values each variable has.
     """
-    work = _Elimination(tables, sizes)
-    return work.run()
+    candidates = _undominated(tables, sizes)
+    smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
+    values = _Elimination(smaller, [len(each) for each in candidates]).run()
+    return [int(each[i]) for each, i in zip(candidates, values, strict=True)]
+
+
+def _undominated(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
+    """Return the values of each variable that no other one always beats."""
+    candidates = [np.arange(size) for size in sizes]
+    scopes_of: list[list[Scope]] = [[] for _ in sizes]
+    for scope in tables:
+        for v in scope:
+            scopes_of[v].append(scope)
+    waiting = dict.fromkeys(v for v, size in enumerate(sizes) if size > 1)
+    while waiting:
+        v, _ = waiting.popitem()
+        gain = np.zeros((len(candidates[v]), len(candidates[v])))  # the least that sums fall by, from value to value
+        for scope in scopes_of[v]:
+            table = np.moveaxis(tables[scope][np.ix_(*(candidates[u] for u in scope))], scope.index(v), 0)
+            rows = table.reshape(len(table), -1)
+            gain += (rows[:, None] - rows).min(axis=2)
+        beaten = (gain > 0).any(axis=1)
+        if beaten.any():
+            candidates[v] = candidates[v][~beaten]
+            waiting |= dict.fromkeys(u for scope in scopes_of[v] for u in scope if len(candidates[u]) > 1)
+    return candidates
+
+
+def _solve(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> dict[int, int]:
+    """Return the values of the tables' variables with the least sum, by an integer program.
+
+    Its unknowns are an indicator of each value of a variable, which sum to 1, and one of each entry of a table: summed
+    over all but one of the table's variables, they are the indicators of that variable.
+    """
+    variables = sorted({v for scope in tables for v in scope})
+    counts = np.array([sizes[v] for v in variables])
+    first = dict(zip(variables, (np.cumsum(counts) - counts).tolist(), strict=True))
+    unknowns, equations = int(counts.sum()), len(variables)
+    costs, integral = [np.zeros(unknowns)], np.ones(unknowns)
+    terms = [(np.repeat(np.arange(equations), counts), np.arange(unknowns), np.ones(unknowns))]
+    for scope, table in tables.items():
+        entries = np.arange(unknowns, unknowns + table.size)
+        for v, value in zip(scope, np.indices(table.shape).reshape(len(scope), -1), strict=True):
+            values = np.arange(sizes[v])
+            terms.append((equations + value, entries, np.ones(table.size)))
+            terms.append((equations + values, first[v] + values, np.full(sizes[v], -1.0)))
+            equations += sizes[v]
+        costs.append((table - table.min()).ravel())
+        unknowns += table.size
+    rows, columns, factors = (np.concatenate(part) for part in zip(*terms, strict=True))
+    matrix = sp.csr_array((factors, (rows, columns)), shape=(equations, unknowns))
+    right = (np.arange(equations) < len(variables)).astype(float)
+    cost = np.concatenate(costs)
+    result = milp(
+        cost / max(cost.max(), 1.0),
+        integrality=np.pad(integral, (0, unknowns - len(integral))),
+        constraints=LinearConstraint(matrix, right, right),
+        options={"mip_rel_gap": 0.0},
+    )
+    if result.x is None:
+        raise DGLError(f"the search for a plan ended without one: {result.message}")
+    return {v: int(np.argmax(result.x[first[v] : first[v] + sizes[v]])) for v in variables}
 
 
 class _Elimination:
@@ -63,6 +128,8 @@ class _Elimination:
                 if now > weight:
                     heapq.heappush(heap, (now, v))
                     continue
+                if weight > LIMIT:
+                    break
                 done[v] = True
                 bar.update()
                 mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.scopes_of[v])]
@@ -70,7 +137,7 @@ class _Elimination:
                 for u in self._eliminate(v, mine):
                     if len(self.scopes_of[u]) <= MANY:
                         heapq.heappush(heap, (self._weight(u), u))
-        return self._decode(trace)
+        return self._decode(trace, _solve(self.tables, self.sizes) if self.tables else {})
 
     def _weight(self, v: int) -> int:
         neighbours = {u for scope in self.scopes_of[v] for u in scope}
@@ -82,28 +149,24 @@ class _Elimination:
         for scope, _ in mine:
             for u in scope:
                 self.scopes_of[u].discard(scope)
-        for bucket in self._buckets(mine):
-            scope = tuple(sorted({u for s, _ in bucket for u in s}))
-            total = sum(self._spread(table, s, scope) for s, table in bucket)
-            rest = tuple(u for u in scope if u != v)
-            if rest:
-                self._add(rest, np.min(total, axis=scope.index(v)))
+        rest = tuple(sorted(touched))
+        if rest:
+            self._add(rest, self._sum(mine, (v, *rest)).min(axis=0))
         return touched
 
-    def _buckets(self, mine: Sequence[tuple[Scope, np.ndarray]]) -> list[list[tuple[Scope, np.ndarray]]]:
-        buckets: list[tuple[set[int], list[tuple[Scope, np.ndarray]]]] = []
-        for scope, table in sorted(mine, key=lambda m: -m[1].size):
-            for variables, bucket in buckets:
-                if math.prod(self.sizes[u] for u in variables.union(scope)) <= LIMIT:
-                    variables.update(scope)
-                    bucket.append((scope, table))
-                    break
-            else:
-                buckets.append((set(scope), [(scope, table)]))
-        return [bucket for _, bucket in buckets]
+    def _sum(self, mine: Sequence[tuple[Scope, np.ndarray]], axes: Scope) -> np.ndarray:
+        """Return the sum of tables with these variables as axes, the small ones added up first."""
+        parts = [self._spread(table, scope, axes) for scope, table in sorted(mine, key=lambda part: part[1].size)]
+        total = np.zeros([self.sizes[u] for u in axes])
+        for shape, alike in itertools.groupby(parts, key=lambda part: part.shape):
+            total += sum(alike, np.zeros(shape))
+        return total
 
-    def _spread(self, table: np.ndarray, scope: Scope, over: Scope) -> np.ndarray:
-        return table.reshape([self.sizes[u] if u in scope else 1 for u in over])
+    def _spread(self, table: np.ndarray, scope: Scope, axes: Scope) -> np.ndarray:
+        """Return a table with more axes, of which the first may be out of order."""
+        if axes[0] in scope:
+            table = np.moveaxis(table, scope.index(axes[0]), 0)
+        return table.reshape([self.sizes[u] if u in scope else 1 for u in axes])
 
     def _add(self, scope: Scope, table: np.ndarray) -> None:
         if scope in self.tables:
@@ -113,8 +176,10 @@ class _Elimination:
         for u in scope:
             self.scopes_of[u].add(scope)
 
-    def _decode(self, trace: Sequence[tuple[int, list[tuple[Scope, np.ndarray]]]]) -> list[int]:
-        values = [0] * len(self.sizes)
+    def _decode(
+        self, trace: Sequence[tuple[int, list[tuple[Scope, np.ndarray]]]], solved: Mapping[int, int]
+    ) -> list[int]:
+        values = [solved.get(v, 0) for v in range(len(self.sizes))]
         for v, mine in reversed(trace):
             cost = np.zeros(self.sizes[v])
             for scope, table in mine:

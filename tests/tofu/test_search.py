@@ -68,11 +68,19 @@ def test_elimination_finds_the_minimum(scopes: list[tuple[int, ...]]) -> None:
         assert total(minimize(tables, sizes)) == total(best)
 
 
-def test_tables_beyond_the_limit_are_eliminated_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dglite.tofu.elimination.LIMIT", 16)
+@pytest.mark.parametrize("limit", [0, 27, 81])
+def test_tables_beyond_the_limit_are_an_integer_program(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr("dglite.tofu.elimination.LIMIT", limit)
     rng = np.random.default_rng(0)
-    tables = {scope: rng.random((3, 3)) for scope in itertools.combinations(range(6), 2)}
-    assert all(0 <= value < 3 for value in minimize(tables, [3] * 6))
+    for _ in range(5):
+        tables = {scope: rng.random((3,) * len(scope)) * 1e9 for scope in itertools.combinations(range(6), 2)}
+        tables[1, 3, 4] = rng.random((3, 3, 3)) * 1e9
+
+        def total(values: Any, tables: Any = tables) -> float:
+            return sum(table[tuple(values[v] for v in scope)] for scope, table in tables.items())
+
+        best = min(itertools.product(range(3), repeat=6), key=total)
+        assert minimize(tables, [3] * 6) == list(best)
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------
