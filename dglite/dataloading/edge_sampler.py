@@ -132,7 +132,7 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         if isinstance(seed_edges, Mapping):
             seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
         pairs = edge_subgraph(g, seed_edges, relabel_nodes=False)
-        ids = [pairs._edge_frame(i)[EID] for i in range(len(pairs.adjacencies))]
+        ids = [pairs.edge_frame_at(i)[EID] for i in range(len(pairs.adjacencies))]
         graphs = [pairs]
         if self.negative_sampler is not None:
             graphs.append(self._negative_graph(g, seed_edges))
@@ -143,7 +143,7 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         else:
             graphs = compact_graphs(graphs)
             for i, column in enumerate(ids):
-                graphs[0]._edge_frame(i)[EID] = column
+                graphs[0].edge_frame_at(i)[EID] = column
             input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
         set_edge_lazy_features(graphs[0], self.prefetch_labels)
         if self.output_device is not None:

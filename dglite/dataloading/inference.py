@@ -320,4 +320,4 @@ def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> An
         return type(x)(_edge_rows(value, g, block, relation) for value in x)
     if relation is None or not active.is_tensor(x) or x.shape[:1] != (g.adjacencies[relation].num_edges,):
         return x
-    return _rows_of(x, block._edge_frame(relation)[EID])
+    return _rows_of(x, block.edge_frame_at(relation)[EID])

@@ -227,7 +227,7 @@ class LaborSampler(_Layered):
     def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
         """Return blocks, last layer first, as the sampler gives them; blocks without edges have weights too."""
         if self.prob is not None or self.importance_sampling != 0:
-            for columns in (block._edge_frame(i) for block in blocks for i in range(len(block.adjacencies))):
+            for columns in (block.edge_frame_at(i) for block in blocks for i in range(len(block.adjacencies))):
                 if columns.num_rows == 0 and "edge_weights" not in columns:
                     columns["edge_weights"] = active.empty((0,), "float32", blocks[0].device)
         return super().finished(blocks, seed_nodes)
@@ -237,8 +237,8 @@ class LaborSampler(_Layered):
     ) -> list[DGLGraph]:
         blocks: list[DGLGraph] = []
         if self.named is not None:
-            sets, ends = seed_sets(g, seed_nodes, True), g._metagraph.ends
-            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g._num_nodes))]
+            sets, ends = seed_sets(g, seed_nodes, True), g.type_graph.ends
+            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g.node_counts))]
             for draw in self._draws(g, seeds, share, exclude_eids):
                 samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
                 block, ids = block_of_drawn(g, ids, samples)

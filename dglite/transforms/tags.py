@@ -20,7 +20,7 @@ def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     adjacency = g.adjacency(etype)
     rows, row_of_edge = numbered(adjacency.endpoints()[1])
     degrees = np.bincount(row_of_edge, minlength=len(rows))[row_of_edge]
-    return g._tensor((1 / degrees).astype(np.float32))
+    return g.as_tensor((1 / degrees).astype(np.float32))
 
 
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
@@ -49,7 +49,7 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     result = g.clone()
     relation, offsets = _sorted(adjacency, tags, tag_type)
     result.adjacencies = (relation,)
-    result.src_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    result.src_frame()[tag_offset_name] = result.ids_tensor(offsets)
     return result
 
 
@@ -67,7 +67,7 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     turned = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
     turned.allowed, turned._endpoints, turned._csc = adjacency.allowed, adjacency.endpoints(), relation.csr()
     result.adjacencies = (turned,)
-    result.dst_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    result.dst_frame()[tag_offset_name] = result.ids_tensor(offsets)
     return result
 
 
