@@ -13,7 +13,7 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
-from .structure.adjacency import FORMATS
+from .structure.adjacency import FORMATS, index_dtype_for
 from .structure.arrays import HOST
 from .structure.ids import LARGEST_COUNT, count_of
 
@@ -111,9 +111,8 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
 
 def _unrestricted(restricted: Adjacency) -> Adjacency:
     """Return a structure of the same edges that may have any format, as that of a batch may."""
-    adjacency = Adjacency(restricted.num_src, restricted.num_dst, restricted.num_edges, restricted.idtype)
-    adjacency._endpoints = restricted.endpoints()
-    return adjacency
+    ends, idtype = restricted.endpoints(), restricted.idtype
+    return Adjacency.from_coo(restricted.num_src, restricted.num_dst, *ends, idtype, validate=False, copy=False)
 
 
 def _listed(graphs: Iterable[DGLGraph], caller: str) -> list[DGLGraph]:
@@ -165,14 +164,12 @@ def _joined(
         return Adjacency.from_ends(num_src, num_dst, src, dst, relation[0].idtype, arrays)
     ends = [adjacency.endpoints() for adjacency in relation]
     sizes = np.array([len(src) for src, _ in ends])
-    union = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
-    dtype = union.index_dtype
+    dtype = index_dtype_for(num_src, num_dst, int(sizes.sum()))
     src = np.concatenate([src for src, _ in ends], dtype=dtype, casting="unsafe")
     dst = np.concatenate([dst for _, dst in ends], dtype=dtype, casting="unsafe")
     src += np.repeat(src_offsets.astype(dtype), sizes)
     dst += np.repeat(dst_offsets.astype(dtype), sizes)
-    union._endpoints = src, dst
-    return union
+    return Adjacency.from_coo(num_src, num_dst, src, dst, relation[0].idtype, validate=False, copy=False)
 
 
 def _set_batch_numbers(
@@ -307,18 +304,8 @@ def _component_adjacencies(
     starts = [0, *ends[:-1]]
     pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
-        part = Adjacency(count_src, count_dst, end - start, idtype)
-        ends_inside = local[0][start:end], local[1][start:end]
-        if part.index_dtype is not adjacency.index_dtype:
-            ends_inside = (
-                arrays.astype(ends_inside[0], part.index_dtype),
-                arrays.astype(ends_inside[1], part.index_dtype),
-            )
-        if arrays is HOST:
-            part._endpoints = ends_inside
-        else:
-            part._device_ends = ends_inside
-        pieces.append(part)
+        src, dst = local[0][start:end], local[1][start:end]
+        pieces.append(Adjacency.from_ends(count_src, count_dst, src, dst, idtype, arrays))
     return pieces
 
 

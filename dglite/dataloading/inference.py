@@ -290,7 +290,7 @@ class _Batches(Sampler):
         dst = {ntype: block.dstnodes[ntype].data[NID] for ntype in g.dsttypes}
         for part, whole, (ntype, _, _) in zip(block.adjacencies, g.adjacencies, g.canonical_etypes, strict=True):
             # Layers that normalise by them would otherwise depend on what else is in the batch.
-            part._out_degrees = whole.out_degrees()[active.to_numpy(src[ntype])]
+            part.set_out_degrees(whole.out_degrees()[active.to_numpy(src[ntype])])
         feat, *others = self._arguments
         if isinstance(feat, tuple):
             cut: Any = tuple(_rows(x, ids) for x, ids in zip(feat, (src, dst), strict=True))

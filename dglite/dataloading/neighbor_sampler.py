@@ -218,7 +218,7 @@ class LaborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
-        seeds, share = self._random_seeds()
+        seeds, share = self.random_seeds()
         layers = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
         if layers is None:
             layers = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
@@ -272,7 +272,7 @@ class LaborSampler(_Layered):
             options = self.prob, self.importance_sampling, layer_seeds, share, exclude_eids, self.named
             yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
-    def _random_seeds(self) -> tuple[np.ndarray, float]:
+    def random_seeds(self) -> tuple[np.ndarray, float]:
         """Return two seeds of this batch's random numbers, and the interpolation weight between them."""
         key = key_here()
         if key is None:

@@ -78,7 +78,7 @@ class _Labor(_Uniform):
     """How :class:`LaborSampler` draws."""
 
     def batch(self) -> Callable[[int], list[int]]:
-        seeds, share = self.sampler._random_seeds()
+        seeds, share = self.sampler.random_seeds()
         bits = int(np.float64(share).view(np.int64))
 
         def numbers(layer: int) -> list[int]:
@@ -251,7 +251,7 @@ class PartSampler:
         graphs = [graph_of_pairs(whole, tensors)]
         if self._pairs.negative_sampler is not None:
             numbers = {etype: np.arange(len(ids)) for etype, ids in seeds.items()}
-            graphs.append(self._pairs._negative_graph(graphs[0], numbers))
+            graphs.append(self._pairs.negative_graph(graphs[0], numbers))
         graphs = compact_graphs(graphs)
         for etype in whole.canonical_etypes:
             graphs[0].edges[etype].data[EID] = whole.ids_tensor(seeds.get(etype, _NO_IDS).copy())

@@ -117,10 +117,10 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
     for _, data, types, sets in sides:
         for i, columns in zip(sets, _listed(types, tensors.get(data, {})), strict=True):
             graph.node_frames[i] = frame = graph._new_node_frame(i)
-            frame._columns.update(columns or {})
+            frame.put(columns or {})
     for i, columns in enumerate(_listed(etypes, tensors.get("edata", {}))):
         graph.edge_frames[i] = frame = graph._new_edge_frame(i)
-        frame._columns.update(columns or {})
+        frame.put(columns or {})
     counts = [tensors.get(f"batch_num_{nodes}") for nodes, *_ in sides]
     if counts and counts[0] is not None:
         node_counts = [x for (_, _, types, _), by in zip(sides, counts, strict=True) for x in _listed(types, by)]
