@@ -95,8 +95,8 @@ def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adja
     of_edge = tags[dst] if tag_type == "node" else tags
     by_tag = Adjacency.from_coo(adjacency.num_src, num_tags, src, of_edge, validate=False, copy=False).sorted_csr()
     edge_ids = by_tag.entry_edge_ids()
-    rows = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
-    result = Adjacency.from_rows(adjacency.num_dst, adjacency.num_src, rows, adjacency.idtype, (dst, src)).reverse()
+    matrix = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
+    result = Adjacency.from_rows(adjacency.num_dst, adjacency.num_src, matrix, adjacency.idtype, (dst, src)).reverse()
     result.allowed = adjacency.allowed
     # Counted for the rows that have edges: of a table for all nodes, untouched pages are zeros that cost nothing.
     rows, row_of_edge = numbered(src)

@@ -57,7 +57,7 @@ def gpu(library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
     library.stub_calls.restype = ctypes.c_char_p
     compiler, result = Compiler(), driver.Driver(library)
     monkeypatch.setattr(launch, "_libraries", lambda: (result, compiler))
-    launch.device.cache_clear()
+    launch._device.cache_clear()
 
     def calls() -> list[str]:
         lines = library.stub_calls().decode().splitlines()
@@ -65,7 +65,7 @@ def gpu(library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
         return lines
 
     yield SimpleNamespace(library=library, compiler=compiler, calls=calls)
-    launch.device.cache_clear()
+    launch._device.cache_clear()
 
 
 pytestmark = needs_compiler
