@@ -60,7 +60,8 @@ for name in ours - {"plain", "signature", "arrays_on"}:
 a = toolkit.ones(2, 2)
 for made in (
     backend.active.take(a, np.array([1])), backend.active.linear(a, a, None), backend.active.concat([a, a], axis=1),
-    backend.active.full((2,), 0.0, "float32", a.device), backend.active.segment_mm(a, toolkit.ones(1, 2, 2), np.array([0, 2])),
+    backend.active.full((2,), 0.0, "float32", a.device),
+    backend.active.segment_mm(a, toolkit.ones(1, 2, 2), np.array([0, 2])),
 ):
     assert isinstance(made, toolkit.Tensor)
 assert isinstance(backend.active.concat([t, t]), torch.Tensor)
