@@ -13,14 +13,14 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
-from .structure.adjacency import FORMATS
+from .structure.adjacency import FORMATS, index_dtype_for
 from .structure.arrays import HOST
 from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]
 
-_ADJACENCIES, _COUNTS = attrgetter("adjacencies"), attrgetter("_num_nodes")
-_NODE_FRAMES, _EDGE_FRAMES = attrgetter("_node_frames"), attrgetter("_edge_frames")
+_ADJACENCIES, _COUNTS = attrgetter("adjacencies"), attrgetter("node_counts")
+_NODE_FRAMES, _EDGE_FRAMES = attrgetter("node_frames"), attrgetter("edge_frames")
 
 
 # -- together ----------------------------------------------------------------------------------------------------
@@ -61,29 +61,29 @@ def batch(
     graphs = _listed(graphs, "batch")
     _check_alike(graphs, "batch")
     first = graphs[0]
-    if first._metagraph.is_block:
+    if first.type_graph.is_block:
         raise DGLError("batch: blocks cannot be batched: their destination nodes must come first; batch their graphs")
-    if len(graphs) == 1 and (first._batch_num_nodes is None) == (first._batch_num_edges is None):
+    if len(graphs) == 1 and (first.batch_node_counts is None) == (first.batch_edge_counts is None):
         return _alone(first, ndata, edata)
-    ntypes = first._metagraph.ntypes
+    ntypes = first.type_graph.ntypes
     counts = np.array(list(map(_COUNTS, graphs)), np.int64).reshape(len(graphs), len(ntypes))
     offsets = np.concatenate([np.zeros((1, len(ntypes)), np.int64), np.cumsum(counts, axis=0)])
     total = offsets[-1].tolist()
     relations = list(zip(*map(_ADJACENCIES, graphs), strict=True))
     adjacencies = tuple(
-        _joined(first._arrays, relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
-        for relation, (src, dst) in zip(relations, first._metagraph.ends, strict=True)
+        _joined(first.id_arrays, relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
+        for relation, (src, dst) in zip(relations, first.type_graph.ends, strict=True)
     )
-    batched = make_graph(first._metagraph, adjacencies, total, first._device)
-    batched._idtype = first._idtype
+    batched = make_graph(first.type_graph, adjacencies, total, first.device)
+    batched.numpy_idtype = first.numpy_idtype
     _set_batch_numbers(batched, graphs, counts, relations)
     num_edges = [[adjacency.num_edges for adjacency in relation] for relation in relations]
     node_frames, edge_frames = (
         zip(*map(_NODE_FRAMES, graphs), strict=True),
         zip(*map(_EDGE_FRAMES, graphs), strict=True),
     )
-    _join_frames(batched._node_frame, list(node_frames), counts.T.tolist(), ndata, "ndata")
-    _join_frames(batched._edge_frame, list(edge_frames), num_edges, edata, "edata")
+    _join_frames(batched.node_frame_at, list(node_frames), counts.T.tolist(), ndata, "ndata")
+    _join_frames(batched.edge_frame_at, list(edge_frames), num_edges, edata, "edata")
     return batched
 
 
@@ -93,27 +93,26 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
     So what is made of a structure once, its CSC or the order of its levels, is there in the next epoch, too.
     """
     adjacencies = [x if x.allowed == FORMATS else _unrestricted(x) for x in g.adjacencies]
-    batched = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    batched._idtype = g._idtype
+    batched = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
+    batched.numpy_idtype = g.numpy_idtype
     num_edges = [x.num_edges for x in adjacencies]
-    if g._batch_num_nodes is None or g._batch_num_edges is None:
-        batched._batch_num_nodes = tuple([np.array([count]) for count in g._num_nodes])
-        batched._batch_num_edges = tuple([np.array([count]) for count in num_edges])
+    if g.batch_node_counts is None or g.batch_edge_counts is None:
+        batched.batch_node_counts = tuple([np.array([count]) for count in g.node_counts])
+        batched.batch_edge_counts = tuple([np.array([count]) for count in num_edges])
     else:
-        batched._batch_num_nodes = tuple([count.copy() for count in g._batch_num_nodes])
-        batched._batch_num_edges = tuple([count.copy() for count in g._batch_num_edges])
+        batched.batch_node_counts = tuple([count.copy() for count in g.batch_node_counts])
+        batched.batch_edge_counts = tuple([count.copy() for count in g.batch_edge_counts])
     _join_frames(
-        batched._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata"
+        batched.node_frame_at, [(frame,) for frame in g.node_frames], [[n] for n in g.node_counts], ndata, "ndata"
     )
-    _join_frames(batched._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
+    _join_frames(batched.edge_frame_at, [(frame,) for frame in g.edge_frames], [[n] for n in num_edges], edata, "edata")
     return batched
 
 
 def _unrestricted(restricted: Adjacency) -> Adjacency:
     """Return a structure of the same edges that may have any format, as that of a batch may."""
-    adjacency = Adjacency(restricted.num_src, restricted.num_dst, restricted.num_edges, restricted.idtype)
-    adjacency._endpoints = restricted.endpoints()
-    return adjacency
+    ends, idtype = restricted.endpoints(), restricted.idtype
+    return Adjacency.from_coo(restricted.num_src, restricted.num_dst, *ends, idtype, validate=False, copy=False)
 
 
 def _listed(graphs: Iterable[DGLGraph], caller: str) -> list[DGLGraph]:
@@ -129,17 +128,19 @@ def _check_alike(graphs: list[DGLGraph], caller: str) -> None:
     for i, g in enumerate(graphs):
         if not isinstance(g, DGLGraph):
             raise DGLError(f"{caller}: item {i} is a {type(g).__name__}; expected a list of graphs")
-        if g._metagraph is not first._metagraph and (
+        if g.type_graph is not first.type_graph and (
             g.canonical_etypes != first.canonical_etypes or g.ntypes != first.ntypes or g.is_block != first.is_block
         ):
             raise DGLError(
                 f"{caller}: graph {i} has node types {g.ntypes} and edge types {g.canonical_etypes}, graph 0 has "
                 f"{first.ntypes} and {first.canonical_etypes}; they must be the same"
             )
-        if g._idtype is not first._idtype and g._idtype != first._idtype:
-            raise DGLError(f"{caller}: graph {i} has ids of {g._idtype}, graph 0 of {first._idtype}; use g.int()")
-        if g._device is not first._device and g._device != first._device:
-            raise DGLError(f"{caller}: graph {i} is on {g._device}, graph 0 on {first._device}; use g.to(device)")
+        if g.numpy_idtype is not first.numpy_idtype and g.numpy_idtype != first.numpy_idtype:
+            raise DGLError(
+                f"{caller}: graph {i} has ids of {g.numpy_idtype}, graph 0 of {first.numpy_idtype}; use g.int()"
+            )
+        if g.device is not first.device and g.device != first.device:
+            raise DGLError(f"{caller}: graph {i} is on {g.device}, graph 0 on {first.device}; use g.to(device)")
 
 
 def _joined(
@@ -163,35 +164,33 @@ def _joined(
         return Adjacency.from_ends(num_src, num_dst, src, dst, relation[0].idtype, arrays)
     ends = [adjacency.endpoints() for adjacency in relation]
     sizes = np.array([len(src) for src, _ in ends])
-    union = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
-    dtype = union.index_dtype
+    dtype = index_dtype_for(num_src, num_dst, int(sizes.sum()))
     src = np.concatenate([src for src, _ in ends], dtype=dtype, casting="unsafe")
     dst = np.concatenate([dst for _, dst in ends], dtype=dtype, casting="unsafe")
     src += np.repeat(src_offsets.astype(dtype), sizes)
     dst += np.repeat(dst_offsets.astype(dtype), sizes)
-    union._endpoints = src, dst
-    return union
+    return Adjacency.from_coo(num_src, num_dst, src, dst, relation[0].idtype, validate=False, copy=False)
 
 
 def _set_batch_numbers(
     batched: DGLGraph, graphs: list[DGLGraph], counts: np.ndarray, relations: list[tuple[Adjacency, ...]]
 ) -> None:
     edges = [np.array([adjacency.num_edges for adjacency in relation], np.int64) for relation in relations]
-    nested_nodes = [i for i, g in enumerate(graphs) if g._batch_num_nodes is not None]
-    nested_edges = [i for i, g in enumerate(graphs) if g._batch_num_edges is not None]
+    nested_nodes = [i for i, g in enumerate(graphs) if g.batch_node_counts is not None]
+    nested_edges = [i for i, g in enumerate(graphs) if g.batch_edge_counts is not None]
     if not nested_nodes and not nested_edges:
-        batched._batch_num_nodes = tuple(np.ascontiguousarray(counts.T))
-        batched._batch_num_edges = tuple(edges)
+        batched.batch_node_counts = tuple(np.ascontiguousarray(counts.T))
+        batched.batch_edge_counts = tuple(edges)
         return
     for i, g in enumerate(graphs):
-        nodes_given, edges_given = g._batch_num_nodes, g._batch_num_edges
+        nodes_given, edges_given = g.batch_node_counts, g.batch_edge_counts
         if (nodes_given is None) != (edges_given is None) and _size(nodes_given, edges_given) != 1:
             raise DGLError(
                 f"batch: graph {i} knows its numbers of nodes or of edges per graph, but not both; "
                 "call set_batch_num_nodes and set_batch_num_edges"
             )
-    batched._batch_num_nodes = _flattened([g._batch_num_nodes for g in graphs], list(counts.T))
-    batched._batch_num_edges = _flattened([g._batch_num_edges for g in graphs], edges)
+    batched.batch_node_counts = _flattened([g.batch_node_counts for g in graphs], list(counts.T))
+    batched.batch_edge_counts = _flattened([g.batch_edge_counts for g in graphs], edges)
 
 
 def _flattened(inner: list[tuple[np.ndarray, ...] | None], counts: list[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -243,13 +242,13 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
         of different graphs.
     """
     require_graph(g)
-    if g._metagraph.is_block:
+    if g.type_graph.is_block:
         raise DGLError("unbatch: a block is not a batch of graphs")
     batched = g
     if node_split is not None or edge_split is not None:
         batched = g.clone()
-        batched._batch_num_nodes = batched._batch_num_nodes if node_split is None else None
-        batched._batch_num_edges = batched._batch_num_edges if edge_split is None else None
+        batched.batch_node_counts = batched.batch_node_counts if node_split is None else None
+        batched.batch_edge_counts = batched.batch_edge_counts if edge_split is None else None
         if node_split is not None:
             batched.set_batch_num_nodes(node_split)
         if edge_split is not None:
@@ -262,22 +261,22 @@ def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list
             "give node_split and edge_split of the same length"
         )
     parts = [
-        _component_adjacencies(g._arrays, g.adjacencies[i], nodes[src], nodes[dst], edges[i])
-        for i, (src, dst) in enumerate(g._metagraph.ends)
+        _component_adjacencies(g.id_arrays, g.adjacencies[i], nodes[src], nodes[dst], edges[i])
+        for i, (src, dst) in enumerate(g.type_graph.ends)
     ]
     graphs = _component_graphs(g, parts, np.stack(nodes, axis=1).tolist() if nodes else [])
     for index, numbers in enumerate(nodes):
-        _deal(g._node_frames[index], [x._node_frames for x in graphs], index, numbers)
+        _deal(g.node_frames[index], [x.node_frames for x in graphs], index, numbers)
     for index, numbers in enumerate(edges):
-        _deal(g._edge_frames[index], [x._edge_frames for x in graphs], index, numbers)
+        _deal(g.edge_frames[index], [x.edge_frames for x in graphs], index, numbers)
     return graphs
 
 
 def _numbers(g: DGLGraph) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return the numbers of nodes by node set and of edges by edge type; one graph where nothing is known."""
-    nodes, edges = g._batch_num_nodes, g._batch_num_edges
+    nodes, edges = g.batch_node_counts, g.batch_edge_counts
     return (
-        [np.array([count]) for count in g._num_nodes] if nodes is None else list(nodes),
+        [np.array([count]) for count in g.node_counts] if nodes is None else list(nodes),
         [np.array([x.num_edges]) for x in g.adjacencies] if edges is None else list(edges),
     )
 
@@ -305,27 +304,17 @@ def _component_adjacencies(
     starts = [0, *ends[:-1]]
     pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
-        part = Adjacency(count_src, count_dst, end - start, idtype)
-        ends_inside = local[0][start:end], local[1][start:end]
-        if part.index_dtype is not adjacency.index_dtype:
-            ends_inside = (
-                arrays.astype(ends_inside[0], part.index_dtype),
-                arrays.astype(ends_inside[1], part.index_dtype),
-            )
-        if arrays is HOST:
-            part._endpoints = ends_inside
-        else:
-            part._device_ends = ends_inside
-        pieces.append(part)
+        src, dst = local[0][start:end], local[1][start:end]
+        pieces.append(Adjacency.from_ends(count_src, count_dst, src, dst, idtype, arrays))
     return pieces
 
 
 def _component_graphs(g: DGLGraph, parts: list[list[Adjacency]], counts: list[list[int]]) -> list[DGLGraph]:
-    metagraph, device = g._metagraph, g._device
+    metagraph, device = g.type_graph, g.device
     graphs = []
     for i, num_nodes in enumerate(counts):
         graph = make_graph(metagraph, tuple([relation[i] for relation in parts]), num_nodes, device)
-        graph._idtype = g._idtype
+        graph.numpy_idtype = g.numpy_idtype
         graphs.append(graph)
     return graphs
 
@@ -347,7 +336,7 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
         The batch has no graph ``gid``, or the graph is a block.
     """
     require_graph(g)
-    if g._metagraph.is_block:
+    if g.type_graph.is_block:
         raise DGLError("slice_batch: a block is not a batch of graphs")
     nodes, edges = _numbers(g)
     size, gid = g.batch_size, count_of(gid, "slice_batch: the number of the graph", -LARGEST_COUNT)
@@ -357,22 +346,22 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     node_ranges = [_range(numbers, gid) for numbers in nodes]
     edge_ranges = [_range(numbers, gid) for numbers in edges]
     adjacencies = []
-    for adjacency, (src_set, dst_set), (start, end) in zip(g.adjacencies, g._metagraph.ends, edge_ranges, strict=True):
-        src, dst = adjacency.ends(g._arrays)
+    for adjacency, (src_set, dst_set), (start, end) in zip(g.adjacencies, g.type_graph.ends, edge_ranges, strict=True):
+        src, dst = adjacency.ends(g.id_arrays)
         (src_start, src_end), (dst_start, dst_end) = node_ranges[src_set], node_ranges[dst_set]
         ends = src[start:end] - src_start, dst[start:end] - dst_start
         sizes = src_end - src_start, dst_end - dst_start
-        adjacencies.append(Adjacency.from_ends(*sizes, *ends, adjacency.idtype, g._arrays, validate=True))
+        adjacencies.append(Adjacency.from_ends(*sizes, *ends, adjacency.idtype, g.id_arrays, validate=True))
     counts = [end - start for start, end in node_ranges]
-    part = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
-    part._idtype = g._idtype
-    part._node_frames = [_rows(x, *ends) for x, ends in zip(g._node_frames, node_ranges, strict=True)]
-    part._edge_frames = [_rows(x, *ends) for x, ends in zip(g._edge_frames, edge_ranges, strict=True)]
+    part = make_graph(g.type_graph, tuple(adjacencies), counts, g.device)
+    part.numpy_idtype = g.numpy_idtype
+    part.node_frames = [_rows(x, *ends) for x, ends in zip(g.node_frames, node_ranges, strict=True)]
+    part.edge_frames = [_rows(x, *ends) for x, ends in zip(g.edge_frames, edge_ranges, strict=True)]
     if store_ids:
         for index, (start, end) in enumerate(node_ranges):
-            part._node_frame(index)[NID] = g._ids_tensor(np.arange(start, end))
+            part.node_frame_at(index)[NID] = g.ids_tensor(np.arange(start, end))
         for index, (start, end) in enumerate(edge_ranges):
-            part._edge_frame(index)[EID] = g._ids_tensor(np.arange(start, end))
+            part.edge_frame_at(index)[EID] = g.ids_tensor(np.arange(start, end))
     return part
 
 
@@ -404,21 +393,21 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     first = graphs[0]
     counts = [max(numbers) for numbers in zip(*map(_COUNTS, graphs), strict=True)]
     adjacencies = []
-    for index, (src_set, dst_set) in enumerate(first._metagraph.ends):
+    for index, (src_set, dst_set) in enumerate(first.type_graph.ends):
         none = np.zeros(len(graphs), np.int64)
         relation = [g.adjacencies[index] for g in graphs]
-        adjacencies.append(_joined(first._arrays, relation, none, none, counts[src_set], counts[dst_set]))
-    merged = make_graph(first._metagraph, tuple(adjacencies), counts, first._device)
-    merged._idtype = first._idtype
+        adjacencies.append(_joined(first.id_arrays, relation, none, none, counts[src_set], counts[dst_set]))
+    merged = make_graph(first.type_graph, tuple(adjacencies), counts, first.device)
+    merged.numpy_idtype = first.numpy_idtype
     for index in range(len(counts)):
         for g in graphs:
-            frame = g._node_frames[index]
+            frame = g.node_frames[index]
             if frame:
-                merged._node_frame(index).set_rows(np.arange(frame.num_rows), frame)
+                merged.node_frame_at(index).set_rows(np.arange(frame.num_rows), frame)
     for index in range(len(adjacencies)):
-        if any(g._edge_frames[index] for g in graphs):
-            joined = first._edge_frame(index).copy()
+        if any(g.edge_frames[index] for g in graphs):
+            joined = first.edge_frame_at(index).copy()
             for g in graphs[1:]:
-                joined.append(g.adjacencies[index].num_edges, g._edge_frame(index))
-            merged._edge_frames[index] = joined
+                joined.append(g.adjacencies[index].num_edges, g.edge_frame_at(index))
+            merged.edge_frames[index] = joined
     return merged

@@ -41,7 +41,7 @@ class _Batched(type):
     """Says that graphs which know their batch numbers are instances, and makes such graphs, also for pickles of DGL."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, DGLGraph) and instance._batch_num_nodes is not None
+        return isinstance(instance, DGLGraph) and instance.batch_node_counts is not None
 
     def __call__(cls, graph_list: Sequence[DGLGraph], node_attrs: Any = ALL, edge_attrs: Any = ALL) -> DGLGraph:
         warn_deprecated(f"{cls.__name__}(graphs)", "use dglite.batch(graphs)")
@@ -135,7 +135,7 @@ def as_heterograph(g: DGLGraph, ntype: str | None = None, etype: str | None = No
         return g
     renamed = g.clone()
     node_name, edge_name = ntype or g.ntypes[0], etype or g.etypes[0]
-    renamed._metagraph = Metagraph([node_name], [(node_name, edge_name, node_name)])
+    renamed.type_graph = Metagraph([node_name], [(node_name, edge_name, node_name)])
     return renamed
 
 

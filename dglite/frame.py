@@ -108,6 +108,10 @@ class Frame(MutableMapping[str, Tensor]):
                 ) from error
         return frame
 
+    def put(self, columns: Mapping[str, Tensor]) -> None:
+        """Set columns of the frame's number of rows and device without a check: what a compiled program holds."""
+        self._columns.update(columns)
+
     # -- mapping ------------------------------------------------------------------------------------------------
     def __getitem__(self, name: str) -> Tensor:
         try:

@@ -99,7 +99,7 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
     labels = compiled("graph.geometry").match(csr.indptr, csr.indices, weights, order, draws)
     if relabel_idx:
         return active.from_numpy(numbered(labels)[1].astype(np.int64), graph.device)
-    return graph._ids_tensor(labels)
+    return graph.ids_tensor(labels)
 
 
 def _numbers(weights: Any) -> np.ndarray:

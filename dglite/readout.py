@@ -206,15 +206,15 @@ def topk_edges(
 def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, Any]:
     """Return the features of a node type and its number of nodes in each graph."""
     require_graph(graph)
-    node_set = graph._metagraph.node_set(ntype)
-    return graph._node_frame(node_set), _sizes(graph._batch_num_nodes, node_set, graph._num_nodes[node_set])
+    node_set = graph.type_graph.node_set(ntype)
+    return graph.node_frame_at(node_set), _sizes(graph.batch_node_counts, node_set, graph.node_counts[node_set])
 
 
 def _edges(graph: DGLGraph, etype: Any) -> tuple[Frame, Any]:
     """Return the features of an edge type and its number of edges in each graph."""
     require_graph(graph)
     index = graph.etype_id(etype)
-    return graph._edge_frame(index), _sizes(graph._batch_num_edges, index, graph.adjacencies[index].num_edges)
+    return graph.edge_frame_at(index), _sizes(graph.batch_edge_counts, index, graph.adjacencies[index].num_edges)
 
 
 def _sizes(of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Any:

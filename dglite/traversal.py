@@ -155,7 +155,7 @@ def dfs_labeled_edges_generator(
     if not return_labels:
         return edges
     sizes = np.diff(frontier_ends, prepend=0).tolist()
-    edge_labels = tuple(active.split(graph._tensor(labels[:count][order]), sizes)) if sizes else ()
+    edge_labels = tuple(active.split(graph.as_tensor(labels[:count][order]), sizes)) if sizes else ()
     return edges, edge_labels
 
 
@@ -167,7 +167,7 @@ def _square(graph: DGLGraph, reverse: bool) -> Adjacency:
     """Return the only relation, reversed where asked for."""
     require_graph(graph)
     adjacency = graph.adjacency()
-    src, dst = graph._metagraph.ends[0]
+    src, dst = graph.type_graph.ends[0]
     if src != dst:
         raise DGLError(
             f"edges {graph.canonical_etypes[0]} join different node types, so a path has one step; "
@@ -192,4 +192,4 @@ def _bfs(graph: DGLGraph, source: Any, reverse: bool) -> tuple[np.ndarray, np.nd
 
 def _frontiers(graph: DGLGraph, ids: np.ndarray, ends: np.ndarray) -> tuple[Tensor, ...]:
     sizes = np.diff(ends, prepend=0).tolist()
-    return tuple(active.split(graph._ids_tensor(ids.copy()), sizes)) if sizes else ()
+    return tuple(active.split(graph.ids_tensor(ids.copy()), sizes)) if sizes else ()

@@ -145,6 +145,52 @@ def test_imports_point_down() -> None:
     assert not upwards, "imports from their own layer or above:\n" + "\n".join(upwards)
 
 
+FOREIGN = {
+    "_cache": "of Numba's dispatchers",
+    "_fields": "of named tuples",
+    "_make": "of named tuples",
+    "_modules": "of torch's modules, and of those that stand in for them without torch",
+    "_parameters": "of torch's modules, and of those that stand in for them without torch",
+    "_root": "of torch.fx's nodes",
+    "_values": "of torch's sparse tensors",
+    "_version": "of torch's tensors",
+}
+"""Private attributes of other libraries that are read, and that some class of dglite has, too."""
+
+
+def private_attributes(tree: ast.Module) -> Iterator[str]:
+    """Yield the names with one underscore that the classes of a module define, or set on ``self``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                targets = part.targets if isinstance(part, ast.Assign) else [getattr(part, "target", None)]
+                yield getattr(part, "name", "")
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            yield node.attr
+
+
+def test_no_package_reads_private_attributes_of_another() -> None:
+    """A graph's are named by ``GraphBase``; other classes give a public name to what other packages read."""
+    owners: dict[str, set[str]] = {}
+    for module in MODULES:
+        for name in private_attributes(parsed(PACKAGE / module)):
+            if name.startswith("_") and not name.startswith("__"):
+                owners.setdefault(name, set()).add(package_of(module))
+    strangers = []
+    for module in MODULES:
+        for node in ast.walk(parsed(PACKAGE / module)):
+            if not isinstance(node, ast.Attribute) or ast.unparse(node.value) in ("self", "cls", "super()"):
+                continue
+            # What is called g or graph is a graph, except in the packages that have graphs of their own.
+            packages = owners.get(node.attr, set())
+            is_graph = ast.unparse(node.value) in ("g", "graph") and package_of(module) not in ("tofu", "dynamic")
+            packages = packages & {"graph"} if is_graph and "graph" in packages else packages
+            if packages and node.attr not in FOREIGN and package_of(module) not in packages:
+                strangers.append(f"dglite/{module}:{node.lineno} {ast.unparse(node)} is private to {sorted(packages)}")
+    assert not strangers, "\n".join(strangers)
+
+
 def test_heavy_packages_are_imported_by_their_owners_only() -> None:
     strangers = []
     for module in MODULES:

@@ -97,16 +97,16 @@ def assert_same(g: DGLGraph, other: DGLGraph) -> None:
         *(other.canonical_etypes, other.ntypes, other.idtype),
         other.is_block,
     )
-    assert g._num_nodes == other._num_nodes
+    assert g.node_counts == other.node_counts
     for etype in g.canonical_etypes:
         for x, y in zip(g.edges(etype=etype), other.edges(etype=etype), strict=True):
             assert torch.equal(x, y)
-    for x, y in zip((*g._node_frames, *g._edge_frames), (*other._node_frames, *other._edge_frames), strict=True):
+    for x, y in zip((*g.node_frames, *g.edge_frames), (*other.node_frames, *other.edge_frames), strict=True):
         assert dict(x or {}).keys() == dict(y or {}).keys()
         assert all(torch.equal(x[name], y[name]) for name in x or {})
-    if g._batch_num_nodes is not None:
-        assert all((x == y).all() for x, y in zip(g._batch_num_nodes, other._batch_num_nodes, strict=True))
-        assert all((x == y).all() for x, y in zip(g._batch_num_edges, other._batch_num_edges, strict=True))
+    if g.batch_node_counts is not None:
+        assert all((x == y).all() for x, y in zip(g.batch_node_counts, other.batch_node_counts, strict=True))
+        assert all((x == y).all() for x, y in zip(g.batch_edge_counts, other.batch_edge_counts, strict=True))
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -114,7 +114,7 @@ class Backend(ABC):
         """Whether ``x`` lies in the host's memory."""
 
     @abstractmethod
-    def traits(self, x: object) -> tuple[tuple[int, ...], str, Any] | None:
+    def traits(self, x: Tensor | Any) -> tuple[tuple[int, ...], str, Any] | None:
         """Return shape, dtype and device, None of what is no tensor: one question where a kernel would ask four."""
 
     @abstractmethod

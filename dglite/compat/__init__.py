@@ -128,7 +128,7 @@ def install() -> None:
         raise ImportError("dgl is imported already; call dglite.compat.install() before")
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
-    DGLGraph._read_state = staticmethod(read_state)
+    DGLGraph.read_state = staticmethod(read_state)
     spawned.reach()
 
 
@@ -136,7 +136,7 @@ def uninstall() -> None:
     """Undo :func:`install`."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-    DGLGraph._read_state = None
+    DGLGraph.read_state = None
     spawned.forget()
     for name, module in list(sys.modules.items()):
         if isinstance(module, _Alias):

@@ -44,7 +44,7 @@ def gspmm_hetero(g: DGLGraph, op: str, reduce_op: str, lhs_len: int, *lhs_and_rh
         if operands is not None:
             result = ops.gspmm(adjacency, op, reduce_op, *operands)
             arrived.setdefault(g.dst_type_id(i), []).append((result, adjacency.in_degrees() > 0))
-    counts = len(g._node_frames)
+    counts = len(g.node_frames)
     return tuple(_joined(arrived[i], reduce_op) if i in arrived else None for i in range(counts))
 
 

@@ -33,12 +33,12 @@ class NodeFlow:
         self._nodes = [active.to_numpy(ids).astype(np.int64) for ids in nodes]
         self._edges = [active.to_numpy(block.edata[EID]).astype(np.int64) for block in blocks]
         self._blocks = [block.clone() for block in blocks]
-        frames = [first._node_frame(0).take(np.arange(first.num_src_nodes()))]
-        frames += [block._node_frame(1).take(np.arange(block.num_dst_nodes())) for block in blocks]
+        frames = [first.node_frame_at(0).take(np.arange(first.num_src_nodes()))]
+        frames += [block.node_frame_at(1).take(np.arange(block.num_dst_nodes())) for block in blocks]
         for frame in frames:
             frame.clear()
         for index, block in enumerate(self._blocks):
-            block._node_frames = [frames[index], frames[index + 1]]  # one frame for both blocks that a layer touches
+            block.node_frames = [frames[index], frames[index + 1]]  # one frame for both blocks that a layer touches
             block.edata.clear()
         self._frames = frames
 
@@ -128,18 +128,20 @@ class NodeFlow:
         Blocks with added self-loops get no features of edges.
         """
         for frame, ids, names in zip(self._frames, self._nodes, _each(node_embed_names, self._nodes), strict=True):
-            _bring(self._parent._node_frame(0), frame, ids, names)
+            _bring(self._parent.node_frame_at(0), frame, ids, names)
         for block, ids, names in zip(self._blocks, self._edges, _each(edge_embed_names, self._edges), strict=True):
             if ids.min(initial=0) >= 0:
-                _bring(self._parent._edge_frame(0), block._edge_frame(0), ids, names)
+                _bring(self._parent.edge_frame_at(0), block.edge_frame_at(0), ids, names)
 
     def copy_to_parent(self, node_embed_names: Any = ALL, edge_embed_names: Any = ALL) -> None:
         """Write features back to the sampled graph; arguments as for :meth:`copy_from_parent`."""
         for frame, ids, names in zip(self._frames, self._nodes, _each(node_embed_names, self._nodes), strict=True):
-            self._parent._node_frame(0).set_rows(ids, {name: frame[name] for name in _listed(frame, names)})
+            self._parent.node_frame_at(0).set_rows(ids, {name: frame[name] for name in _listed(frame, names)})
         for block, ids, names in zip(self._blocks, self._edges, _each(edge_embed_names, self._edges), strict=True):
-            has_parent, frame = ids >= 0, block._edge_frame(0).take((ids >= 0).nonzero()[0])
-            self._parent._edge_frame(0).set_rows(ids[has_parent], {name: frame[name] for name in _listed(frame, names)})
+            has_parent, frame = ids >= 0, block.edge_frame_at(0).take((ids >= 0).nonzero()[0])
+            self._parent.edge_frame_at(0).set_rows(
+                ids[has_parent], {name: frame[name] for name in _listed(frame, names)}
+            )
 
     # -- computation --------------------------------------------------------------------------------------------
     def apply_layer(self, layer_id: int, func: Callable[..., Any], v: Any = ALL, inplace: bool = False) -> None:
@@ -178,7 +180,7 @@ class NodeFlow:
             self.block_compute(block_id, *functions)
 
     def _ids(self, array: np.ndarray) -> Tensor:
-        return self._parent._ids_tensor(array)
+        return self._parent.ids_tensor(array)
 
 
 def _each(names: Any, parts: Sequence[Any]) -> Sequence[Any]:

@@ -117,5 +117,5 @@ class NeighborSampler:
             frontier.add_edges(seeds, seeds)
             ids = np.concatenate([ids, np.full(len(seeds), -1, ids.dtype)])
         block = to_block(frontier, seeds, include_dst_in_src=False)
-        block.edata[EID] = frontier._ids_tensor(ids)
+        block.edata[EID] = frontier.ids_tensor(ids)
         return block

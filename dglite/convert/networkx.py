@@ -118,18 +118,18 @@ def to_networkx(
     result = networkx.MultiDiGraph()
     several = not g.is_homogeneous
     names = g.ntypes
-    first = np.concatenate([[0], np.cumsum(g._num_nodes)]).tolist()
+    first = np.concatenate([[0], np.cumsum(g.node_counts)]).tolist()
     for i in range(len(names)):
-        frame, count = g._node_frame(i), g._num_nodes[i]
+        frame, count = g.node_frame_at(i), g.node_counts[i]
         rows = _rows(frame, node_attrs, count, several)
         for local, attributes in enumerate(progress(rows, "nodes for NetworkX", "node")):
             if several:
                 attributes[ntype_attr] = names[i]
             result.add_node(first[i] + local, **attributes)
     first_edge = 0
-    for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
+    for i, (src_set, dst_set) in enumerate(g.type_graph.ends):
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
-        rows = _rows(g._edge_frame(i), edge_attrs, len(src), several)
+        rows = _rows(g.edge_frame_at(i), edge_attrs, len(src), several)
         for edge, attributes in enumerate(progress(rows, "edges for NetworkX", "edge")):
             attributes[eid_attr] = first_edge + edge
             if several:

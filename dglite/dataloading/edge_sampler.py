@@ -132,10 +132,10 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         if isinstance(seed_edges, Mapping):
             seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
         pairs = edge_subgraph(g, seed_edges, relabel_nodes=False)
-        ids = [pairs._edge_frame(i)[EID] for i in range(len(pairs.adjacencies))]
+        ids = [pairs.edge_frame_at(i)[EID] for i in range(len(pairs.adjacencies))]
         graphs = [pairs]
         if self.negative_sampler is not None:
-            graphs.append(self._negative_graph(g, seed_edges))
+            graphs.append(self.negative_graph(g, seed_edges))
         excluded = find_exclude_eids(g_sampling, seed_edges, self.exclude, self.reverse_eids, self.reverse_etypes)
         if isinstance(self.sampler, NeighborSampler) and self.sampler.edge_time is not None:
             graphs, sets, times = in_time(g, graphs, self.sampler.edge_time)
@@ -143,7 +143,7 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         else:
             graphs = compact_graphs(graphs)
             for i, column in enumerate(ids):
-                graphs[0]._edge_frame(i)[EID] = column
+                graphs[0].edge_frame_at(i)[EID] = column
             input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
         set_edge_lazy_features(graphs[0], self.prefetch_labels)
         if self.output_device is not None:
@@ -151,7 +151,8 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
         batch: Any = input_nodes, *graphs, blocks
         return batch
 
-    def _negative_graph(self, g: DGLGraph, seed_edges: Any) -> DGLGraph:
+    def negative_graph(self, g: DGLGraph, seed_edges: Any) -> DGLGraph:
+        """Return the graph of the pairs that the negative sampler returns for some edges."""
         assert self.negative_sampler is not None
         pairs = self.negative_sampler(g, seed_edges)
         if not isinstance(pairs, Mapping):

@@ -81,14 +81,14 @@ def _with_reverse_ids(g: DGLGraph, edges: Any, reverse: Any) -> Any:
     if reverse is None:
         raise DGLError("exclude='reverse_id' needs reverse_eids, the id of each edge's reverse edge")
     if not isinstance(edges, Mapping):
-        return g._ids_tensor(_and_reverse(g, edges, None, reverse))
+        return g.ids_tensor(_and_reverse(g, edges, None, reverse))
     if not isinstance(reverse, Mapping):
         raise DGLError("edges are given by type; give reverse_eids as a dictionary by edge type, too")
     by_type = {g.to_canonical_etype(etype): ids for etype, ids in reverse.items()}
     missing = [etype for etype in edges if etype not in by_type]
     if missing:
         raise DGLError(f"reverse_eids lacks edge types {missing}; it has {list(by_type)}")
-    return {etype: g._ids_tensor(_and_reverse(g, ids, etype, by_type[etype])) for etype, ids in edges.items()}
+    return {etype: g.ids_tensor(_and_reverse(g, ids, etype, by_type[etype])) for etype, ids in edges.items()}
 
 
 def _and_reverse(g: DGLGraph, edges: Any, etype: Any, reverse: Any) -> np.ndarray:
@@ -109,7 +109,7 @@ def _with_reverse_types(g: DGLGraph, edges: Any, reverse: Any) -> dict[Any, Tens
         etype, other = g.to_canonical_etype(etype), g.to_canonical_etype(other)
         if etype in edges:
             by_etype.setdefault(other, []).append(g.edge_ids_of(edges[etype], etype))
-    return {etype: g._ids_tensor(distinct(np.concatenate(parts))) for etype, parts in by_etype.items()}
+    return {etype: g.ids_tensor(distinct(np.concatenate(parts))) for etype, parts in by_etype.items()}
 
 
 @final
@@ -144,13 +144,13 @@ class SpotTarget:
         index = g.etype_id(etype)
         ids = g.edge_ids_of(edges, index)
         low = np.zeros(len(ids), bool)
-        for ends, node_set in zip(g.adjacencies[index].find_edges(ids), g._metagraph.ends[index], strict=True):
+        for ends, node_set in zip(g.adjacencies[index].find_edges(ids), g.type_graph.ends[index], strict=True):
             low |= self._in_degrees(node_set)[ends] < self.degree_threshold
-        return g._ids_tensor(ids[low])
+        return g.ids_tensor(ids[low])
 
     def _in_degrees(self, node_set: int) -> np.ndarray:
-        total = np.zeros(self.g._num_nodes[node_set], np.int64)
-        for adjacency, ends in zip(self.g.adjacencies, self.g._metagraph.ends, strict=True):
+        total = np.zeros(self.g.node_counts[node_set], np.int64)
+        for adjacency, ends in zip(self.g.adjacencies, self.g.type_graph.ends, strict=True):
             if ends[1] == node_set:
                 total += adjacency.in_degrees()
         return total

@@ -290,7 +290,7 @@ class _Batches(Sampler):
         dst = {ntype: block.dstnodes[ntype].data[NID] for ntype in g.dsttypes}
         for part, whole, (ntype, _, _) in zip(block.adjacencies, g.adjacencies, g.canonical_etypes, strict=True):
             # Layers that normalise by them would otherwise depend on what else is in the batch.
-            part._out_degrees = whole.out_degrees()[active.to_numpy(src[ntype])]
+            part.set_out_degrees(whole.out_degrees()[active.to_numpy(src[ntype])])
         feat, *others = self._arguments
         if isinstance(feat, tuple):
             cut: Any = tuple(_rows(x, ids) for x, ids in zip(feat, (src, dst), strict=True))
@@ -320,4 +320,4 @@ def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> An
         return type(x)(_edge_rows(value, g, block, relation) for value in x)
     if relation is None or not active.is_tensor(x) or x.shape[:1] != (g.adjacencies[relation].num_edges,):
         return x
-    return _rows_of(x, block._edge_frame(relation)[EID])
+    return _rows_of(x, block.edge_frame_at(relation)[EID])

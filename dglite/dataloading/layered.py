@@ -39,13 +39,13 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
     None where they are to be made one by one: outside of a loader, for a graph on a GPU and for one too large.
     """
     buffers = current_buffers()
-    if buffers is None or g.is_block or max(g._num_nodes, default=0) > LARGEST_TABLE:
+    if buffers is None or g.is_block or max(g.node_counts, default=0) > LARGEST_TABLE:
         return None
-    if isinstance(device_on(g._device), Gpu):
+    if isinstance(device_on(g.device), Gpu):
         return None
     sets = seed_sets(g, nodes, True)
     dtype = index_dtype_of(g)
-    with _numberings(buffers, g._num_nodes, dtype) as numberings:
+    with _numberings(buffers, g.node_counts, dtype) as numberings:
         for i, ids in sets.items():
             numberings[i].reserve(len(ids))
             numberings[i].place(ids.astype(dtype, copy=False))
@@ -58,7 +58,7 @@ def block_of_drawn(
     """Return the block of edges drawn around nodes, by node set, and its source nodes, which begin with these."""
     rows = [None if sample is None else (sample.offsets, sample.far) for sample in samples]
     block, src_ids = block_of_rows(g, dst_ids, rows)
-    block._edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
+    block.edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
     return block, src_ids
 
 
@@ -79,7 +79,7 @@ def _layer(g: DGLGraph, numberings: list[Any], draw: Draw) -> DGLGraph:
     dst_ids = [numbering.ids for numbering in numberings]
     rows: list[tuple[np.ndarray, np.ndarray] | None] = []
     samples = []
-    for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
+    for i, (src_set, dst_set) in enumerate(g.type_graph.ends):
         sample = draw(i, dst_ids[dst_set], _by_entry(g, i)) if len(dst_ids[dst_set]) else None
         samples.append(sample)
         if sample is None:
@@ -91,13 +91,13 @@ def _layer(g: DGLGraph, numberings: list[Any], draw: Draw) -> DGLGraph:
     # Copies: the numberings' arrays have places for every end of an edge, which the block must not keep alive.
     src_ids = [numbering.ids.copy() for numbering in numberings]
     block = numbered_block(g, [len(ids) for ids in dst_ids], src_ids, rows)
-    block._edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
+    block.edge_frames = [_edge_columns(g, block, i, sample) for i, sample in enumerate(samples)]
     return block
 
 
 def _by_entry(g: DGLGraph, relation: int) -> bool:
     """Whether ids of drawn edges may wait: there are no features to gather by them."""
-    frame = g._edge_frames[relation]
+    frame = g.edge_frames[relation]
     return frame is None or not len(frame)
 
 
@@ -108,7 +108,7 @@ def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, sample: Drawn | N
         frame = edge_frame(g, block, relation, _NO_IDS if sample is None else sample.edges)
     else:
         # Not by the block's method: blocks must go when the last reference to them does.
-        frame, tensor = block._edge_frame(relation), g._ids_tensor
+        frame, tensor = block.edge_frame_at(relation), g.ids_tensor
 
         def ids(_: Any, entries: np.ndarray) -> Any:
             edge_ids = stored.edge_ids

@@ -59,7 +59,7 @@ class PerSourceUniform(_BaseNegativeSampler):
         adjacency = g.adjacencies[index]
         src, _ = adjacency.find_edges(g.edge_ids_of(eids, index))
         src = np.repeat(src, self.k)
-        return g._ids_tensor(src), g._ids_tensor(generator().integers(max(adjacency.num_dst, 1), size=len(src)))
+        return g.ids_tensor(src), g.ids_tensor(generator().integers(max(adjacency.num_dst, 1), size=len(src)))
 
 
 Uniform = PerSourceUniform
@@ -103,7 +103,7 @@ class Historical(_BaseNegativeSampler):
         dst = random.integers(max(num_dst, 1), size=(len(ids), self.k))
         past = earlier_destinations(g, index, ids, of_past, self.edge_time, random)
         dst[:, :of_past] = np.where(past < 0, dst[:, :of_past], past)
-        return g._ids_tensor(np.repeat(src, self.k)), g._ids_tensor(dst.reshape(-1))
+        return g.ids_tensor(np.repeat(src, self.k)), g.ids_tensor(dst.reshape(-1))
 
 
 @final

@@ -218,7 +218,7 @@ class LaborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
-        seeds, share = self._random_seeds()
+        seeds, share = self.random_seeds()
         layers = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
         if layers is None:
             layers = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
@@ -227,7 +227,7 @@ class LaborSampler(_Layered):
     def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
         """Return blocks, last layer first, as the sampler gives them; blocks without edges have weights too."""
         if self.prob is not None or self.importance_sampling != 0:
-            for columns in (block._edge_frame(i) for block in blocks for i in range(len(block.adjacencies))):
+            for columns in (block.edge_frame_at(i) for block in blocks for i in range(len(block.adjacencies))):
                 if columns.num_rows == 0 and "edge_weights" not in columns:
                     columns["edge_weights"] = active.empty((0,), "float32", blocks[0].device)
         return super().finished(blocks, seed_nodes)
@@ -237,8 +237,8 @@ class LaborSampler(_Layered):
     ) -> list[DGLGraph]:
         blocks: list[DGLGraph] = []
         if self.named is not None:
-            sets, ends = seed_sets(g, seed_nodes, True), g._metagraph.ends
-            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g._num_nodes))]
+            sets, ends = seed_sets(g, seed_nodes, True), g.type_graph.ends
+            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g.node_counts))]
             for draw in self._draws(g, seeds, share, exclude_eids):
                 samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
                 block, ids = block_of_drawn(g, ids, samples)
@@ -272,7 +272,7 @@ class LaborSampler(_Layered):
             options = self.prob, self.importance_sampling, layer_seeds, share, exclude_eids, self.named
             yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
-    def _random_seeds(self) -> tuple[np.ndarray, float]:
+    def random_seeds(self) -> tuple[np.ndarray, float]:
         """Return two seeds of this batch's random numbers, and the interpolation weight between them."""
         key = key_here()
         if key is None:

@@ -30,7 +30,7 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
     """
     times = _times(g, graphs, edge_time)
     levels = distinct(np.concatenate([x for part in times for x in part]))
-    versions, ends = max(len(levels), 1), g._metagraph.ends
+    versions, ends = max(len(levels), 1), g.type_graph.ends
     parts: list[list[np.ndarray]] = [[] for _ in g.ntypes]
     for graph, of_graph in zip(graphs, times, strict=True):
         for adjacency, at, sets in zip(graph.adjacencies, of_graph, ends, strict=True):
@@ -49,10 +49,10 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
             etype: (next(numbers[a]), next(numbers[b])) for etype, (a, b) in zip(g.canonical_etypes, ends, strict=True)
         }
         renumbered = heterograph(pairs, counts, idtype=g.idtype, device=g.device)
-        renumbered._edge_frames = graph._edge_frames
+        renumbered.edge_frames = graph.edge_frames
         for i, ntype in enumerate(g.ntypes):
-            renumbered.nodes[ntype].data[NID] = g._ids_tensor(keys[i] // versions)
-            renumbered.nodes[ntype].data[TIME] = g._tensor(levels[keys[i] % versions])
+            renumbered.nodes[ntype].data[NID] = g.ids_tensor(keys[i] // versions)
+            renumbered.nodes[ntype].data[TIME] = g.as_tensor(levels[keys[i] % versions])
         result.append(renumbered)
     return result, {i: x // versions for i, x in enumerate(keys)}, {i: levels[x % versions] for i, x in enumerate(keys)}
 
@@ -66,7 +66,7 @@ def _times(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> list[list[np.
         count, dates = first.adjacencies[i].num_edges, of_edges[i]
         if dates is None and count:
             raise DGLError(f"seed edges of type {etype} have no time: there is no edge feature {edge_time!r}")
-        at = np.empty(0, np.int64) if dates is None else dates[active.to_numpy(first._edge_frame(i)[EID])]
+        at = np.empty(0, np.int64) if dates is None else dates[active.to_numpy(first.edge_frame_at(i)[EID])]
         if (at != at).any():
             raise DGLError(f"the time of a seed edge of type {etype} is NaN")
         dates_of[0].append(at)

@@ -252,7 +252,7 @@ def _without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     """Return a subgraph without some edges of the graph that it is of."""
     masks = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
-        edge_ids = active.to_numpy(subgraph._edge_frame(index)[EID])
+        edge_ids = active.to_numpy(subgraph.edge_frame_at(index)[EID])
         masks[etype] = np.arange(len(edge_ids)) if ids is None else (~contains(ids, edge_ids)).nonzero()[0]
     return edge_subgraph(subgraph, masks, relabel_nodes=False, store_ids=False)
 

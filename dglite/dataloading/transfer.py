@@ -68,7 +68,7 @@ class Transfer:
 def _tensors(x: Any) -> Iterator[Any]:
     """Yield the tensors of a batch and of its graphs' features."""
     if isinstance(x, DGLGraph):
-        frames = [frame for frame in (*x._node_frames, *x._edge_frames) if frame is not None]
+        frames = [frame for frame in (*x.node_frames, *x.edge_frames) if frame is not None]
         x = [column for frame in frames for column in frame.values()]
     if active.is_tensor(x):
         yield x

@@ -37,7 +37,7 @@ def assign_parts(
         There are more parts than nodes, a part is left without nodes, an argument is not understood, or METIS is asked
         for and not installed.
     """
-    total = sum(g._num_nodes)
+    total = sum(g.node_counts)
     if num_parts > total:
         raise DGLError(f"{num_parts} parts for {total} nodes: a part would be empty; ask for fewer parts")
     if not isinstance(method, str):
@@ -53,7 +53,7 @@ def assign_parts(
         else:
             whole = g if g.is_homogeneous else to_homogeneous(g, store_type=False)
             if method == "metis":
-                types = None if kinds.max(initial=0) == 0 else whole._ids_tensor(kinds)
+                types = None if kinds.max(initial=0) == 0 else whole.ids_tensor(kinds)
                 parts = integer_array(metis_partition_assignment(whole, num_parts, types, balance_edges))
             else:
                 parts = _streamed(whole, num_parts, kinds, balance_edges)
@@ -62,7 +62,7 @@ def assign_parts(
         raise DGLError(
             f"part {empty[0]} of {num_parts} has no nodes; ask for fewer parts, or choose another part_method"
         )
-    return np.split(parts, np.cumsum(g._num_nodes)[:-1])
+    return np.split(parts, np.cumsum(g.node_counts)[:-1])
 
 
 def _by_type(g: DGLGraph, by_type: Any, name: str) -> np.ndarray:
@@ -95,7 +95,7 @@ def _assigned(g: DGLGraph, method: Any, num_parts: int) -> np.ndarray:
 
 def _kinds(g: DGLGraph, balance_ntypes: Any) -> np.ndarray:
     """Return a number of what each node is to be balanced with: its type, and what is given."""
-    kinds = np.repeat(np.arange(len(g.ntypes)), g._num_nodes)
+    kinds = np.repeat(np.arange(len(g.ntypes)), g.node_counts)
     if balance_ntypes is not None:
         groups = _by_type(g, balance_ntypes, "balance_ntypes")
         _, kinds = np.unique(np.stack([kinds, groups]), axis=1, return_inverse=True)

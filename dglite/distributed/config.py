@@ -44,7 +44,7 @@ def part_files(graph_name: str, num_parts: int) -> Files:
 
 def feature_names(g: DGLGraph) -> dict[str, list[list[str]]]:
     """Return the names of the features that are written: for ``"node"`` and ``"edge"``, a list for each type."""
-    frames_of = {"node": g._node_frames, "edge": g._edge_frames}
+    frames_of = {"node": g.node_frames, "edge": g.edge_frames}
     return {kind: [[] if frame is None else list(frame) for frame in frames] for kind, frames in frames_of.items()}
 
 

@@ -80,10 +80,10 @@ class DistEmbedding(NodeEmbedding):
         """The table as a :class:`DistTensor`; ``weight`` is the rows that this rank owns."""
         return self._rows
 
-    def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+    def gathered_gradients(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
         """Return the places of the rows that this rank owns and all ranks' gradients of them."""
         table, exchange = self._rows, self._rows.exchange
-        ids, grads = super()._gathered(read) or (torch.empty(0, dtype=torch.int64), table.local[:0])
+        ids, grads = super().gathered_gradients(read) or (torch.empty(0, dtype=torch.int64), table.local[:0])
         ids, grads = ids.cpu(), grads.cpu().to(table.dtype)
         step, failed = f"gradients of {table.name}", self._not_finite(grads)
         rows = ids.numpy().astype(np.int64, copy=False)
@@ -95,7 +95,7 @@ class DistEmbedding(NodeEmbedding):
             return None
         return DGLError(f"gradients of {self._rows.name} are not finite; the loss is NaN or infinite")
 
-    def _wait(self) -> None:
+    def wait_for_writes(self) -> None:
         """Wait until all ranks have changed their rows, where others read them without asking."""
         if self._rows.shared is not None:
             self._rows.exchange.barrier()
@@ -110,7 +110,7 @@ class DistEmbedding(NodeEmbedding):
             raise DGLError(f"{self._rows.name}: got shape {tuple(values.shape)}; expected {self._rows.shape}")
         with torch.no_grad():
             self._tensor.copy_(values[slice(*self._rows.ranges.range_of(self.rank))])
-        self._wait()
+        self.wait_for_writes()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU; all ranks call it."""
@@ -137,8 +137,10 @@ class DistEmbedding(NodeEmbedding):
         self._tensor.copy_(from_original_order(self._rows, state_dict["weight"]))
         self._rows.set_cache(())
 
-    def _all_get_optm_state(self) -> list[Tensor]:
+    def all_get_optm_state(self) -> list[Tensor]:
+        """Return what an optimizer keeps, in the nodes' order before partitioning; all ranks call it."""
         return [in_original_order(self._rows, state) for state in self._optm_state or ()]
 
-    def _all_set_optm_state(self, states: Sequence[Tensor]) -> None:
-        super()._all_set_optm_state([from_original_order(self._rows, state) for state in states])
+    def all_set_optm_state(self, states: Sequence[Tensor]) -> None:
+        """Write what an optimizer keeps, given in that order; all ranks call it."""
+        super().all_set_optm_state([from_original_order(self._rows, state) for state in states])

@@ -145,7 +145,7 @@ class DistGraph(GraphQueries):
         """Return by type the ids before the graph was partitioned: of all, or those of this rank's part."""
         types, whole = self._book.ranges_by_type(kind), self._replicated
         if whole is not None:
-            frame_of = whole._node_frame if kind == "node" else whole._edge_frame
+            frame_of = whole.node_frame_at if kind == "node" else whole.edge_frame_at
             return [frame_of(i).pop("orig_id") for i in range(len(types))]
         return [self._tensors(kind, t, {"orig_id": self._own_original(kind, t)})["orig_id"] for t in types]
 
@@ -245,7 +245,7 @@ class DistGraph(GraphQueries):
         whole = self.partitioned.whole
         relation = whole.etype_id(etype)
         ranges = self.partitioned.node_ranges[self.partitioned.ends[relation][1]]
-        return whole._ids_tensor(self.partitioned.in_degrees(self.exchange, relation, lambda: ranges.checked(v)))
+        return whole.ids_tensor(self.partitioned.in_degrees(self.exchange, relation, lambda: ranges.checked(v)))
 
     def find_edges(self, edges: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
         """Return the ends of edges of any rank."""
@@ -255,7 +255,7 @@ class DistGraph(GraphQueries):
         relation = whole.etype_id(etype)
         ends = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
         ((src, dst),) = ends
-        return whole._ids_tensor(src), whole._ids_tensor(dst)
+        return whole.ids_tensor(src), whole.ids_tensor(dst)
 
     def original_ids(self, kind: str, type_: Any, ids: Any) -> Tensor:
         """Return the ids that nodes, or edges, of a type had before the graph was partitioned."""
@@ -269,7 +269,7 @@ class DistGraph(GraphQueries):
         """
         columns = self._original["node"]
         if self.partitioned is None:
-            before, types = [integer_array(column) for column in columns], self.topology._metagraph.ends
+            before, types = [integer_array(column) for column in columns], self.topology.type_graph.ends
             return lambda i, far: before[types[i][0]][far]
         sources, ends = self.partitioned.sources(), self.partitioned.ends
         originals = [integer_array(ids) for ids in fetch(self.exchange, list(zip(columns, sources, strict=True)))]

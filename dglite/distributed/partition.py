@@ -106,7 +106,7 @@ def partition_graph(
         graph_name,
         part_method if isinstance(part_method, str) else "given",
         hops,
-        str(g._idtype),
+        str(g.numpy_idtype),
         {ntype: bounds.tolist() for ntype, bounds in zip(g.ntypes, new.node_bounds, strict=True)},
         {etype: bounds.tolist() for etype, bounds in zip(g.canonical_etypes, new.edge_bounds, strict=True)},
         feature_names(g),
@@ -149,18 +149,18 @@ class _Renumbered:
         self.old_edges: list[np.ndarray] = []
         self.edge_bounds: list[np.ndarray] = []
         relations = []
-        for adjacency, (src, dst) in zip(g.adjacencies, g._metagraph.ends, strict=True):
+        for adjacency, (src, dst) in zip(g.adjacencies, g.type_graph.ends, strict=True):
             relation, old = _renumbered(adjacency, new_ids[src], self.old_nodes[dst], folder)
             relations.append(relation)
             self.old_edges.append(old)
             self.edge_bounds.append(relation.csc().indptr[self.node_bounds[dst]].astype(np.int64))
-        self.ends = g._metagraph.ends
-        self.graph = make_graph(g._metagraph, tuple(relations), g._num_nodes)
-        self.graph._idtype = g._idtype
+        self.ends = g.type_graph.ends
+        self.graph = make_graph(g.type_graph, tuple(relations), g.node_counts)
+        self.graph.numpy_idtype = g.numpy_idtype
         for i, old in enumerate(self.old_nodes):
-            self.graph._node_frame(i)["orig_id"] = active.from_numpy(old)
+            self.graph.node_frame_at(i)["orig_id"] = active.from_numpy(old)
         for i, old in enumerate(self.old_edges):
-            self.graph._edge_frame(i)["orig_id"] = active.from_numpy(old)
+            self.graph.edge_frame_at(i)["orig_id"] = active.from_numpy(old)
 
     def halo(self, part: int, hops: int) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
         """Return the nodes of other parts within some hops, by type, and the in-edges that lead on from them."""
@@ -234,8 +234,8 @@ def _write_part(
     write_container(folder / files["structure"], KIND, {}, structure)
     names = feature_names(g)
     for kind, frames, old, bounds_of in (
-        ("node", g._node_frames, new.old_nodes, new.node_bounds),
-        ("edge", g._edge_frames, new.old_edges, new.edge_bounds),
+        ("node", g.node_frames, new.old_nodes, new.node_bounds),
+        ("edge", g.edge_frames, new.old_edges, new.edge_bounds),
     ):
         arrays: dict[str, Tensor] = {}
         for i, own_names in enumerate(names[kind]):

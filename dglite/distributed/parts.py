@@ -123,12 +123,12 @@ class Part:
             edges.append(ids[is_stored])
         g = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
         for i, ranges in enumerate(book.nodes.values()):
-            frame, inner = g._node_frame(i), ~ranges.outside(nodes[i], book.partid)
+            frame, inner = g.node_frame_at(i), ~ranges.outside(nodes[i], book.partid)
             frame[NID] = active.from_numpy(nodes[i])
             frame["inner_node"] = active.from_numpy(inner.astype(np.int32))
             frame["part_id"] = active.from_numpy(ranges.owners(nodes[i]))
         for i, edge_ranges in enumerate(book.edges.values()):
-            frame, inner = g._edge_frame(i), ~edge_ranges.outside(edges[i], book.partid)
+            frame, inner = g.edge_frame_at(i), ~edge_ranges.outside(edges[i], book.partid)
             frame[EID] = active.from_numpy(edges[i])
             frame["inner_edge"] = active.from_numpy(inner.astype(np.int8))
         return g

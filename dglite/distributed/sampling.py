@@ -78,7 +78,7 @@ class _Labor(_Uniform):
     """How :class:`LaborSampler` draws."""
 
     def batch(self) -> Callable[[int], list[int]]:
-        seeds, share = self.sampler._random_seeds()
+        seeds, share = self.sampler.random_seeds()
         bits = int(np.float64(share).view(np.int64))
 
         def numbers(layer: int) -> list[int]:
@@ -227,7 +227,7 @@ class PartSampler:
         places, excluded = rest[: 2 * kinds : 2], rest[2 * kinds :]
         seeds: list[np.ndarray | None] = []
         for i, local_ids in enumerate(rest[1 : 2 * kinds : 2]):
-            none = rows._num_nodes[kinds + i] - 1  # the node without edges
+            none = rows.node_counts[kinds + i] - 1  # the node without edges
             seeds.append(np.full(lengths[i], none) if len(local_ids) else None)
             if len(local_ids):
                 seeds[i][places[i]] = local_ids  # type: ignore[index]
@@ -247,14 +247,14 @@ class PartSampler:
         """Return the graph of the seed edges and that of the negative pairs, if any, of the nodes that they join."""
         assert self._pairs is not None
         whole = self._topology.whole
-        tensors = {etype: tuple(map(whole._ids_tensor, pair)) for etype, pair in zip(seeds, ends, strict=True)}
+        tensors = {etype: tuple(map(whole.ids_tensor, pair)) for etype, pair in zip(seeds, ends, strict=True)}
         graphs = [graph_of_pairs(whole, tensors)]
         if self._pairs.negative_sampler is not None:
             numbers = {etype: np.arange(len(ids)) for etype, ids in seeds.items()}
-            graphs.append(self._pairs._negative_graph(graphs[0], numbers))
+            graphs.append(self._pairs.negative_graph(graphs[0], numbers))
         graphs = compact_graphs(graphs)
         for etype in whole.canonical_etypes:
-            graphs[0].edges[etype].data[EID] = whole._ids_tensor(seeds.get(etype, _NO_IDS).copy())
+            graphs[0].edges[etype].data[EID] = whole.ids_tensor(seeds.get(etype, _NO_IDS).copy())
         return graphs
 
 

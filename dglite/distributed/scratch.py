@@ -14,6 +14,7 @@ from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..io.container import local_path
 from ..structure import Adjacency, Compressed
+from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import distinct
 from ..structure.metagraph import HOMOGENEOUS
 
@@ -65,8 +66,7 @@ def graph_of_edge_file(path: Any, folder: Any) -> DGLGraph:
             raise DGLError(f"{path} has a negative id among edges {first} to {first + len(src) - 1}")
         count = max(len(degrees), int(src.max()) + 1, int(dst.max()) + 1)
         degrees = np.bincount(dst, minlength=count) + np.pad(degrees, (0, count - len(degrees)))
-    adjacency = Adjacency(len(degrees), len(degrees), edges.shape[1], np.dtype(np.int64))
-    dtype, place = adjacency.index_dtype, local_path(folder)
+    dtype, place = index_dtype_for(len(degrees), len(degrees), edges.shape[1]), local_path(folder)
     indptr = np.concatenate([[0], np.cumsum(degrees)])
     indices, edge_ids = (scratch_array(edges.shape[1], dtype, place) for _ in range(2))
     ends = indptr[:-1].copy()
@@ -76,7 +76,8 @@ def graph_of_edge_file(path: Any, folder: Any) -> DGLGraph:
         at = np.repeat(ends[rows] - begins, counts) + np.arange(len(order))
         indices[at], edge_ids[at] = src[order], first + order
         ends[rows] += counts
-    adjacency._csc = Compressed(indptr.astype(dtype), indices, edge_ids)
+    csc = Compressed(indptr.astype(dtype), indices, edge_ids)
+    adjacency = Adjacency.from_rows(len(degrees), len(degrees), csc)
     return make_graph(HOMOGENEOUS, (adjacency,), (len(degrees),))
 
 

@@ -48,7 +48,7 @@ class PartTopology:
         self.rows = make_graph(
             metagraph_of(ntypes, etypes, ntypes), tuple(rows), [*counts, *(n + 1 for n in num_owned)]
         )
-        self.whole._idtype = self.rows._idtype = idtype
+        self.whole.numpy_idtype = self.rows.numpy_idtype = idtype
         self.node_ranges, self.edge_ranges = list(book.nodes.values()), list(book.edges.values())
 
     def first_edge(self, relation: int) -> int:
@@ -102,7 +102,7 @@ class PartTopology:
     @property
     def ends(self) -> Sequence[tuple[int, int]]:
         """The source and the destination node set of each relation."""
-        return self.whole._metagraph.ends
+        return self.whole.type_graph.ends
 
     def sources(self) -> list[np.ndarray]:
         """Return by node set the sources of the part's edges, ascending."""
@@ -115,7 +115,7 @@ class PartTopology:
         """Give the part's edges a feature; None for a relation without it."""
         for i, column in enumerate(columns):
             if column is not None:
-                self.rows._edge_frame(i)[name] = column
+                self.rows.edge_frame_at(i)[name] = column
 
 
 # -- questions and answers ---------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class ApplyMixin(RegistryMixin):
         >>> g.ndata['h']
         tensor([10.,  2., 40.])
         """
-        func = function_or_registered(self, func, "apply node", self._metagraph.node_set(ntype))
+        func = function_or_registered(self, func, "apply node", self.type_graph.node_set(ntype))
         rows, batch = _nodes(self, func, v, ntype)
         table = checked(call_with_batch(func, batch, "nodes"), (len(batch),), "nodes", self._device, func)
         frame = self.node_frame(ntype)
@@ -177,13 +177,13 @@ class ApplyMixin(RegistryMixin):
 
 def relation_of(graph: GraphBase, index: int) -> Relation:
     """Return all edges of edge type ``index`` with the frames around them."""
-    metagraph = graph._metagraph
+    metagraph = graph.type_graph
     src, dst = metagraph.ends[index]
-    nodes = graph._node_frame(dst)
+    nodes = graph.node_frame_at(dst)
     return Relation(
         graph.adjacencies[index],
-        nodes if src == dst else graph._node_frame(src),
-        graph._edge_frame(index),
+        nodes if src == dst else graph.node_frame_at(src),
+        graph.edge_frame_at(index),
         nodes,
         nodes,
         metagraph.canonical_etypes[index],
@@ -203,7 +203,7 @@ def active_relation(graph: GraphBase, index: int, edges: Any) -> Relation | None
 
 def etypes_with_columns(graph: GraphBase, message: MessageFunction) -> list[int]:
     """Return the edge types that have the columns which a built-in message reads; there is at least one."""
-    etypes = graph._metagraph.canonical_etypes
+    etypes = graph.type_graph.canonical_etypes
     able = [
         index
         for index in range(len(etypes))
@@ -219,10 +219,10 @@ def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tu
     frame = graph.node_frame(ntype)
     rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
     size = frame.num_rows if rows is None else len(rows)
-    name = graph._metagraph.ntypes[graph._metagraph.node_set(ntype)]
+    name = graph.type_graph.ntypes[graph.type_graph.node_set(ntype)]
 
     def ids_tensor(ids: np.ndarray) -> Tensor:
-        return graph._ids_tensor(np.array(ids))
+        return graph.ids_tensor(np.array(ids))
 
     return rows, node_batch(function, frame, rows, size, name, ids_tensor, {}, lambda: graph)
 

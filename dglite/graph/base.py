@@ -40,33 +40,43 @@ def id_dtype(idtype: Any) -> np.dtype:
 
 
 class GraphBase:
-    """State of a graph and how its other parts reach it.
+    """State of a graph, and what other packages of dglite read of it: its internal interface.
 
-    Node counts and node frames are listed by *node set*: one per node type, or in a block the source types and then
-    the destination types. Frames are made when first asked for.
+    Names without an underscore are that interface; no other package reads those with one (tests/test_layering.py).
+    ``dir(g)`` lists neither. Attributes are set by what makes a graph, and read only afterwards.
+
+    Node types are numbered by *node set*: one per node type, or in a block the source types and then the destination
+    types. An ``index`` is the number of an edge type.
     """
 
     adjacencies: tuple[Adjacency, ...]
-    """The relations, by edge type id."""
-    _metagraph: Metagraph
-    _num_nodes: tuple[int, ...]
-    _node_frames: list[Frame | None]
-    _edge_frames: list[Frame | None]
-    _idtype: np.dtype
+    """The relations, by edge type."""
+    type_graph: Metagraph
+    """Node and edge types: their names, and the node sets that each edge type joins."""
+    node_counts: tuple[int, ...]
+    """Number of nodes, by node set."""
+    node_frames: list[Frame | None]
+    """Features by node set; None where none was asked for. :meth:`node_frame_at` makes a missing one."""
+    edge_frames: list[Frame | None]
+    """Features by edge type; None where none was asked for. :meth:`edge_frame_at` makes a missing one."""
+    numpy_idtype: np.dtype
+    """The dtype of ids that users see, int32 or int64; ``idtype`` is the framework's name of it."""
+    batch_node_counts: tuple[np.ndarray, ...] | None
+    """Numbers of nodes in each batched graph, by node set; None in a single graph."""
+    batch_edge_counts: tuple[np.ndarray, ...] | None
+    """Numbers of edges in each batched graph, by edge type; None in a single graph."""
     _device: Any
-    _batch_num_nodes: tuple[np.ndarray, ...] | None
-    _batch_num_edges: tuple[np.ndarray, ...] | None
     _readonly: str | None
     """Why the graph cannot be changed in place, or None."""
 
-    # -- copies ---------------------------------------------------------------------------------------
+    # -- copies -------------------------------------------------------------------------------------------------
     def clone(self) -> Self:
         """Return a graph with the same structure and features; changing one's frames leaves the other's unchanged."""
         graph = object.__new__(type(self))
         state = graph.__dict__
         state.update(self.__dict__)
-        state["_node_frames"] = copies(self._node_frames)
-        state["_edge_frames"] = copies(self._edge_frames)
+        state["node_frames"] = copies(self.node_frames)
+        state["edge_frames"] = copies(self.edge_frames)
         state["_readonly"] = None
         state.pop("_inboxes", None)
         if "_registered" in state:
@@ -82,7 +92,7 @@ class GraphBase:
             if not 0 <= etype < len(self.adjacencies):
                 raise DGLError(f"edge type id {etype} does not exist; there are {len(self.adjacencies)} edge types")
             return etype
-        return self._metagraph.etype_id(etype)  # type: ignore[arg-type]
+        return self.type_graph.etype_id(etype)  # type: ignore[arg-type]
 
     def adjacency(self, etype: EdgeType | int | None = None) -> Adjacency:
         """Return the structure of one edge type; None means the only one."""
@@ -92,55 +102,57 @@ class GraphBase:
 
     def src_type_id(self, etype: EdgeType | int | None = None) -> int:
         """Return the number of the node set that an edge type starts from."""
-        return self._metagraph.ends[self.etype_id(etype)][0]
+        return self.type_graph.ends[self.etype_id(etype)][0]
 
     def dst_type_id(self, etype: EdgeType | int | None = None) -> int:
         """Return the number of the node set that an edge type points to."""
-        return self._metagraph.ends[self.etype_id(etype)][1]
+        return self.type_graph.ends[self.etype_id(etype)][1]
 
     # -- frames -------------------------------------------------------------------------------------------------
     def node_frame(self, ntype: str | None = None) -> Frame:
         """Return the features of a node type; None means the only one."""
-        return self._node_frame(self._metagraph.node_set(ntype))
+        return self.node_frame_at(self.type_graph.node_set(ntype))
 
     def src_frame(self, etype: EdgeType | int | None = None) -> Frame:
         """Return the features of the nodes that an edge type starts from."""
-        return self._node_frame(self._metagraph.ends[self.etype_id(etype)][0])
+        return self.node_frame_at(self.type_graph.ends[self.etype_id(etype)][0])
 
     def dst_frame(self, etype: EdgeType | int | None = None) -> Frame:
         """Return the features of the nodes that an edge type points to."""
-        return self._node_frame(self._metagraph.ends[self.etype_id(etype)][1])
+        return self.node_frame_at(self.type_graph.ends[self.etype_id(etype)][1])
 
     def edge_frame(self, etype: EdgeType | int | None = None) -> Frame:
         """Return the features of an edge type; None means the only one."""
-        return self._edge_frame(self.etype_id(etype))
+        return self.edge_frame_at(self.etype_id(etype))
 
-    def _node_frame(self, node_set: int) -> Frame:
-        frame = self._node_frames[node_set]
+    def node_frame_at(self, node_set: int) -> Frame:
+        """Return the features of a node set."""
+        frame = self.node_frames[node_set]
         if frame is None:
-            frame = _entered(self._node_frames, node_set, self._new_node_frame(node_set))
+            frame = _entered(self.node_frames, node_set, self._new_node_frame(node_set))
         return frame
 
     def _new_node_frame(self, node_set: int) -> Frame:
-        names = self._metagraph.ntypes
+        names = self.type_graph.ntypes
         label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-        return Frame(self._num_nodes[node_set], None, label, self._device)
+        return Frame(self.node_counts[node_set], None, label, self._device)
 
-    def _edge_frame(self, index: int) -> Frame:
-        frame = self._edge_frames[index]
+    def edge_frame_at(self, index: int) -> Frame:
+        """Return the features of an edge type."""
+        frame = self.edge_frames[index]
         if frame is None:
-            frame = _entered(self._edge_frames, index, self._new_edge_frame(index))
+            frame = _entered(self.edge_frames, index, self._new_edge_frame(index))
         return frame
 
     def _new_edge_frame(self, index: int) -> Frame:
-        names = self._metagraph.etypes
+        names = self.type_graph.etypes
         label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
         return Frame(self.adjacencies[index].num_edges, None, label, self._device)
 
     # -- structure ----------------------------------------------------------------------------------------------
     @property
-    def _arrays(self) -> Any:
-        """What makes arrays of ids where the graph is: see :mod:`dglite.structure.arrays`."""
+    def id_arrays(self) -> Any:
+        """The functions that make arrays of ids where the graph is: see :mod:`dglite.structure.arrays`."""
         return arrays_on(self._device)
 
     # -- ids ----------------------------------------------------------------------------------------------------
@@ -152,21 +164,22 @@ class GraphBase:
         DGLError
             An id is not an integer, or no node has it.
         """
-        return self._set_ids(nodes, self._metagraph.node_set(ntype))
+        return self.node_ids_at(nodes, self.type_graph.node_set(ntype))
 
-    def _set_ids(self, nodes: Any, node_set: int) -> np.ndarray:
-        return self._nodes_in(HOST, nodes, node_set)  # type: ignore[no-any-return]
+    def node_ids_at(self, nodes: Any, node_set: int) -> np.ndarray:
+        """Return the int64 ids of a node set that ``nodes`` selects; errors are those of :meth:`node_ids`."""
+        return self.nodes_in(HOST, nodes, node_set)  # type: ignore[no-any-return]
 
-    def _nodes_in(self, arrays: Any, nodes: Any, node_set: int) -> Any:
+    def nodes_in(self, arrays: Any, nodes: Any, node_set: int) -> Any:
         """Return the int64 ids that ``nodes`` selects, as an array of ``arrays``; errors are those of node_ids."""
-        names = self._metagraph.ntypes
+        names = self.type_graph.ntypes
         return ids_in(
-            arrays, nodes, self._num_nodes[node_set], "node" if len(names) == 1 else f"{names[node_set]!r} node"
+            arrays, nodes, self.node_counts[node_set], "node" if len(names) == 1 else f"{names[node_set]!r} node"
         )
 
-    def _edges_in(self, arrays: Any, edges: Any, index: int) -> Any:
+    def edges_in(self, arrays: Any, edges: Any, index: int) -> Any:
         """Return the int64 ids that ``edges``, which are no pairs, selects, as an array of ``arrays``."""
-        names, count = self._metagraph.etypes, self.adjacencies[index].num_edges
+        names, count = self.type_graph.etypes, self.adjacencies[index].num_edges
         return ids_in(arrays, edges, count, "edge" if len(names) == 1 else f"{names[index]!r} edge")
 
     def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None, pairs: bool = True) -> np.ndarray:
@@ -189,55 +202,59 @@ class GraphBase:
             if len(edge_ids) and edge_ids.min() < 0:
                 raise self._no_such_edge(u, v, index)
             return edge_ids.astype(np.int64, copy=False)
-        return self._edges_in(HOST, edges, index)  # type: ignore[no-any-return]
+        return self.edges_in(HOST, edges, index)  # type: ignore[no-any-return]
 
     def _pairs(self, u: Any, v: Any, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the endpoints of node pairs; one id on a side goes with every id on the other."""
-        src_set, dst_set = self._metagraph.ends[index]
-        return broadcast_pair(self._set_ids(u, src_set), self._set_ids(v, dst_set))
+        src_set, dst_set = self.type_graph.ends[index]
+        return broadcast_pair(self.node_ids_at(u, src_set), self.node_ids_at(v, dst_set))
 
     def _no_such_edge(self, u: np.ndarray, v: np.ndarray, index: int) -> DGLError:
         i = int(np.argmin(self.adjacencies[index].has_edges(u, v)))
-        return DGLError(f"there is no edge from node {u[i]} to node {v[i]} of type {self._metagraph.etypes[index]!r}")
+        return DGLError(f"there is no edge from node {u[i]} to node {v[i]} of type {self.type_graph.etypes[index]!r}")
 
     @property
-    def _features_device(self) -> Any:
+    def features_device(self) -> Any:
         """The graph's device as the library of its features has it."""
         if active.guest is not None:
-            for frame in (*self._node_frames, *self._edge_frames):
+            for frame in (*self.node_frames, *self.edge_frames):
                 for column in () if frame is None else frame.features():
                     return active.device(column)
         return self._device
 
-    def _ids_tensor(self, array: Any) -> Tensor:
+    def ids_tensor(self, array: Any) -> Tensor:
         """Return ids as a tensor of the graph's id dtype on its device. ``array`` must not be shared."""
         if active.is_tensor(array):
-            return active.astype(array, str(self._idtype))
-        if array.dtype != self._idtype:
-            array = array.astype(self._idtype)
-        return self._tensor(array)
+            return active.astype(array, str(self.numpy_idtype))
+        if array.dtype != self.numpy_idtype:
+            array = array.astype(self.numpy_idtype)
+        return self.as_tensor(array)
 
     def _program_ids(self, ids: Any) -> Tensor:
         """Return ids that a program holds, an array or a tensor, as a tensor of the graph's id dtype on its device."""
         for adjacency in self.adjacencies:
             require_input(adjacency)
-        tensor = active.astype(framework.as_tensor(ids), str(self._idtype))
+        tensor = active.astype(framework.as_tensor(ids), str(self.numpy_idtype))
         return active.to_device(tensor, self._device)
 
-    def _ids_copy(self, array: Any) -> Tensor:
-        """Return ids as :meth:`_ids_tensor` does, copied; many into memory of the pool."""
+    def ids_copy(self, array: Any) -> Tensor:
+        """Return ids as :meth:`ids_tensor` does, copied; many into memory of the pool."""
         if active.is_tensor(array):
-            ids = active.astype(array, str(self._idtype))
+            ids = active.astype(array, str(self.numpy_idtype))
             return active.copy(ids) if ids is array else ids
-        copy = new_array(array.shape, self._idtype)
+        copy = new_array(array.shape, self.numpy_idtype)
         copy[:] = array
-        return self._tensor(copy)
+        return self.as_tensor(copy)
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
+    def as_tensor(self, array: np.ndarray) -> Tensor:
+        """Return an array as a tensor of its dtype on the graph's device. ``array`` must not be shared."""
         if active.guest is not None:
-            return active.from_numpy(array, self._features_device)
+            return active.from_numpy(array, self.features_device)
         return active.from_numpy(array, None if self._device == active.cpu() else self._device)
 
+
+INTERNAL_NAMES = {name for name in (*vars(GraphBase), *GraphBase.__annotations__) if name[0] != "_"} - {"clone"}
+"""The internal interface of graphs, which ``dir(g)`` leaves out."""
 
 _entering = new_lock()
 

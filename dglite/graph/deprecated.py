@@ -117,7 +117,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         if active.compiling():
             return super().batch_num_nodes
         return _PerGraph(
-            "batch_num_nodes", super().batch_num_nodes, self._batch_num_nodes or [[x] for x in self._num_nodes]
+            "batch_num_nodes", super().batch_num_nodes, self.batch_node_counts or [[x] for x in self.node_counts]
         )
 
     @property
@@ -125,7 +125,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         """As :meth:`TypeMixin.batch_num_edges`; without a call, classic code's list of numbers."""
         if active.compiling():
             return super().batch_num_edges
-        counts = self._batch_num_edges or [[x.num_edges] for x in self.adjacencies]
+        counts = self.batch_edge_counts or [[x.num_edges] for x in self.adjacencies]
         return _PerGraph("batch_num_edges", super().batch_num_edges, counts)
 
     # -- features -----------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         positions = positions_of(ids, parent_ids)
         if positions.min(initial=0) < 0:
             raise DGLError(f"some of the nodes {ids.tolist()} are not in the subgraph, whose nodes are in ndata[NID]")
-        return self._ids_tensor(positions)
+        return self.ids_tensor(positions)
 
     def subgraphs(self, nodes: Sequence[Any]) -> list[Any]:
         """Return the subgraph of each of several sets of nodes."""

@@ -62,10 +62,10 @@ def _features(graph: DGLGraph) -> dict[str, dict[Any, dict[str, Scheme]]]:
     edges: dict[Any, dict[str, Scheme]] = {etype: graph.edge_attr_schemes(etype) for etype in graph.canonical_etypes}
     if not graph.is_block:
         return {"ndata": {ntype: graph.node_attr_schemes(ntype) for ntype in graph.ntypes}, "edata": edges}
-    src_set, dst_set = graph._metagraph.src_set, graph._metagraph.dst_set
+    src_set, dst_set = graph.type_graph.src_set, graph.type_graph.dst_set
     return {
-        "srcdata": {ntype: graph._node_frame(src_set(ntype)).schemes for ntype in graph.srctypes},
-        "dstdata": {ntype: graph._node_frame(dst_set(ntype)).schemes for ntype in graph.dsttypes},
+        "srcdata": {ntype: graph.node_frame_at(src_set(ntype)).schemes for ntype in graph.srctypes},
+        "dstdata": {ntype: graph.node_frame_at(dst_set(ntype)).schemes for ntype in graph.dsttypes},
         "edata": edges,
     }
 
@@ -100,9 +100,9 @@ def _value(value: Any, margin: int) -> str:
 def html_of(graph: DGLGraph) -> str:
     """Return the graph as a card of HTML: a row for each type of node and of edge, with its features."""
     name = "Block" if graph.is_block else "Graph"
-    facts = [_counted(sum(graph._num_nodes), "node"), _counted(sum(x.num_edges for x in graph.adjacencies), "edge")]
-    if graph.batch_size > 1 and graph._batch_num_nodes is not None:
-        sizes = np.sum(graph._batch_num_nodes, axis=0)  # of all types
+    facts = [_counted(sum(graph.node_counts), "node"), _counted(sum(x.num_edges for x in graph.adjacencies), "edge")]
+    if graph.batch_size > 1 and graph.batch_node_counts is not None:
+        sizes = np.sum(graph.batch_node_counts, axis=0)  # of all types
         name = f"Batch of {graph.batch_size:,} graphs"
         least, most = int(sizes.min()), int(sizes.max())
         facts.append(f"{f'{least:,} to ' if least < most else ''}{_counted(most, 'node')} in each graph")

@@ -18,42 +18,42 @@ class FeatureMixin(QueryMixin):
     @property
     def ndata(self) -> Features:
         """Features of all nodes, by name."""
-        frames = self._node_frames
+        frames = self.node_frames
         if len(frames) == 1:
-            return frames[0] if frames[0] is not None else self._node_frame(0)  # type: ignore[return-value]
-        names = self._metagraph.set_names()
-        sets = {name: self._node_frame(i) for i, name in enumerate(names)}
-        return TypedData(sets, partial(_type_of, names, self._metagraph.node_set))
+            return frames[0] if frames[0] is not None else self.node_frame_at(0)  # type: ignore[return-value]
+        names = self.type_graph.set_names()
+        sets = {name: self.node_frame_at(i) for i, name in enumerate(names)}
+        return TypedData(sets, partial(_type_of, names, self.type_graph.node_set))
 
     @property
     def edata(self) -> Features:
         """Features of all edges, by name."""
-        frames = self._edge_frames
+        frames = self.edge_frames
         if len(frames) == 1:
-            return frames[0] if frames[0] is not None else self._edge_frame(0)  # type: ignore[return-value]
+            return frames[0] if frames[0] is not None else self.edge_frame_at(0)  # type: ignore[return-value]
         return TypedData(
-            {etype: self._edge_frame(i) for i, etype in enumerate(self._metagraph.canonical_etypes)},
-            self._metagraph.canonical,
+            {etype: self.edge_frame_at(i) for i, etype in enumerate(self.type_graph.canonical_etypes)},
+            self.type_graph.canonical,
         )
 
     @property
     def srcdata(self) -> Features:
         """Features of the source nodes; the same as ``ndata`` when every node may be a source."""
-        if len(self._node_frames) == 1:
+        if len(self.node_frames) == 1:
             return self.ndata
-        return self._side_data(self._metagraph.srctypes, self._metagraph.src_set)
+        return self._side_data(self.type_graph.srctypes, self.type_graph.src_set)
 
     @property
     def dstdata(self) -> Features:
         """Features of the destination nodes; the same as ``ndata`` when every node may be a destination."""
-        if len(self._node_frames) == 1:
+        if len(self.node_frames) == 1:
             return self.ndata
-        return self._side_data(self._metagraph.dsttypes, self._metagraph.dst_set)
+        return self._side_data(self.type_graph.dsttypes, self.type_graph.dst_set)
 
     def _side_data(self, names: tuple[str, ...], find: Any) -> Features:
         if len(names) == 1:
-            return self._node_frame(find(names[0]))  # type: ignore[return-value]
-        frames: dict[str, Frame] = {name: self._node_frame(find(name)) for name in names}
+            return self.node_frame_at(find(names[0]))  # type: ignore[return-value]
+        frames: dict[str, Frame] = {name: self.node_frame_at(find(name)) for name in names}
         by_set = {find(name): name for name in names}
         return TypedData(frames, partial(_type_of, by_set, find))
 

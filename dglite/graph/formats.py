@@ -66,15 +66,15 @@ class FormatMixin(GraphBase):
             warn_deprecated("reverse(share_ndata=, share_edata=)", "use copy_ndata= and copy_edata=")
             copy_ndata = copy_ndata if share_ndata is None else share_ndata
             copy_edata = copy_edata if share_edata is None else share_edata
-        if self._metagraph.is_block:
+        if self.type_graph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
         graph = self.clone()
         graph.adjacencies = tuple(reversed_of(adjacency) for adjacency in self.adjacencies)
-        graph._metagraph = self._metagraph.reversed()
+        graph.type_graph = self.type_graph.reversed()
         if not copy_ndata:
-            graph._node_frames = [None] * len(graph._node_frames)
+            graph.node_frames = [None] * len(graph.node_frames)
         if not copy_edata:
-            graph._edge_frames = [None] * len(graph._edge_frames)
+            graph.edge_frames = [None] * len(graph.edge_frames)
         return graph
 
     # -- exports ------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class FormatMixin(GraphBase):
             arrays = stored.indptr, stored.indices, edge_ids
         else:
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
-        return tuple(self._ids_copy(array) for array in arrays)
+        return tuple(self.ids_copy(array) for array in arrays)
 
     def adj_external(
         self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None
@@ -109,7 +109,7 @@ class FormatMixin(GraphBase):
             return active.sparse_coo(np.stack(adjacency.endpoints()), values, shape)
         import scipy.sparse  # 0.2 s, which `import dglite` must not pay
 
-        ones = np.ones(adjacency.num_edges, self._idtype)
+        ones = np.ones(adjacency.num_edges, self.numpy_idtype)
         if scipy_fmt == "csr":
             csr = adjacency.csr()
             return scipy.sparse.csr_matrix((ones, csr.indices, csr.indptr), shape=shape, copy=True)
@@ -133,10 +133,10 @@ class FormatMixin(GraphBase):
         src, dst = adjacency.endpoints()
         edges = np.arange(adjacency.num_edges, dtype=src.dtype)
         if typestr == "both":
-            src_set, dst_set = self._metagraph.ends[index]
+            src_set, dst_set = self.type_graph.ends[index]
             if src_set != dst_set:
                 raise DGLError(
-                    f"inc: edge type {self._metagraph.canonical_etypes[index]} joins different node sets, "
+                    f"inc: edge type {self.type_graph.canonical_etypes[index]} joins different node sets, "
                     "so there is no one row for both ends; use typestr='in' or 'out'"
                 )
             proper = src != dst

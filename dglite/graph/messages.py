@@ -177,7 +177,7 @@ class MessageMixin(SendMixin):
         tensor([1., 2., 2.])
         """
         index = self.etype_id(etype)
-        sources = distinct(self._set_ids(u, self.src_type_id(index)))
+        sources = distinct(self.node_ids_at(u, self.src_type_id(index)))
         edges = self.adjacencies[index].out_edges(sources)[2]
         self.send_and_recv(edges, message_func, reduce_func, apply_node_func, index)
 
@@ -224,7 +224,7 @@ class MessageMixin(SendMixin):
         >>> g.ndata['drop']
         tensor([ 0., -1.,  0.])
         """
-        if etype is None and len(self._metagraph.canonical_etypes) > 1:
+        if etype is None and len(self.type_graph.canonical_etypes) > 1:
             _update_every_type(self, message_func, reduce_func, apply_node_func)
             return
         index = self.etype_id(etype)
@@ -278,7 +278,7 @@ class MessageMixin(SendMixin):
         functions: list[Any] = []
         for index, triple in updates:
             if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
-                etype = self._metagraph.canonical_etypes[index]
+                etype = self.type_graph.canonical_etypes[index]
                 raise DGLError(
                     f"edge type {etype} has {triple!s:.60}; expected a tuple (message, reduce[, apply]), such as "
                     "(fn.copy_u('h', 'm'), fn.sum('m', 'h'))"
@@ -329,7 +329,7 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
 
 def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: Any) -> None:
     """Run one built-in pair over all edge types that have its columns; merge per node type by the reducer itself."""
-    etypes = graph._metagraph.canonical_etypes
+    etypes = graph.type_graph.canonical_etypes
     builtin = isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction)
     if not builtin or reduce.reducer not in (Reducer.SUM, Reducer.MAX, Reducer.MIN):
         raise DGLError(

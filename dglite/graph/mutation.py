@@ -38,10 +38,10 @@ class MutationMixin(GraphBase):
         """
         self._require_mutable("add_nodes")
         num = count_of(num, "the number of nodes to add")
-        node_set = self._metagraph.node_set(ntype)
-        frame = self._node_frame(node_set).copy()
+        node_set = self.type_graph.node_set(ntype)
+        frame = self.node_frame_at(node_set).copy()
         frame.append(num, data)
-        counts = [count + num if i == node_set else count for i, count in enumerate(self._num_nodes)]
+        counts = [count + num if i == node_set else count for i, count in enumerate(self.node_counts)]
         self._exchange(self._resized(counts), counts, {node_set: frame}, {}, self._numbers_after(num))
 
     def add_edges(
@@ -62,9 +62,9 @@ class MutationMixin(GraphBase):
         if active.compiling() and active.is_tensor(u) and active.is_tensor(v):
             self._add_traced_edges(u, v, data, index)
             return
-        arrays = self._arrays
+        arrays = self.id_arrays
         src, dst = broadcast_pair(_node_ids(u), _node_ids(v))
-        frame = self._edge_frame(index).copy()
+        frame = self.edge_frame_at(index).copy()
         frame.append(len(src), data)
         counts, node_frames = self._grown(index, src, dst)
         adjacencies = self._resized(counts)
@@ -74,18 +74,18 @@ class MutationMixin(GraphBase):
             for end, new in zip(old.ends(arrays), (src, dst), strict=True)
         )
         numbers = self._numbers_after(len(src) - old.num_edges)
-        extended = Adjacency.from_ends(old.num_src, old.num_dst, src, dst, self._idtype, arrays)
+        extended = Adjacency.from_ends(old.num_src, old.num_dst, src, dst, self.numpy_idtype, arrays)
         extended.allowed = old.allowed
         self._exchange(_replaced(adjacencies, index, extended), counts, node_frames, {index: frame}, numbers)
 
     def _add_traced_edges(self, u: Tensor, v: Tensor, data: Mapping[str, Tensor] | None, index: int) -> None:
         """Add edges between nodes that exist, whose ids are looked at when the program runs."""
-        old, frame = self.adjacencies[index], self._edge_frame(index).copy()
+        old, frame = self.adjacencies[index], self.edge_frame_at(index).copy()
         frame.append(u.shape[0], data)
         src, dst = (active.concat([end, new.to(end)]) for end, new in zip(old.tensors, (u, v), strict=True))
-        extended: Any = traced_edges(src, dst, old.num_src, old.num_dst, self._idtype)
+        extended: Any = traced_edges(src, dst, old.num_src, old.num_dst, self.numpy_idtype)
         numbers = self._numbers_after(True)
-        self._exchange(_replaced(self.adjacencies, index, extended), self._num_nodes, {}, {index: frame}, numbers)
+        self._exchange(_replaced(self.adjacencies, index, extended), self.node_counts, {}, {index: frame}, numbers)
 
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
@@ -99,13 +99,13 @@ class MutationMixin(GraphBase):
         """
         self._require_mutable("remove_edges")
         index = self.etype_id(etype)
-        arrays = self._arrays
+        arrays = self.id_arrays
         keep = arrays.full(self.adjacencies[index].num_edges, True, "bool")
-        keep[self._edges_in(arrays, eids, index)] = False
+        keep[self.edges_in(arrays, eids, index)] = False
         src, dst = self.adjacencies[index].ends(arrays)
         remaining, frame = self._kept_edges(index, keep, src, dst, store_ids)
-        numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
-        self._exchange(_replaced(self.adjacencies, index, remaining), self._num_nodes, {}, {index: frame}, numbers)
+        numbers = self.batch_node_counts, _kept_numbers(self.batch_edge_counts, {index: keep})
+        self._exchange(_replaced(self.adjacencies, index, remaining), self.node_counts, {}, {index: frame}, numbers)
         if store_ids:
             self._number_edges({index})
 
@@ -121,22 +121,22 @@ class MutationMixin(GraphBase):
             A node does not exist, or the graph is a block or a slice.
         """
         self._require_mutable("remove_nodes")
-        if self._metagraph.is_block:
+        if self.type_graph.is_block:
             raise DGLError("remove_nodes: the nodes of a block are fixed")
-        node_set = self._metagraph.node_set(ntype)
-        require_room(self._num_nodes[node_set], 25, sum(adjacency.num_edges for adjacency in self.adjacencies))
-        arrays = self._arrays
-        keep_nodes = arrays.full(self._num_nodes[node_set], True, "bool")
-        keep_nodes[self._nodes_in(arrays, nids, node_set)] = False
+        node_set = self.type_graph.node_set(ntype)
+        require_room(self.node_counts[node_set], 25, sum(adjacency.num_edges for adjacency in self.adjacencies))
+        arrays = self.id_arrays
+        keep_nodes = arrays.full(self.node_counts[node_set], True, "bool")
+        keep_nodes[self.nodes_in(arrays, nids, node_set)] = False
         (remaining,) = arrays.read(keep_nodes.sum())
-        counts = [remaining if i == node_set else count for i, count in enumerate(self._num_nodes)]
+        counts = [remaining if i == node_set else count for i, count in enumerate(self.node_counts)]
         node_frames, edge_frames = (
-            {node_set: self._kept_rows(self._node_frame(node_set), arrays.nonzero(keep_nodes), NID, store_ids)},
+            {node_set: self._kept_rows(self.node_frame_at(node_set), arrays.nonzero(keep_nodes), NID, store_ids)},
             {},
         )
         adjacencies = list(self.adjacencies)
         new_ids, edge_masks = arrays.cumsum(keep_nodes) - 1, {}
-        for i, (src_set, dst_set) in enumerate(self._metagraph.ends):
+        for i, (src_set, dst_set) in enumerate(self.type_graph.ends):
             if node_set not in (src_set, dst_set):
                 continue
             src, dst = adjacencies[i].ends(arrays)
@@ -151,39 +151,39 @@ class MutationMixin(GraphBase):
             sizes = counts[src_set], counts[dst_set]
             adjacencies[i], edge_frames[i] = self._kept_edges(i, keep_edges, src, dst, store_ids, sizes)
         numbers = (
-            _kept_numbers(self._batch_num_nodes, {node_set: keep_nodes}),
-            _kept_numbers(self._batch_num_edges, edge_masks),
+            _kept_numbers(self.batch_node_counts, {node_set: keep_nodes}),
+            _kept_numbers(self.batch_edge_counts, edge_masks),
         )
         self._exchange(adjacencies, counts, node_frames, edge_frames, numbers)
         if store_ids:
             for i in range(len(counts)):
                 if i != node_set:
-                    self._node_frame(i)[NID] = self._ids_tensor(np.arange(counts[i]))
+                    self.node_frame_at(i)[NID] = self.ids_tensor(np.arange(counts[i]))
             self._number_edges(edge_frames.keys())
 
     # -- parts --------------------------------------------------------------------------------------------------
     def _require_mutable(self, verb: str) -> None:
         if self._readonly is not None:
             raise DGLError(f"{verb}: {self._readonly}")
-        if self._metagraph.is_block and verb == "add_nodes":
+        if self.type_graph.is_block and verb == "add_nodes":
             raise DGLError("add_nodes: the nodes of a block are fixed")
 
     def _grown(self, index: int, src: np.ndarray, dst: np.ndarray) -> tuple[list[int], dict[int, Frame]]:
         """Return the numbers of nodes with the ends of edges among them, and the frames of the types that grow."""
-        counts, frames = list(self._num_nodes), {}
-        for node_set, ids in zip(self._metagraph.ends[index], (src, dst), strict=True):
+        counts, frames = list(self.node_counts), {}
+        for node_set, ids in zip(self.type_graph.ends[index], (src, dst), strict=True):
             counts[node_set] = max(counts[node_set], int(ids.max(initial=-1)) + 1)
-        for node_set, (old, new) in enumerate(zip(self._num_nodes, counts, strict=True)):
+        for node_set, (old, new) in enumerate(zip(self.node_counts, counts, strict=True)):
             if new > old:
-                if self._metagraph.is_block:
+                if self.type_graph.is_block:
                     raise DGLError(f"add_edges: node {new - 1} does not exist, and the nodes of a block are fixed")
-                frames[node_set] = self._node_frame(node_set).copy()
+                frames[node_set] = self.node_frame_at(node_set).copy()
                 frames[node_set].append(new - old)
         return counts, frames
 
     def _resized(self, counts: Sequence[int]) -> tuple[Adjacency, ...]:
         """Return the relations over other numbers of nodes."""
-        ends = zip(self.adjacencies, self._metagraph.ends, strict=True)
+        ends = zip(self.adjacencies, self.type_graph.ends, strict=True)
         return tuple(adjacency.resized(counts[src], counts[dst]) for adjacency, (src, dst) in ends)
 
     def _kept_edges(
@@ -196,27 +196,27 @@ class MutationMixin(GraphBase):
         sizes: tuple[int, int] | None = None,
     ) -> tuple[Adjacency, Frame]:
         """Return the relation and the frame of the edges ``keep`` marks."""
-        old, arrays, rows = self.adjacencies[index], self._arrays, self._arrays.nonzero(keep)
+        old, arrays, rows = self.adjacencies[index], self.id_arrays, self.id_arrays.nonzero(keep)
         num_src, num_dst = sizes or (old.num_src, old.num_dst)
-        adjacency = Adjacency.from_ends(num_src, num_dst, src[rows], dst[rows], self._idtype, arrays)
+        adjacency = Adjacency.from_ends(num_src, num_dst, src[rows], dst[rows], self.numpy_idtype, arrays)
         adjacency.allowed = old.allowed
-        return adjacency, self._kept_rows(self._edge_frame(index), rows, EID, store_ids)
+        return adjacency, self._kept_rows(self.edge_frame_at(index), rows, EID, store_ids)
 
     def _kept_rows(self, frame: Frame, rows: Any, column: str, store_ids: bool) -> Frame:
         part = frame.take(rows)
         if store_ids:
-            part[column] = self._ids_tensor(rows)
+            part[column] = self.ids_tensor(rows)
         return part
 
     def _number_edges(self, done: Container[int]) -> None:
         """Store the ids of the edges of all types but those done, which kept theirs."""
         for i, adjacency in enumerate(self.adjacencies):
             if i not in done:
-                self._edge_frame(i)[EID] = self._ids_tensor(np.arange(adjacency.num_edges))
+                self.edge_frame_at(i)[EID] = self.ids_tensor(np.arange(adjacency.num_edges))
 
     def _numbers_after(self, num_added: int) -> tuple[_Numbers, _Numbers]:
         """Return the batch numbers: what is added belongs to no graph of a batch, so the batch becomes one graph."""
-        return (None, None) if num_added else (self._batch_num_nodes, self._batch_num_edges)
+        return (None, None) if num_added else (self.batch_node_counts, self.batch_edge_counts)
 
     def _exchange(
         self,
@@ -227,10 +227,10 @@ class MutationMixin(GraphBase):
         batch_numbers: tuple[_Numbers, _Numbers] = (None, None),
     ) -> None:
         """Put the new parts in place of the old ones. Slices and clones made before keep the old ones."""
-        self.adjacencies, self._num_nodes = tuple(adjacencies), tuple(num_nodes)
-        self._node_frames = [node_frames.get(i, frame) for i, frame in enumerate(self._node_frames)]
-        self._edge_frames = [edge_frames.get(i, frame) for i, frame in enumerate(self._edge_frames)]
-        self._batch_num_nodes, self._batch_num_edges = batch_numbers
+        self.adjacencies, self.node_counts = tuple(adjacencies), tuple(num_nodes)
+        self.node_frames = [node_frames.get(i, frame) for i, frame in enumerate(self.node_frames)]
+        self.edge_frames = [edge_frames.get(i, frame) for i, frame in enumerate(self.edge_frames)]
+        self.batch_node_counts, self.batch_edge_counts = batch_numbers
 
 
 def _node_ids(ids: Any) -> np.ndarray:

@@ -27,15 +27,15 @@ class GraphIndex(DGLGraph):
     def from_graph(cls, g: DGLGraph) -> GraphIndex:
         """Return the structure of a graph, shared with it."""
         index = object.__new__(cls)
-        index.__dict__.update(make_graph(g._metagraph, g.adjacencies, g._num_nodes, g._device).__dict__)
-        index._idtype, index._readonly = g._idtype, g._readonly
+        index.__dict__.update(make_graph(g.type_graph, g.adjacencies, g.node_counts, g._device).__dict__)
+        index.numpy_idtype, index._readonly = g.numpy_idtype, g._readonly
         return index
 
     # -- types and sizes ----------------------------------------------------------------------------------------
     @property
     def metagraph(self) -> GraphIndex:  # type: ignore[override]
         """The graph of types: a node for each node type, an edge for each edge type, in the order of their numbers."""
-        ends = np.array(self._metagraph.ends, dtype=np.int64).reshape(-1, 2)
+        ends = np.array(self.type_graph.ends, dtype=np.int64).reshape(-1, 2)
         num_types = self.number_of_ntypes()
         adjacency = Adjacency.from_coo(num_types, num_types, ends[:, 0].copy(), ends[:, 1].copy())
         return GraphIndex.from_graph(make_graph(_ONE_TYPE, (adjacency,), (num_types,)))
@@ -46,7 +46,7 @@ class GraphIndex(DGLGraph):
 
     def number_of_ntypes(self) -> int:
         """Return the number of node types; a block counts those of its two sides apart."""
-        return len(self._num_nodes)
+        return len(self.node_counts)
 
     def number_of_etypes(self) -> int:
         """Return the number of edge types."""
@@ -54,7 +54,7 @@ class GraphIndex(DGLGraph):
 
     def num_nodes(self, ntype: Any = 0) -> int:
         """Return the number of nodes of a type."""
-        return self._num_nodes[ntype] if isinstance(ntype, int) else super().num_nodes(ntype)
+        return self.node_counts[ntype] if isinstance(ntype, int) else super().num_nodes(ntype)
 
     def num_edges(self, etype: EdgeType | int | None = 0) -> int:
         """Return the number of edges of a type."""
@@ -65,12 +65,12 @@ class GraphIndex(DGLGraph):
     @property
     def dtype(self) -> str:
         """The dtype of ids, ``"int32"`` or ``"int64"``."""
-        return str(self._idtype)
+        return str(self.numpy_idtype)
 
     @property
     def nbits(self) -> int:
         """The bits of an id, 32 or 64."""
-        return 8 * self._idtype.itemsize
+        return 8 * self.numpy_idtype.itemsize
 
     def asbits(self, bits: int) -> GraphIndex:
         """Return the structure with ids of 32 or 64 bits."""
@@ -93,7 +93,7 @@ class GraphIndex(DGLGraph):
     def has_nodes(self, ntype: int, vids: Any) -> Tensor:  # type: ignore[override]
         """Return whether each of some ids is a node of a type."""
         ids = np.asarray(vids).reshape(-1)
-        return self._tensor((ids >= 0) & (ids < self._num_nodes[ntype]))
+        return self.as_tensor((ids >= 0) & (ids < self.node_counts[ntype]))
 
     def edges(self, etype: Any = 0, order: str | None = None) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
         """Return all edges of a type; ``order`` is "eid", "srcdst" or None."""
@@ -152,8 +152,8 @@ class GraphIndex(DGLGraph):
 
     def get_relation_graph(self, etype: int) -> GraphIndex:
         """Return the structure of one edge type."""
-        metagraph, sets = self._metagraph.slice([etype])
-        nodes = [self._num_nodes[i] for i in sets]
+        metagraph, sets = self.type_graph.slice([etype])
+        nodes = [self.node_counts[i] for i in sets]
         return GraphIndex.from_graph(make_graph(metagraph, (self.adjacencies[etype],), nodes, self._device))
 
     def edge_subgraph(self, induced_edges: Sequence[Any], preserve_nodes: bool = False) -> InducedIndex:  # type: ignore[override]

@@ -31,8 +31,8 @@ class QueryMixin(GraphBase):
     def num_nodes(self, ntype: str | None = None) -> int:
         """Return the number of nodes of a type, or of all types."""
         if ntype is None:
-            return sum(self._num_nodes)
-        return self._num_nodes[self._metagraph.node_set(ntype)]
+            return sum(self.node_counts)
+        return self.node_counts[self.type_graph.node_set(ntype)]
 
     def num_edges(self, etype: EdgeType | None = None) -> int:
         """Return the number of edges of a type, or of all types."""
@@ -42,19 +42,19 @@ class QueryMixin(GraphBase):
 
     def num_src_nodes(self, ntype: str | None = None) -> int:
         """Return the number of source nodes of a type, or of all source types."""
-        metagraph = self._metagraph
+        metagraph = self.type_graph
         names = metagraph.srctypes if ntype is None else (ntype,)
-        return sum([self._num_nodes[metagraph.src_set(name)] for name in names])
+        return sum([self.node_counts[metagraph.src_set(name)] for name in names])
 
     def num_dst_nodes(self, ntype: str | None = None) -> int:
         """Return the number of destination nodes of a type, or of all destination types."""
-        metagraph = self._metagraph
+        metagraph = self.type_graph
         names = metagraph.dsttypes if ntype is None else (ntype,)
-        return sum([self._num_nodes[metagraph.dst_set(name)] for name in names])
+        return sum([self.node_counts[metagraph.dst_set(name)] for name in names])
 
     def __len__(self) -> int:
         """Return the number of nodes."""
-        return sum(self._num_nodes)
+        return sum(self.node_counts)
 
     def __bool__(self) -> bool:
         return True
@@ -90,9 +90,9 @@ class QueryMixin(GraphBase):
         if is_all(nodes):
             if is_read(adjacency):
                 return self._program_ids(fallback.degrees(adjacency, Side.V if end else Side.U, "int64"))
-            return self._ids_copy(adjacency.degrees(self._arrays, end))
-        counts = adjacency.degrees_at(self._set_ids(nodes, self._metagraph.ends[index][end]), end)
-        return int(counts[0]) if _is_number(nodes) else self._ids_tensor(counts)
+            return self.ids_copy(adjacency.degrees(self.id_arrays, end))
+        counts = adjacency.degrees_at(self.node_ids_at(nodes, self.type_graph.ends[index][end]), end)
+        return int(counts[0]) if _is_number(nodes) else self.ids_tensor(counts)
 
     # -- nodes --------------------------------------------------------------------------------------------------
     @overload
@@ -101,24 +101,24 @@ class QueryMixin(GraphBase):
     def has_nodes(self, vid: Ids, ntype: str | None = None) -> Tensor: ...
     def has_nodes(self, vid: Any, ntype: str | None = None) -> Tensor | bool:
         """Return whether each node exists, a boolean tensor, or a bool for one id."""
-        count = self._num_nodes[self._metagraph.node_set(ntype)]
+        count = self.node_counts[self.type_graph.node_set(ntype)]
         if _is_number(vid):
             return bool(0 <= vid < count)
         ids = integer_array(vid, "node ids")
-        return self._tensor(((ids >= 0) & (ids < count)).reshape(-1))
+        return self.as_tensor(((ids >= 0) & (ids < count)).reshape(-1))
 
     def predecessors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
         """Return the sources of the in-edges of node ``v``, in edge-id order; once per edge."""
         index = self.etype_id(etype)
-        return self._ids_tensor(self.adjacencies[index].in_edges(self._single_node(v, index, 1))[0])
+        return self.ids_tensor(self.adjacencies[index].in_edges(self._single_node(v, index, 1))[0])
 
     def successors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
         """Return the destinations of the out-edges of node ``v``, in edge-id order; once per edge."""
         index = self.etype_id(etype)
-        return self._ids_tensor(self.adjacencies[index].out_edges(self._single_node(v, index, 0))[1])
+        return self.ids_tensor(self.adjacencies[index].out_edges(self._single_node(v, index, 0))[1])
 
     def _single_node(self, node: Any, index: int, end: int) -> np.ndarray:
-        ids = self._set_ids(node, self._metagraph.ends[index][end])
+        ids = self.node_ids_at(node, self.type_graph.ends[index][end])
         if len(ids) != 1:
             raise DGLError(f"expected one node, got {len(ids)}; in_edges and out_edges take several")
         return ids
@@ -132,7 +132,7 @@ class QueryMixin(GraphBase):
         """Return whether an edge ``u[i] -> v[i]`` exists, a boolean tensor, or a bool for two numbers."""
         index = self.etype_id(etype)
         exists = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
-        return bool(exists[0]) if _is_number(u) and _is_number(v) else self._tensor(exists)
+        return bool(exists[0]) if _is_number(u) and _is_number(v) else self.as_tensor(exists)
 
     @overload
     def edge_ids(
@@ -168,22 +168,22 @@ class QueryMixin(GraphBase):
         adjacency = self.adjacencies[index]
         sources, destinations = self._pairs(u, v, index)
         if return_uv:
-            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
+            return tuple(self.ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
         edge_ids = adjacency.edge_ids(sources, destinations)
         if len(edge_ids) and edge_ids.min() < 0:
             raise self._no_such_edge(sources, destinations, index)
-        return int(edge_ids[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(edge_ids)
+        return int(edge_ids[0]) if _is_number(u) and _is_number(v) else self.ids_tensor(edge_ids)
 
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
         """Return the endpoints (u, v) of the given edges."""
-        index, arrays = self.etype_id(etype), self._arrays
+        index, arrays = self.etype_id(etype), self.id_arrays
         adjacency = self.adjacencies[index]
         if arrays is HOST:
             src, dst = adjacency.find_edges(self.edge_ids_of(eid, index, pairs=False))
         else:
-            ids = self._edges_in(arrays, eid, index)
+            ids = self.edges_in(arrays, eid, index)
             src, dst = (end[ids] for end in adjacency.ends(arrays))
-        return self._ids_tensor(src), self._ids_tensor(dst)
+        return self.ids_tensor(src), self.ids_tensor(dst)
 
     @overload
     def in_edges(self, v: Ids | SingleId, form: Literal["uv"] = "uv", etype: EdgeType | None = None) -> Pair: ...
@@ -209,8 +209,8 @@ class QueryMixin(GraphBase):
 
     def _incident(self, nodes: Any, index: int, end: int) -> tuple[Any, Any, Any]:
         """Return (source, destination, edge id) of the edges with ``nodes`` at ``end``, where the graph is."""
-        arrays = self._arrays
-        ids = self._nodes_in(arrays, nodes, self._metagraph.ends[index][end])
+        arrays = self.id_arrays
+        ids = self.nodes_in(arrays, nodes, self.type_graph.ends[index][end])
         return self.adjacencies[index].incident(arrays, ids, end)
 
     @overload
@@ -232,7 +232,7 @@ class QueryMixin(GraphBase):
             ids = framework.arange(adjacency.num_edges, dtype=us.dtype, device=us.device)
             return _in_form(form, us.clone(), vs.clone(), ids)
         if order is None or order == "eid":
-            arrays = self._arrays
+            arrays = self.id_arrays
             src, dst = adjacency.ends(arrays)
             edge_ids = arrays.arange(adjacency.num_edges, adjacency.index_dtype) if form != "uv" else src
         elif order == "srcdst":
@@ -243,7 +243,7 @@ class QueryMixin(GraphBase):
 
     def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray, shared: bool = False) -> Any:
         """Return what ``form`` asks for; ``shared`` arrays are copied."""
-        tensor = self._ids_copy if shared else self._ids_tensor
+        tensor = self.ids_copy if shared else self.ids_tensor
         result = _in_form(form, src, dst, edge_ids)
         return tuple(map(tensor, result)) if isinstance(result, tuple) else tensor(result)
 

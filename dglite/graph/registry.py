@@ -24,7 +24,7 @@ class RegistryMixin(GraphBase):
     def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
         """Set the apply function of ``apply_nodes`` and of methods that receive messages, if called without one."""
         _warn("register_apply_node_func")
-        state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
+        state(self, "_registered")["apply node", self.type_graph.node_set(ntype)] = func
 
     def register_apply_edge_func(self, func: Any, etype: Any = None) -> None:
         """Set the function of ``apply_edges`` where it is given none."""

@@ -157,4 +157,4 @@ class SendMixin(ApplyMixin):
 
 
 def receivers(graph: GraphBase, nodes: Any, index: int) -> np.ndarray:
-    return distinct(graph._set_ids(nodes, graph.dst_type_id(index)))
+    return distinct(graph.node_ids_at(nodes, graph.dst_type_id(index)))

@@ -16,7 +16,7 @@ from ..structure.arrays import HOST, arrays_on
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
-from .base import copies, id_dtype, tensor_dtype
+from .base import INTERNAL_NAMES, copies, id_dtype, tensor_dtype
 from .deprecated import READONLY, DeprecatedMixin
 from .describe import html_of, text_of
 from .features import FeatureMixin
@@ -29,16 +29,26 @@ from .types import TypeMixin
 
 _STATE = (
     "adjacencies",
-    "_metagraph",
-    "_num_nodes",
-    "_node_frames",
-    "_edge_frames",
-    "_idtype",
+    "type_graph",
+    "node_counts",
+    "node_frames",
+    "edge_frames",
+    "numpy_idtype",
     "_device",
-    "_batch_num_nodes",
-    "_batch_num_edges",
+    "batch_node_counts",
+    "batch_edge_counts",
     "_readonly",
 )
+_PICKLED_NAMES = {
+    "_metagraph": "type_graph",
+    "_num_nodes": "node_counts",
+    "_node_frames": "node_frames",
+    "_edge_frames": "edge_frames",
+    "_idtype": "numpy_idtype",
+    "_batch_num_nodes": "batch_node_counts",
+    "_batch_num_edges": "batch_edge_counts",
+}
+"""New names of attributes by those that are in graphs which older versions pickled."""
 
 
 class DGLGraph(
@@ -58,7 +68,7 @@ class DGLGraph(
     (3, 2)
     """
 
-    _read_state: ClassVar[Any] = None
+    read_state: ClassVar[Any] = None
     """Returns the graph that a pickle's state of DGL describes; :mod:`dglite.compat` sets it."""
 
     def __init__(
@@ -98,7 +108,10 @@ class DGLGraph(
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         if hasattr(type(self), name):
             return object.__getattribute__(self, name)  # a property that failed raises its own error again
-        raise hints.attribute_error(f"{type(self).__name__!r} object", name, dir(type(self)))
+        raise hints.attribute_error(f"{type(self).__name__!r} object", name, dir(self))
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in INTERNAL_NAMES]
 
     # -- copies -------------------------------------------------------------------------------------------------
     def local_var(self) -> DGLGraph:
@@ -123,25 +136,25 @@ class DGLGraph(
         return state
 
     def __setstate__(self, state: Any) -> None:
-        if self._read_state is not None and not (isinstance(state, dict) and "adjacencies" in state):
-            state = type(self)._read_state(state).__getstate__()
-        self.__dict__.update(state)
+        if self.read_state is not None and not (isinstance(state, dict) and "adjacencies" in state):
+            state = type(self).read_state(state).__getstate__()
+        self.__dict__.update({_PICKLED_NAMES.get(name, name): value for name, value in state.items()})
         self._device = canonical_device(state["_device"])
 
     # -- ids and devices ----------------------------------------------------------------------------------------
     @property
     def idtype(self) -> Any:
         """The dtype of the node and edge ids that the graph returns, int32 or int64."""
-        return tensor_dtype(self._idtype)
+        return tensor_dtype(self.numpy_idtype)
 
     def astype(self, idtype: Any) -> DGLGraph:
         """Return the graph with ids of another dtype; features are shared."""
         dtype = id_dtype(idtype)
-        if dtype == self._idtype:
+        if dtype == self.numpy_idtype:
             return self
         graph = self.clone()
         graph.adjacencies = tuple(adjacency.as_idtype(dtype) for adjacency in self.adjacencies)
-        graph._idtype = dtype
+        graph.numpy_idtype = dtype
         return graph
 
     def int(self) -> DGLGraph:
@@ -175,7 +188,7 @@ class DGLGraph(
         graph._device = target
         if arrays_on(target) is HOST and not active.compiling():
             graph.adjacencies = tuple([x.on_host() if type(x) is Adjacency else x for x in graph.adjacencies])
-        for frames in (graph._node_frames, graph._edge_frames):
+        for frames in (graph.node_frames, graph.edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target, non_blocking) for frame in frames]
         return graph
 
@@ -195,7 +208,7 @@ class DGLGraph(
 
     def materialize_data(self) -> DGLGraph:
         """Gather every feature that is not gathered yet, and return the graph."""
-        for frame in (*self._node_frames, *self._edge_frames):
+        for frame in (*self.node_frames, *self.edge_frames):
             dict(frame.items() if frame is not None else ())
         return self
 
@@ -217,8 +230,8 @@ class LocalScope:
         graph = self._graph
         state = graph.__dict__
         self._saved = {name: state[name] for name in _STATE}
-        graph._node_frames = copies(graph._node_frames)
-        graph._edge_frames = copies(graph._edge_frames)
+        graph.node_frames = copies(graph.node_frames)
+        graph.edge_frames = copies(graph.edge_frames)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -269,11 +282,11 @@ def _fill(
     device: Any = None,
 ) -> None:
     graph.adjacencies = adjacencies
-    graph._metagraph = metagraph
-    graph._num_nodes = tuple(num_nodes)
-    graph._node_frames = [None] * len(num_nodes)
-    graph._edge_frames = [None] * len(adjacencies)
-    graph._idtype = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
+    graph.type_graph = metagraph
+    graph.node_counts = tuple(num_nodes)
+    graph.node_frames = [None] * len(num_nodes)
+    graph.edge_frames = [None] * len(adjacencies)
+    graph.numpy_idtype = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
     graph._device = _CPU if device is None or device == _CPU else canonical_device(device)
-    graph._batch_num_nodes = graph._batch_num_edges = None
+    graph.batch_node_counts = graph.batch_edge_counts = None
     graph._readonly = None

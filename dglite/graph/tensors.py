@@ -30,10 +30,10 @@ _COUNT_TENSORS = "_count_tensors"
 
 def schema_of(g: DGLGraph) -> Schema:
     """Return what two graphs share that are inputs of one program."""
-    metagraph = g._metagraph
+    metagraph = g.type_graph
     types = metagraph.srctypes if metagraph.is_block else metagraph.ntypes
     dsttypes = metagraph.dsttypes if metagraph.is_block else None
-    return types, metagraph.canonical_etypes, dsttypes, _IDTYPE_NAMES[g._idtype]
+    return types, metagraph.canonical_etypes, dsttypes, _IDTYPE_NAMES[g.numpy_idtype]
 
 
 def to_tensors(g: DGLGraph) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
     if _AS_THEY_ARE in state:
         return state[_AS_THEY_ARE][1]  # type: ignore[no-any-return]
     ends = [adjacency.tensors for adjacency in g.adjacencies]
-    etypes, sides = _edge_types(g._metagraph), _sides(g._metagraph)
+    etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
     tensors = {"src": _by_type(etypes, [src for src, _ in ends]), "dst": _by_type(etypes, [dst for _, dst in ends])}
     rows, node_counts, edge_counts = _count_tensors(g)
     for nodes, _, types, sets in sides:
         tensors[nodes] = _by_type(types, [rows[i] for i in sets])
     for _, data, types, sets in sides:
-        tensors[data] = _by_type(types, [dict(g._node_frames[i] or {}) for i in sets])
-    tensors["edata"] = _by_type(etypes, [dict(frame or {}) for frame in g._edge_frames])
+        tensors[data] = _by_type(types, [dict(g.node_frames[i] or {}) for i in sets])
+    tensors["edata"] = _by_type(etypes, [dict(frame or {}) for frame in g.edge_frames])
     if node_counts is not None:
         for nodes, _, types, sets in sides:
             tensors[f"batch_num_{nodes}"] = _by_type(types, [node_counts[i] for i in sets])
@@ -112,25 +112,25 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
         ]
     )
     graph = make_graph(metagraph, adjacencies, num_nodes, active.device(rows[0]) if rows else None)
-    graph._idtype = np.dtype(idtype)
+    graph.numpy_idtype = np.dtype(idtype)
     # Not by what makes frames when they are read: compilers do not know its lock.
     for _, data, types, sets in sides:
         for i, columns in zip(sets, _listed(types, tensors.get(data, {})), strict=True):
-            graph._node_frames[i] = frame = graph._new_node_frame(i)
-            frame._columns.update(columns or {})
+            graph.node_frames[i] = frame = graph._new_node_frame(i)
+            frame.put(columns or {})
     for i, columns in enumerate(_listed(etypes, tensors.get("edata", {}))):
-        graph._edge_frames[i] = frame = graph._new_edge_frame(i)
-        frame._columns.update(columns or {})
+        graph.edge_frames[i] = frame = graph._new_edge_frame(i)
+        frame.put(columns or {})
     counts = [tensors.get(f"batch_num_{nodes}") for nodes, *_ in sides]
     if counts and counts[0] is not None:
         node_counts = [x for (_, _, types, _), by in zip(sides, counts, strict=True) for x in _listed(types, by)]
-        graph._batch_num_nodes = tuple([_numbers(x) for x in node_counts])
+        graph.batch_node_counts = tuple([_numbers(x) for x in node_counts])
     else:
         node_counts = None
     edge_counts = None
     if "batch_num_edges" in tensors:
         edge_counts = _listed(etypes, tensors["batch_num_edges"])
-        graph._batch_num_edges = tuple([_numbers(x) for x in edge_counts])
+        graph.batch_edge_counts = tuple([_numbers(x) for x in edge_counts])
     graph.__dict__[_COUNT_TENSORS] = _counted(graph), (rows, node_counts, edge_counts)
     return graph
 
@@ -166,7 +166,7 @@ def _listed(types: Sequence[str], values: Any) -> list[Any]:
 
 
 def _counted(g: DGLGraph) -> tuple[Any, ...]:
-    return g._num_nodes, g._batch_num_nodes, g._batch_num_edges, g._device
+    return g.node_counts, g.batch_node_counts, g.batch_edge_counts, g._device
 
 
 def _count_tensors(g: DGLGraph) -> tuple[list[Tensor], list[Tensor] | None, list[Tensor] | None]:
@@ -177,7 +177,7 @@ def _count_tensors(g: DGLGraph) -> tuple[list[Tensor], list[Tensor] | None, list
     counted = _counted(g)
     cached: Any = g.__dict__.get(_COUNT_TENSORS)
     if cached is None or any(x is not y for x, y in zip(cached[0], counted, strict=True)):
-        rows = [active.full((count, 0), 0, "bool", g._device) for count in g._num_nodes]
+        rows = [active.full((count, 0), 0, "bool", g._device) for count in g.node_counts]
         batches = [None if x is None else [_counts(count) for count in x] for x in counted[1:3]]
         cached = g.__dict__[_COUNT_TENSORS] = counted, (rows, *batches)
     return cached[1]  # type: ignore[no-any-return]

@@ -26,50 +26,50 @@ class TypeMixin(GraphBase):
     @property
     def ntypes(self) -> list[str]:
         """Node types, by id. A block lists its source types and then its destination types."""
-        return list(self._metagraph.ntypes)
+        return list(self.type_graph.ntypes)
 
     @property
     def etypes(self) -> list[str]:
         """Names of the edge types, by id."""
-        return list(self._metagraph.etypes)
+        return list(self.type_graph.etypes)
 
     @property
     def canonical_etypes(self) -> list[tuple[str, str, str]]:
         """Edge types as (source type, name, destination type), by id."""
-        return list(self._metagraph.canonical_etypes)
+        return list(self.type_graph.canonical_etypes)
 
     @property
     def srctypes(self) -> list[str]:
         """Types of the nodes that edges start from, or at which there are none: all, unless it is uni-bipartite."""
-        return list(self._metagraph.srctypes)
+        return list(self.type_graph.srctypes)
 
     @property
     def dsttypes(self) -> list[str]:
         """Types of the nodes that edges point to: all types, unless the graph is uni-bipartite."""
-        return list(self._metagraph.dsttypes)
+        return list(self.type_graph.dsttypes)
 
     @property
     def is_block(self) -> bool:
         """Whether source and destination nodes are separate sets, as in one layer of a sampled mini-batch."""
-        return self._metagraph.is_block
+        return self.type_graph.is_block
 
     @property
     def is_homogeneous(self) -> bool:
         """Whether there is one node type and one edge type."""
-        return len(self._metagraph.ntypes) == 1 and len(self._metagraph.etypes) == 1
+        return len(self.type_graph.ntypes) == 1 and len(self.type_graph.etypes) == 1
 
     @property
     def is_unibipartite(self) -> bool:
         """Whether no node type is both a source and a destination."""
-        return self._metagraph.is_unibipartite
+        return self.type_graph.is_unibipartite
 
     def metagraph(self) -> networkx.MultiDiGraph:
         """Return the types as a NetworkX graph: a node per node type, an edge per edge type with its name as key."""
         import networkx  # 0.1 s, which `import dglite` must not pay
 
         graph = networkx.MultiDiGraph()
-        graph.add_nodes_from(self._metagraph.ntypes)
-        for src, name, dst in self._metagraph.canonical_etypes:
+        graph.add_nodes_from(self.type_graph.ntypes)
+        for src, name, dst in self.type_graph.canonical_etypes:
             graph.add_edge(src, dst, key=name)
         return graph
 
@@ -81,7 +81,7 @@ class TypeMixin(GraphBase):
         DGLError
             The type is unknown, or its name is shared by several relations.
         """
-        return self._metagraph.canonical_etypes[self.etype_id(etype)]
+        return self.type_graph.canonical_etypes[self.etype_id(etype)]
 
     def get_etype_id(self, etype: EdgeType | None) -> int:
         """Return the number of an edge type."""
@@ -89,15 +89,15 @@ class TypeMixin(GraphBase):
 
     def get_ntype_id(self, ntype: str | None) -> int:
         """Return the number of a node type."""
-        return self._metagraph.node_set(ntype)
+        return self.type_graph.node_set(ntype)
 
     def get_ntype_id_from_src(self, ntype: str | None) -> int:
         """Return the number of a source node type."""
-        return self._metagraph.src_set(ntype)
+        return self.type_graph.src_set(ntype)
 
     def get_ntype_id_from_dst(self, ntype: str | None) -> int:
         """Return the number of a destination node type."""
-        return self._metagraph.dst_set(ntype)
+        return self.type_graph.dst_set(ntype)
 
     def __getitem__(self, key: Any) -> DGLGraph:
         """Return the slice of one relation: ``g['follows']`` or ``g['user', 'follows', 'user']``; ``:`` matches any.
@@ -116,17 +116,17 @@ class TypeMixin(GraphBase):
             combine_relations(self, relations, joined)
             return joined
         index = relations[0]
-        metagraph, sets = self._metagraph.slice([index])
+        metagraph, sets = self.type_graph.slice([index])
         part: Any = object.__new__(type(self))
         part.adjacencies = (self.adjacencies[index],)
-        part._metagraph = metagraph
-        part._num_nodes = tuple(self._num_nodes[i] for i in sets)
-        part._node_frames = [self._node_frame(i) for i in sets]
-        part._edge_frames = [self._edge_frame(index)]
-        part._idtype, part._device = self._idtype, self._device
-        nodes, edges = self._batch_num_nodes, self._batch_num_edges
-        part._batch_num_nodes = None if nodes is None else tuple(nodes[i] for i in sets)
-        part._batch_num_edges = None if edges is None else (edges[index],)
+        part.type_graph = metagraph
+        part.node_counts = tuple(self.node_counts[i] for i in sets)
+        part.node_frames = [self.node_frame_at(i) for i in sets]
+        part.edge_frames = [self.edge_frame_at(index)]
+        part.numpy_idtype, part._device = self.numpy_idtype, self._device
+        nodes, edges = self.batch_node_counts, self.batch_edge_counts
+        part.batch_node_counts = None if nodes is None else tuple(nodes[i] for i in sets)
+        part.batch_edge_counts = None if edges is None else (edges[index],)
         part._readonly = (
             f"a slice g[{key!r}] shares its nodes with the graph; change that graph, or a clone() of the slice"
         )
@@ -140,34 +140,34 @@ class TypeMixin(GraphBase):
             raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
         relations = [
             i
-            for i, etype in enumerate(self._metagraph.canonical_etypes)
+            for i, etype in enumerate(self.type_graph.canonical_etypes)
             if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
         ]
         if not relations:
             pattern = next((name for name in key if name != anything), key) if key.count(anything) == 2 else key
-            raise DGLError(f"g[{pattern!r}] matches no edge type; there are {list(self._metagraph.canonical_etypes)}")
+            raise DGLError(f"g[{pattern!r}] matches no edge type; there are {list(self.type_graph.canonical_etypes)}")
         return relations
 
     # -- batches ------------------------------------------------------------------------------------------------
     @property
     def batch_size(self) -> int:
         """Number of graphs that were batched into this one; 1 for a single graph."""
-        return 1 if self._batch_num_nodes is None else len(self._batch_num_nodes[0])
+        return 1 if self.batch_node_counts is None else len(self.batch_node_counts[0])
 
     def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
         """Return the number of nodes of one type in each batched graph, ids of shape (batch_size,)."""
-        node_set = self._metagraph.node_set(ntype)
-        return self._sizes(self._batch_num_nodes, node_set, self._num_nodes[node_set])
+        node_set = self.type_graph.node_set(ntype)
+        return self._sizes(self.batch_node_counts, node_set, self.node_counts[node_set])
 
     def batch_num_edges(self, etype: EdgeType | None = None) -> Tensor:
         """Return the number of edges of one type in each batched graph, ids of shape (batch_size,)."""
         index = self.etype_id(etype)
-        return self._sizes(self._batch_num_edges, index, self.adjacencies[index].num_edges)
+        return self._sizes(self.batch_edge_counts, index, self.adjacencies[index].num_edges)
 
     def _sizes(self, of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:
         if active.compiling():
             return self._program_ids(sizes_in_program(of_batch, index, count)).clone()
-        return self._ids_tensor(np.array([count]) if of_batch is None else of_batch[index].copy())
+        return self.ids_tensor(np.array([count]) if of_batch is None else of_batch[index].copy())
 
     def set_batch_num_nodes(self, val: Tensor | Mapping[str, Tensor]) -> None:
         """Set the number of nodes in each batched graph, by node type where there are several.
@@ -177,10 +177,10 @@ class TypeMixin(GraphBase):
         DGLError
             The numbers of a type do not sum to its number of nodes.
         """
-        names = self._metagraph.set_names()
-        counts = {i: self._num_nodes[i] for i in range(len(names))}
-        by_set = {self._metagraph.node_set(name): value for name, value in _by_type(val, names).items()}
-        self._batch_num_nodes = _segments(by_set, counts, names, "nodes")
+        names = self.type_graph.set_names()
+        counts = {i: self.node_counts[i] for i in range(len(names))}
+        by_set = {self.type_graph.node_set(name): value for name, value in _by_type(val, names).items()}
+        self.batch_node_counts = _segments(by_set, counts, names, "nodes")
 
     def set_batch_num_edges(self, val: Tensor | Mapping[EdgeType, Tensor]) -> None:
         """Set the number of edges in each batched graph, by edge type where there are several.
@@ -190,10 +190,10 @@ class TypeMixin(GraphBase):
         DGLError
             The numbers of a type do not sum to its number of edges.
         """
-        names = self._metagraph.canonical_etypes
+        names = self.type_graph.canonical_etypes
         counts = {i: adjacency.num_edges for i, adjacency in enumerate(self.adjacencies)}
         by_type = {self.etype_id(name): value for name, value in _by_type(val, names).items()}
-        self._batch_num_edges = _segments(by_type, counts, names, "edges")
+        self.batch_edge_counts = _segments(by_type, counts, names, "edges")
 
 
 def _by_type(values: Any, names: tuple[Any, ...]) -> Mapping[Any, Any]:

@@ -157,22 +157,22 @@ class NodeView:
 
     def __call__(self, ntype: str | None = None) -> Tensor:
         """Return the node ids of a type, 0 .. num_nodes - 1; None means the only one."""
-        num_nodes = self._graph._num_nodes[self._node_set(ntype)]
+        num_nodes = self._graph.node_counts[self._node_set(ntype)]
         if active.compiling():
             return self._graph._program_ids(framework.arange(num_nodes))
         require_room(num_nodes, 8, self._graph.num_edges())
-        return self._graph._ids_tensor(np.arange(num_nodes))
+        return self._graph.ids_tensor(np.arange(num_nodes))
 
     def __getitem__(self, key: Any) -> Space:
         """Return the features of a node type, of the nodes with the given ids of the only type, or of ``ids, type``."""
         graph = self._graph
         if isinstance(key, str) or key is None:
-            return Space(graph._node_frame(self._node_set(key)))
+            return Space(graph.node_frame_at(self._node_set(key)))
         key, ntype = key if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) else (key, None)
         node_set = self._node_set(ntype)
         if isinstance(key, slice) and key == slice(None):
-            return Space(graph._node_frame(node_set))
-        return Space(FrameRows(graph._node_frame(node_set), graph._set_ids(key, node_set)))
+            return Space(graph.node_frame_at(node_set))
+        return Space(FrameRows(graph.node_frame_at(node_set), graph.node_ids_at(key, node_set)))
 
     def __len__(self) -> int:
         return len(self())
@@ -182,10 +182,10 @@ class NodeView:
 
     def __repr__(self) -> str:
         types = {"all": "ntypes", "src": "srctypes", "dst": "dsttypes"}[self._side]
-        return f"NodeView({types}={list(getattr(self._graph._metagraph, types))})"
+        return f"NodeView({types}={list(getattr(self._graph.type_graph, types))})"
 
     def _node_set(self, ntype: str | None) -> int:
-        metagraph = self._graph._metagraph
+        metagraph = self._graph.type_graph
         if self._side == "all":
             return metagraph.node_set(ntype)
         return metagraph.src_set(ntype) if self._side == "src" else metagraph.dst_set(ntype)
@@ -220,14 +220,14 @@ class EdgeView:
         """Return the features of an edge type, or of the given edges of the only type."""
         graph = self._graph
         if key is None or isinstance(key, str) or (isinstance(key, tuple) and any(isinstance(x, str) for x in key)):
-            return Space(graph._edge_frame(graph.etype_id(key)))
+            return Space(graph.edge_frame_at(graph.etype_id(key)))
         index = graph.etype_id()
         if isinstance(key, slice) and key == slice(None):
-            return Space(graph._edge_frame(index))
-        return Space(FrameRows(graph._edge_frame(index), graph.edge_ids_of(key)))
+            return Space(graph.edge_frame_at(index))
+        return Space(FrameRows(graph.edge_frame_at(index), graph.edge_ids_of(key)))
 
     def __len__(self) -> int:
         return self._graph.adjacency().num_edges
 
     def __repr__(self) -> str:
-        return f"EdgeView(canonical_etypes={list(self._graph._metagraph.canonical_etypes)})"
+        return f"EdgeView(canonical_etypes={list(self._graph.type_graph.canonical_etypes)})"

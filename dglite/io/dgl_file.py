@@ -230,9 +230,9 @@ def _graph(cursor: Cursor) -> DGLGraph:
             raise cursor.damaged("a relation joins other numbers of nodes than there are")
     g = make_graph(metagraph, tuple(relations), counts)
     for i, columns in enumerate(node_data):
-        _fill(g._node_frame(i), columns)
+        _fill(g.node_frame_at(i), columns)
     for j, columns in enumerate(edge_data):
-        _fill(g._edge_frame(j), columns)
+        _fill(g.edge_frame_at(j), columns)
     return g
 
 

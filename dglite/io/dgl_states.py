@@ -263,9 +263,9 @@ def _ids(values: Any) -> np.ndarray:
 # -- features ------------------------------------------------------------------------------------------------------
 def _fill(graph: DGLGraph, node_frames: Sequence[Any], edge_frames: Sequence[Any]) -> None:
     for i, frame in enumerate(node_frames):
-        graph._node_frame(i).update(_columns(frame))
+        graph.node_frame_at(i).update(_columns(frame))
     for j, frame in enumerate(edge_frames):
-        graph._edge_frame(j).update(_columns(frame))
+        graph.edge_frame_at(j).update(_columns(frame))
 
 
 def _columns(frame: Any) -> dict[str, Tensor]:

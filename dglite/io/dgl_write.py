@@ -137,14 +137,14 @@ class _Writer:
 
 
 def _write_graph(writer: _Writer, graph: DGLGraph, formats: Sequence[str] | None) -> None:
-    metagraph = graph._metagraph
+    metagraph = graph.type_graph
     writer.number(layout.HETEROGRAPH)
     writer.metagraph(len(metagraph.ntypes), metagraph.ends)
     relations = list(zip(metagraph.ends, graph.adjacencies, strict=True))
     writer.items(relations, lambda relation: _write_relation(writer, relation[0], relation[1], formats))
-    writer.numbers(graph._num_nodes)
-    writer.items(range(len(graph._num_nodes)), lambda i: writer.tensors(graph._node_frame(i)))
-    writer.items(range(len(relations)), lambda j: writer.tensors(graph._edge_frame(j)))
+    writer.numbers(graph.node_counts)
+    writer.items(range(len(graph.node_counts)), lambda i: writer.tensors(graph.node_frame_at(i)))
+    writer.items(range(len(relations)), lambda j: writer.tensors(graph.edge_frame_at(j)))
     writer.items(metagraph.ntypes, writer.string)
     writer.items([name for _, name, _ in metagraph.canonical_etypes], writer.string)
 

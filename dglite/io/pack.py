@@ -35,20 +35,20 @@ def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> 
 
 def _schema(graph: DGLGraph, formats: tuple[str, ...] | None) -> tuple[Any, ...]:
     """Return the properties that graphs must share to be stored end to end; the formats to store come first."""
-    metagraph = graph._metagraph
+    metagraph = graph.type_graph
     allowed = tuple(name for name in FORMATS if all(name in x.allowed for x in graph.adjacencies))
     if formats is None:
         created = [name for name in _PREFERRED if all(name in x.formats for x in graph.adjacencies)]
         formats = (next(iter([*created, *(name for name in _PREFERRED if name in allowed), "coo"])),)
     types = metagraph.is_block, metagraph.ntypes, metagraph.srctypes, metagraph.canonical_etypes
     columns = tuple(_columns(frame) for frame in _frames(graph))
-    batched = graph._batch_num_nodes is None, graph._batch_num_edges is None
-    return formats, allowed, types, str(graph._idtype), columns, batched
+    batched = graph.batch_node_counts is None, graph.batch_edge_counts is None
+    return formats, allowed, types, str(graph.numpy_idtype), columns, batched
 
 
 def _frames(graph: DGLGraph) -> list[Frame]:
-    nodes = [graph._node_frame(i) for i in range(len(graph._num_nodes))]
-    return nodes + [graph._edge_frame(i) for i in range(len(graph.adjacencies))]
+    nodes = [graph.node_frame_at(i) for i in range(len(graph.node_counts))]
+    return nodes + [graph.edge_frame_at(i) for i in range(len(graph.adjacencies))]
 
 
 def _columns(frame: Frame) -> tuple[Any, ...]:
@@ -58,8 +58,8 @@ def _columns(frame: Frame) -> tuple[Any, ...]:
 def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays: Arrays) -> dict[str, Any]:
     """Add the arrays of graphs of one schema, and return what the header says about them."""
     first = graphs[0]
-    metagraph, num_sets, num_types = first._metagraph, len(first._num_nodes), len(first.adjacencies)
-    nodes = np.array([graph._num_nodes for graph in graphs], np.int64).reshape(len(graphs), num_sets)
+    metagraph, num_sets, num_types = first.type_graph, len(first.node_counts), len(first.adjacencies)
+    nodes = np.array([graph.node_counts for graph in graphs], np.int64).reshape(len(graphs), num_sets)
     edges = [[adjacency.num_edges for adjacency in graph.adjacencies] for graph in graphs]
     arrays[f"{prefix}.num_nodes"] = nodes
     arrays[f"{prefix}.num_edges"] = np.array(edges, np.int64).reshape(len(graphs), num_types)
@@ -76,19 +76,19 @@ def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays:
             parts = [graph_frames[i][name] for graph_frames in frames]
             arrays[f"{prefix}.{side}.{index}.data.{c}"] = parts[0] if len(parts) == 1 else active.concat(parts)
         columns.append(names)
-    _pack_batches(f"{prefix}.nodes", [graph._batch_num_nodes for graph in graphs], arrays)
-    _pack_batches(f"{prefix}.edges", [graph._batch_num_edges for graph in graphs], arrays)
+    _pack_batches(f"{prefix}.nodes", [graph.batch_node_counts for graph in graphs], arrays)
+    _pack_batches(f"{prefix}.edges", [graph.batch_edge_counts for graph in graphs], arrays)
     return {
         "ntypes": list(metagraph.srctypes if metagraph.is_block else metagraph.ntypes),
         "dsttypes": list(metagraph.dsttypes) if metagraph.is_block else None,
         "etypes": [list(etype) for etype in metagraph.canonical_etypes],
-        "idtype": str(first._idtype),
+        "idtype": str(first.numpy_idtype),
         "allowed": [name for name in FORMATS if name in formats or all(name in x.allowed for x in first.adjacencies)],
         "stored": list(formats),
         "node_data": columns[:num_sets],
         "edge_data": columns[num_sets:],
-        "batched_nodes": first._batch_num_nodes is not None,
-        "batched_edges": first._batch_num_edges is not None,
+        "batched_nodes": first.batch_node_counts is not None,
+        "batched_edges": first.batch_edge_counts is not None,
     }
 
 

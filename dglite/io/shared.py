@@ -42,8 +42,8 @@ def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo",
     path = shared_place(name)
     if not formats:
         raise DGLError("formats is empty; name some of coo, csr and csc")
-    bare = make_graph(g._metagraph, g.adjacencies, g._num_nodes)
-    bare._idtype = g._idtype
+    bare = make_graph(g.type_graph, g.adjacencies, g.node_counts)
+    bare.numpy_idtype = g.numpy_idtype
     save_graphs(path, bare, formats=formats)
     graph = hetero_from_shared_memory(name)
     weakref.finalize(graph, forget_place, path, path.stat().st_ino, os.getpid())

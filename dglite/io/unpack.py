@@ -166,17 +166,17 @@ class _Group:
         """Return the ``i``-th graph of the group."""
         adjacencies = tuple(self._adjacency(i, j) for j in range(len(self._formats)))
         g = make_graph(self._metagraph, adjacencies, self._num_nodes[i].tolist())
-        g._idtype = self._idtype
+        g.numpy_idtype = self._idtype
         for s, columns in enumerate(self._node_data):
             if columns:
                 rows = slice(self._first_node[i, s], self._first_node[i + 1, s])
-                g._node_frame(s).update({name: column[rows] for name, column in columns.items()})
+                g.node_frame_at(s).update({name: column[rows] for name, column in columns.items()})
         for j, columns in enumerate(self._edge_data):
             if columns:
                 rows = slice(self._first_edge[i, j], self._first_edge[i + 1, j])
-                g._edge_frame(j).update({name: column[rows] for name, column in columns.items()})
-        g._batch_num_nodes = _cut(self._node_batches, i)
-        g._batch_num_edges = _cut(self._edge_batches, i)
+                g.edge_frame_at(j).update({name: column[rows] for name, column in columns.items()})
+        g.batch_node_counts = _cut(self._node_batches, i)
+        g.batch_edge_counts = _cut(self._edge_batches, i)
         return g
 
     def _adjacency(self, i: int, j: int) -> Adjacency:

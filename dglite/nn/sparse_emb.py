@@ -136,7 +136,7 @@ class NodeEmbedding:
         """The ids and rows that calls returned, whose gradients an optimizer reads."""
         return self._trace
 
-    def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+    def gathered_gradients(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
         """Return ids, and gradients (ids, embedding_dim), of what was read; None where nothing was.
 
         Where processes share the table, they are those that all have read, of rows that this one has to change.
@@ -164,14 +164,14 @@ class NodeEmbedding:
         is_own = gathered[0] % world == self.rank
         return gathered[0][is_own], gathered[1][is_own]
 
-    def _wait(self) -> None:
+    def wait_for_writes(self) -> None:
         """Wait until all processes that share the table have changed their rows."""
         if self._is_shared:
             framework.distributed.barrier()
 
-    def reset_trace(self) -> None:
-        """Forget what calls returned."""
-        self._trace = []
+    def reset_trace(self, trace: Sequence[tuple[Tensor, Tensor]] = ()) -> None:
+        """Forget what calls returned, all but ``trace``."""
+        self._trace = list(trace)
 
     @property
     def optm_state(self) -> tuple[Tensor, ...] | None:
@@ -194,18 +194,18 @@ class NodeEmbedding:
             )
         with framework.no_grad():
             self._tensor.copy_(values)
-        self._wait()
+        self.wait_for_writes()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU."""
         return self._tensor.detach().cpu()
 
-    def _all_get_optm_state(self) -> Sequence[Tensor]:
+    def all_get_optm_state(self) -> Sequence[Tensor]:
         """Return what an optimizer keeps, on the CPU."""
         return tuple(state.cpu() for state in self._optm_state or ())
 
-    def _all_set_optm_state(self, states: Sequence[Tensor]) -> None:
+    def all_set_optm_state(self, states: Sequence[Tensor]) -> None:
         """Write what an optimizer keeps."""
         for stored, state in zip(self._optm_state or (), states, strict=True):
             stored.copy_(state)
-        self._wait()
+        self.wait_for_writes()

@@ -29,14 +29,14 @@ def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> di
         raise DGLError(f"edge types {list(scores)} name one more than once; give one tensor of scores for each")
     groups: dict[int, list[int]] = {}
     for index in sorted(etype_of):
-        groups.setdefault(graph._metagraph.ends[index][end], []).append(index)
+        groups.setdefault(graph.type_graph.ends[index][end], []).append(index)
     weights: dict[int, Tensor] = {}
     for members in groups.values():
         relations = [graph.adjacencies[index] for index in members]
         relations = relations if inward else [relation.reverse() for relation in relations]
         logits = [admitted(scores[etype_of[index]], "the scores") for index in members]
         weights.update(zip(members, _of_group(relations, logits), strict=True))
-    return {graph._metagraph.canonical_etypes[index]: weights[index] for index in sorted(etype_of)}
+    return {graph.type_graph.canonical_etypes[index]: weights[index] for index in sorted(etype_of)}
 
 
 def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -36,16 +36,16 @@ class SparseGradOptimizer(ABC):
         with framework.no_grad():
             for table in self._params:
                 read = [(ids, rows.grad) for ids, rows in table.trace if rows.grad is not None]
-                table._trace = [entry for entry in table.trace if entry[1].grad is not None]
-                gathered = table._gathered(read)
+                table.reset_trace([entry for entry in table.trace if entry[1].grad is not None])
+                gathered = table.gathered_gradients(read)
                 if gathered is not None:
                     self.update(*gathered, table)
-                table._wait()
+                table.wait_for_writes()
 
     def zero_grad(self) -> None:
         """Forget the rows whose gradients have been computed."""
         for table in self._params:
-            table._trace = [entry for entry in table.trace if entry[1].grad is None]
+            table.reset_trace([entry for entry in table.trace if entry[1].grad is None])
 
     def update(self, idx: Tensor, grad: Tensor, emb: NodeEmbedding) -> None:
         """Change the rows ``idx`` (rows,) of a table by their gradients (rows, embedding_dim)."""
@@ -77,7 +77,7 @@ class SparseGradOptimizer(ABC):
     def state_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the state of each table, by its name, and the settings. Other arguments are ignored."""
         return {
-            "state": {table.name: table._all_get_optm_state() for table in self._params},
+            "state": {table.name: table.all_get_optm_state() for table in self._params},
             "param_groups": self.param_groups,
         }
 
@@ -87,7 +87,7 @@ class SparseGradOptimizer(ABC):
         if missing:
             raise DGLError(f"{type(self).__name__}: the state has no {missing}; it has {list(state_dict['state'])}")
         for table in self._params:
-            table._all_set_optm_state(state_dict["state"][table.name])
+            table.all_set_optm_state(state_dict["state"][table.name])
         self._set_param_groups(state_dict["param_groups"])
 
 

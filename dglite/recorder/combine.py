@@ -58,7 +58,7 @@ class OperationTable:
 
 def is_boolean(column: EdgeColumn) -> bool:
     """Whether the column is boolean."""
-    return column._dtype is None
+    return column.feat_dtype is None
 
 
 def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
@@ -66,9 +66,9 @@ def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
 
     A column that is summed over its last axis is computed; a computed column is replaced by its tensor.
     """
-    if column._value is not None:
-        return column if is_boolean(column) else tape.capture(Side.E, column._value)
-    if column._summed is None:
+    if column.computed is not None:
+        return column if is_boolean(column) else tape.capture(Side.E, column.computed)
+    if column.summed is None:
         return column
     if column._settled is None:
         column._settled = tape.capture(Side.E, tape.compute(column))
@@ -78,7 +78,7 @@ def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
 def stored(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """Return the column with nothing left to do at all: its values lie in memory."""
     column = settled(tape, column)
-    return column if isinstance(column._expr, Operand) else tape.capture(Side.E, tape.compute(column))
+    return column if isinstance(column.expr, Operand) else tape.capture(Side.E, tape.compute(column))
 
 
 def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 0) -> Any:
@@ -89,9 +89,9 @@ def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 
     if not all(type(arg) is EdgeColumn and is_boolean(arg) for arg in args[:truths]):
         return NotImplemented
     columns = [arg for arg in args if type(arg) is EdgeColumn]
-    dtypes = {column._dtype for column in columns} - {None}
-    axes = {len(column._feat) for column in columns}
-    if len(dtypes) > 1 or len(axes) != 1 or any(column._tape is not tape for column in columns):
+    dtypes = {column.feat_dtype for column in columns} - {None}
+    axes = {len(column.feat) for column in columns}
+    if len(dtypes) > 1 or len(axes) != 1 or any(column.tape is not tape for column in columns):
         return NotImplemented
     dtype = next(iter(dtypes), None) or _float_of(args)
     if dtype is None:
@@ -129,15 +129,15 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
     if type(arg) is EdgeColumn:
         whole = settled(tape, arg)
         if is_boolean(whole) and not truth:
-            return Call(OPERATORS["where"], (whole._expr, Constant(1.0), Constant(0.0))), whole._feat
-        return whole._expr, whole._feat
+            return Call(OPERATORS["where"], (whole.expr, Constant(1.0), Constant(0.0))), whole.feat
+        return whole.expr, whole.feat
     if type(arg) is Constant:
         return arg, ()
     if isinstance(arg, int | float) and not isinstance(arg, bool):
         return _number(tape, float(arg), dtype), ()
     if is_rows(arg) or (not is_deferred(arg) and backend.is_tensor(arg)):
         column = _of_nodes(tape, real(arg), dtype, axes) if is_rows(arg) else _captured(tape, arg, dtype, axes)
-        return None if column is None else (column._expr, column._feat)
+        return None if column is None else (column.expr, column.feat)
     return None
 
 
@@ -161,7 +161,7 @@ def _number(tape: Tape, value: float, dtype: str) -> Expr:
         if dtype == "float16" and not 2.0**-14 <= abs(high) <= 65504:
             return Constant(value)
         parts = [high, value - high] if value != high else parts
-    exprs = [tape.capture(Side.G, backend.full((1,), part, dtype, tape.tensor_device))._expr for part in parts]
+    exprs = [tape.capture(Side.G, backend.full((1,), part, dtype, tape.tensor_device)).expr for part in parts]
     return exprs[0] if len(exprs) == 1 else Call(OPERATORS["add"], tuple(exprs))
 
 
@@ -191,8 +191,8 @@ def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> EdgeColumn | None
 def reshaped(tape: Tape, column: EdgeColumn, feat: tuple[int, ...]) -> Any:
     """Return the column with features of another shape, of as many elements."""
     column = settled(tape, column)
-    if isinstance(column._expr, Operand) and not is_boolean(column):
-        return EdgeColumn(tape, tape.reshaped(column._expr, feat), feat, column._dtype)
+    if isinstance(column.expr, Operand) and not is_boolean(column):
+        return EdgeColumn(tape, tape.reshaped(column.expr, feat), feat, column.feat_dtype)
     return rowwise(tape, column, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
 
 

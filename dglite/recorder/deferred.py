@@ -47,9 +47,10 @@ class Deferred:
     Once that has happened, the column *is* that tensor: later operations use it, with what was done to it meanwhile.
     """
 
-    __slots__ = ("_value",)
+    __slots__ = ("computed",)
 
-    _value: Tensor | None
+    computed: Tensor | None
+    """The tensor, once it has been computed."""
     in_place = False
     """Whether it may be given to a function with ``inplace``."""
 
@@ -131,9 +132,9 @@ class Deferred:
 
 def real(x: Deferred) -> Tensor:
     """Return the tensor that ``x`` stands for, computed once."""
-    if x._value is None:
-        x._value = x._compute()
-    return x._value
+    if x.computed is None:
+        x.computed = x._compute()
+    return x.computed
 
 
 def is_deferred(x: object) -> bool:
@@ -203,56 +204,58 @@ class Operations(Protocol):
 class EdgeColumn(Deferred):
     """An expression over the operands of a tape, with a value for every edge.
 
-    ``feat`` and ``dtype`` describe a row; ``dtype`` is None for a boolean column. With ``summed`` the last feature axis
-    is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards, and
-    ``settled`` the column of the sums, once something else is computed of them.
+    ``feat`` and ``feat_dtype`` describe a row; ``feat_dtype`` is None for a boolean column. With ``summed`` the last
+    feature axis is still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape
+    afterwards, and ``settled`` the column of the sums, once something else is computed of them. Tensors have no
+    attributes of these names.
     """
 
-    __slots__ = ("_dtype", "_expr", "_feat", "_settled", "_summed", "_tape")
+    __slots__ = ("_settled", "expr", "feat", "feat_dtype", "summed", "tape")
 
     def __init__(
         self, tape: Tape, expr: Expr, feat: tuple[int, ...], dtype: str | None, summed: str | None = None
     ) -> None:
-        self._tape, self._expr, self._feat, self._dtype, self._summed = tape, expr, tuple(feat), dtype, summed
-        self._value = None
+        self.tape, self.expr, self.summed = tape, expr, summed
+        self.feat, self.feat_dtype = tuple(feat), dtype
+        self.computed = None
         self._settled: EdgeColumn | None = None
 
     def _tensor_type(self) -> type:
-        return self._tape.tensor_type
+        return self.tape.tensor_type
 
     @property
     def operand(self) -> Operand:
         """The operand that the column is."""
-        assert isinstance(self._expr, Operand)
-        return self._expr
+        assert isinstance(self.expr, Operand)
+        return self.expr
 
     def _compute(self) -> Tensor:
-        if self._tape.lead > 1:
+        if self.tape.lead > 1:
             raise Unrecordable("it reads the mailbox as a tensor")
-        self._tape.cacheable = False
-        return self._tape.compute(self)
+        self.tape.cacheable = False
+        return self.tape.compute(self)
 
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        operation = self._tape.operations.find(name, args, kwargs)
+        operation = self.tape.operations.find(name, args, kwargs)
         if operation is not None:
-            result = operation(self._tape, *args, **kwargs)
+            result = operation(self.tape, *args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if self._tape.lead > 1:
+        if self.tape.lead > 1:
             raise Unrecordable(f"it calls {getattr(function, '__name__', name)!r} on messages")
         return function(*realised(args), **realised(kwargs))
 
     def _attribute(self, name: str) -> Any:
-        tape = self._tape
+        tape = self.tape
         if name in ("ndim", "device"):
-            return tape.lead + len(self._feat) if name == "ndim" else tape.device
+            return tape.lead + len(self.feat) if name == "ndim" else tape.device
         if tape.lead == 1 and name == "shape":
             tape.cacheable = False
-            return tape.shape_type((tape.num_edges, *self._feat))
-        if name == "dtype" and self._dtype is not None:
-            return tape.dtypes[self._dtype]
+            return tape.shape_type((tape.num_edges, *self.feat))
+        if name == "dtype" and self.feat_dtype is not None:
+            return tape.dtypes[self.feat_dtype]
         if name == "dim":
-            return lambda: tape.lead + len(self._feat)
+            return lambda: tape.lead + len(self.feat)
         if name == "size" and tape.lead == 1:
             return lambda dim=None: self.shape if dim is None else self.shape[dim]
         if tape.operations.find(name, (self,), {}) is None and tape.operations.find(name, (self, 1), {}) is None:
@@ -330,14 +333,14 @@ class Tape(ABC):
 
     def unsqueezed(self, column: EdgeColumn, axis: int) -> EdgeColumn:
         """Return the column with a feature axis of length 1 before ``axis``, its operands likewise."""
-        axes = len(column._feat)
+        axes = len(column.feat)
         slots = {}
-        for operand in operands_of(column._expr):
+        for operand in operands_of(column.expr):
             shape = self.feat_of(operand.slot)
             shape = (1,) * (axes - len(shape)) + shape
             slots[operand.slot] = self.reshaped(operand, (*shape[:axis], 1, *shape[axis:])).slot
-        feat = (*column._feat[:axis], 1, *column._feat[axis:])
-        return EdgeColumn(self, renumber(column._expr, slots), feat, column._dtype)
+        feat = (*column.feat[:axis], 1, *column.feat[axis:])
+        return EdgeColumn(self, renumber(column.expr, slots), feat, column.feat_dtype)
 
     def capture(self, side: Side, tensor: Tensor) -> EdgeColumn:
         """Return a tensor with the rows of ``side`` as a column."""
@@ -371,9 +374,9 @@ class Tape(ABC):
         What depends on one end of the edges alone has a row for each node there, unless there are fewer edges. Rows
         that no edge reads are left out, or they would touch gradients; the result has zeros for them.
         """
-        operands = operands_of(column._expr)
+        operands = operands_of(column.expr)
         sides = {operand.side for operand in operands} - {Side.G}
-        if len(sides) != 1 or column._summed is not None:
+        if len(sides) != 1 or column.summed is not None:
             return Side.E, function(self.compute(column))
         (side,) = sides
         if side is not Side.E and self.num_rows[side] > self.num_edges:
@@ -383,8 +386,8 @@ class Tape(ABC):
         for operand in operands:
             x = self.tensor(operand.slot)
             x = x if used is None or operand.side is Side.G else backend.take(x, used)
-            values[operand.slot] = _aligned(x, len(column._feat))
-        result = function(evaluate(column._expr, values, backend.functions))
+            values[operand.slot] = _aligned(x, len(column.feat))
+        result = function(evaluate(column.expr, values, backend.functions))
         if used is not None and backend.shape(result)[:1] == (len(used),):
             shape = (self.num_rows[side], *backend.shape(result)[1:])
             whole = backend.full(shape, 0.0, backend.dtype(result), backend.device(result))

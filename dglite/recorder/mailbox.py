@@ -30,7 +30,7 @@ def _compared(op: str) -> Callable[..., Any]:
 
     def compare(tape: Mailbox, input: Any, other: Any) -> Any:
         rounded = (
-            stored(tape, x) if type(x) is EdgeColumn and x._dtype in ("float16", "bfloat16") else x
+            stored(tape, x) if type(x) is EdgeColumn and x.feat_dtype in ("float16", "bfloat16") else x
             for x in (input, other)
         )
         return combine(tape, op, *rounded)
@@ -56,15 +56,15 @@ class Mailbox(Tape):
             self.waiting.clear()
             return self.reduce(first.reducer, column)
         waiting = [reference() for reference in self.waiting]
-        unread = [reduced for reduced in waiting if reduced is not None and reduced._value is None]
+        unread = [reduced for reduced in waiting if reduced is not None and reduced.computed is None]
         together = [
             first,
             *(reduced for reduced in unread if reduced is not first and self.joins(column, reduced.column)),
         ]
         values = self.reduce_several([(reduced.reducer, settled(self, reduced.column)) for reduced in together])
         for reduced, value in zip(together, values, strict=True):
-            reduced._value = value
-        self.waiting = [ref(reduced) for reduced in unread if reduced._value is None]
+            reduced.computed = value
+        self.waiting = [ref(reduced) for reduced in unread if reduced.computed is None]
         return values[0]
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Reduced(NodeColumn):
 
     def __init__(self, tape: Mailbox, reducer: Reducer, column: EdgeColumn, of_any_shape: bool) -> None:
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
-        self._value, self.stored = None, True
+        self.computed, self.stored = None, True
         tape.waiting.append(ref(self))
 
     def _compute(self) -> Tensor:
@@ -107,7 +107,7 @@ class _Positions(Deferred):
     __slots__ = ()
 
     def __init__(self) -> None:
-        self._value = None
+        self.computed = None
 
     def _compute(self) -> Tensor:
         raise Unrecordable("it asks which message has the extremum")
@@ -123,7 +123,7 @@ def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
         return False
     if isinstance(dim, list | tuple) and len(dim) == 1:
         dim = dim[0]
-    return isinstance(dim, int) and not isinstance(dim, bool) and dim in (1, -1 - len(column._feat))
+    return isinstance(dim, int) and not isinstance(dim, bool) and dim in (1, -1 - len(column.feat))
 
 
 def _reduced(tape: Mailbox, reducer: Reducer, column: EdgeColumn, dim: Any, keepdim: bool) -> Any:
@@ -185,7 +185,7 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim
     messages are stored once and compared.
     """
     column = settled(tape, input)
-    differentiable = any(backend.requires_grad(tape.tensor(operand.slot)) for operand in operands_of(column._expr))
+    differentiable = any(backend.requires_grad(tape.tensor(operand.slot)) for operand in operands_of(column.expr))
     column = stored(tape, column) if differentiable else column
     extremum = tape.reduce(reducer, column)
     if differentiable:
@@ -193,7 +193,7 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim
         attained = combine(tape, "where", attains, column, 0.0, truths=1)
         if attained is NotImplemented:
             return NotImplemented
-        ones = EdgeColumn(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
+        ones = EdgeColumn(tape, attains.expr.call("where", 1.0, 0.0), attains.feat, column.feat_dtype)
         mean = tape.reduce(Reducer.SUM, attained) / tape.reduce(Reducer.SUM, ones)
         extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
     return _with_message_axis(extremum) if keepdim else NodeColumn(extremum)

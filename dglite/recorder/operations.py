@@ -74,10 +74,10 @@ def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     column = settled(tape, input)
     if exponent == int(exponent) and not 1 <= abs(exponent) <= 32:
         return NotImplemented
-    expr = Call(OPERATORS["power"], (column._expr, Constant(float(exponent))))
+    expr = Call(OPERATORS["power"], (column.expr, Constant(float(exponent))))
     if write_out_powers(expr).size > LARGEST:  # type: ignore[attr-defined]
         return NotImplemented
-    return EdgeColumn(tape, expr, column._feat, column._dtype)
+    return EdgeColumn(tape, expr, column.feat, column.feat_dtype)
 
 
 @MESSAGES.add("where")
@@ -93,7 +93,7 @@ def _masked_fill(tape: Tape, input: Any, mask: Any, value: Any) -> Any:
 @MESSAGES.add("to", "type")
 def _to(tape: Tape, input: Any, dtype: Any) -> Any:
     """Only what changes nothing: the kernels compute in one dtype."""
-    return input if type(input) is EdgeColumn and dtype is tape.dtypes.get(str(input._dtype)) else NotImplemented
+    return input if type(input) is EdgeColumn and dtype is tape.dtypes.get(str(input.feat_dtype)) else NotImplemented
 
 
 @MESSAGES.add("type_as")
@@ -102,7 +102,7 @@ def _type_as(tape: Tape, input: Any, other: Any) -> Any:
 
 
 def _cast(dtype: str) -> Callable[..., Any]:
-    return lambda tape, input: input if type(input) is EdgeColumn and input._dtype == dtype else NotImplemented
+    return lambda tape, input: input if type(input) is EdgeColumn and input.feat_dtype == dtype else NotImplemented
 
 
 for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16")):
@@ -116,17 +116,17 @@ def _sum(tape: Tape, input: Any, dim: Any = None, keepdim: bool = False, *, axis
     if type(input) is not EdgeColumn or is_boolean(input) or not _is_last(tape, input, dim):
         return NotImplemented
     column = settled(tape, input)
-    feat = column._feat[:-1]
+    feat = column.feat[:-1]
     axis_mode = "keep" if keepdim else "drop"
-    return EdgeColumn(tape, column._expr, (*feat, 1) if keepdim else feat, column._dtype, axis_mode)
+    return EdgeColumn(tape, column.expr, (*feat, 1) if keepdim else feat, column.feat_dtype, axis_mode)
 
 
 def _is_last(tape: Tape, column: EdgeColumn, dim: Any) -> bool:
     """Whether ``dim`` is the last feature axis."""
-    axes = tape.lead + len(column._feat)
+    axes = tape.lead + len(column.feat)
     if isinstance(dim, list | tuple) and len(dim) == 1:
         dim = dim[0]
-    return bool(column._feat) and isinstance(dim, int) and not isinstance(dim, bool) and dim in (-1, axes - 1)
+    return bool(column.feat) and isinstance(dim, int) and not isinstance(dim, bool) and dim in (-1, axes - 1)
 
 
 @MESSAGES.add("unsqueeze")
@@ -140,9 +140,9 @@ def _unsqueeze(tape: Tape, input: Any, dim: int) -> Any:
 @MESSAGES.add("squeeze")
 def _squeeze(tape: Tape, input: Any, dim: int) -> Any:
     axis = _feature_axis(tape, input, dim)
-    if axis is None or input._feat[axis] != 1:
+    if axis is None or input.feat[axis] != 1:
         return NotImplemented
-    feat = (*input._feat[:axis], *input._feat[axis + 1 :])
+    feat = (*input.feat[:axis], *input.feat[axis + 1 :])
     return reshaped(tape, input, feat)
 
 
@@ -150,7 +150,7 @@ def _feature_axis(tape: Tape, column: Any, dim: Any, extra: int = 0) -> int | No
     """Return which feature axis ``dim`` counts; None for an axis in front of them."""
     if type(column) is not EdgeColumn or not isinstance(dim, int):
         return None
-    axes = tape.lead + len(column._feat) + extra
+    axes = tape.lead + len(column.feat) + extra
     if not -axes <= dim < axes or dim % axes < tape.lead:
         return None
     return dim % axes - tape.lead
@@ -164,7 +164,7 @@ def _view(tape: Tape, input: Any, *shape: Any) -> Any:
         return NotImplemented
     if not shape or shape[0] not in (-1, tape.num_edges):
         return NotImplemented
-    feat, count = shape[1:], math.prod(input._feat)
+    feat, count = shape[1:], math.prod(input.feat)
     if -1 in feat and (shape[0] == -1 or feat.count(-1) > 1 or 0 in feat):
         return NotImplemented
     product = math.prod(size for size in feat if size != -1)
@@ -187,7 +187,7 @@ def _getitem(tape: Tape, input: Any, key: Any) -> Any:
     features = key[1:] if key[0] is Ellipsis else key[tape.lead :]
     if key[0] is Ellipsis:
         features = (Ellipsis, *features)
-        if sum(part is not None and part is not Ellipsis for part in features) > len(input._feat):
+        if sum(part is not None and part is not Ellipsis for part in features) > len(input.feat):
             return NotImplemented
     if all(part is None or part == whole for part in features):  # nothing but axes of length 1, added with None
         result = settled(tape, input)
@@ -199,7 +199,7 @@ def _getitem(tape: Tape, input: Any, key: Any) -> Any:
 
 @MESSAGES.add("linear")
 def _linear(tape: Tape, input: Any, weight: Any, bias: Any = None) -> Any:
-    if type(input) is not EdgeColumn or not input._feat or is_deferred(weight) or is_deferred(bias):
+    if type(input) is not EdgeColumn or not input.feat or is_deferred(weight) or is_deferred(bias):
         return NotImplemented
     return rowwise(tape, input, lambda x: backend.linear(x, weight, bias))
 
@@ -211,6 +211,6 @@ def _is_matrix(x: Any) -> bool:
 @MESSAGES.add("matmul")
 def _matmul(tape: Tape, input: Any, other: Any) -> Any:
     """A row times a matrix that all edges share."""
-    if type(input) is not EdgeColumn or not input._feat or not _is_matrix(other):
+    if type(input) is not EdgeColumn or not input.feat or not _is_matrix(other):
         return NotImplemented
     return rowwise(tape, input, lambda x: x @ other)

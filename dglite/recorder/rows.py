@@ -27,11 +27,11 @@ class NodeColumn(Deferred):
     in_place = True
 
     def __init__(self, value: Tensor, stored: bool = False) -> None:
-        self._value, self.stored = value, stored
+        self.computed, self.stored = value, stored
 
     def _compute(self) -> Tensor:
-        assert self._value is not None
-        return self._value
+        assert self.computed is not None
+        return self.computed
 
     def _tensor_type(self) -> type:
         return backend.tensor_type if backend.guest is None else library_of([real(self)]).tensor_type

@@ -26,26 +26,26 @@ def is_inward(edge_dir: str) -> bool:
 def seeds_of(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> list[Any]:
     """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
     sets, side = seed_sets(g, nodes, inward, arrays), 1 if inward else 0
-    return [sets.get(ends[side]) for ends in g._metagraph.ends]
+    return [sets.get(ends[side]) for ends in g.type_graph.ends]
 
 
 def seed_sets(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> dict[int, Any]:
     """Return the int64 seeds of those node sets that have some, as arrays of ``arrays``."""
     require_graph(g)
-    metagraph = g._metagraph
+    metagraph = g.type_graph
     if isinstance(nodes, Mapping):
         sets: dict[int, Any] = {}
         for ntype, ids in nodes.items():
             find = (metagraph.dst_set if inward else metagraph.src_set) if metagraph.is_block else metagraph.node_set
             node_set = find(ntype)
-            sets[node_set] = g._nodes_in(arrays, ids, node_set)
+            sets[node_set] = g.nodes_in(arrays, ids, node_set)
     else:
         if len(metagraph.ntypes) != 1:
             raise DGLError(
                 f"seeds are given without a type, but the graph has the node types {list(metagraph.ntypes)}; "
                 "give a dictionary by node type"
             )
-        sets = {0: g._nodes_in(arrays, nodes, 0)}
+        sets = {0: g.nodes_in(arrays, nodes, 0)}
     return sets
 
 
@@ -57,7 +57,7 @@ def fanouts_of(g: DGLGraph, fanout: Any, argument: str = "fanout") -> list[int]:
     DGLError
         A number is not an integer or below -1, a type is unknown, or a type is missing.
     """
-    etypes = g._metagraph.canonical_etypes
+    etypes = g.type_graph.canonical_etypes
     if not isinstance(fanout, Mapping):
         return [_count(fanout, argument)] * len(etypes)
     by_relation = {g.etype_id(etype): _count(value, argument) for etype, value in fanout.items()}
@@ -88,9 +88,9 @@ def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndar
     if prob is None:
         return [None] * len(relations)
     if isinstance(prob, str):
-        columns = [g._edge_frame(i).peek(prob) for i in relations]
+        columns = [g.edge_frame_at(i).peek(prob) for i in relations]
         if len(relations) and all(column is None for column in columns):
-            names = sorted({name for i in relations for name in g._edge_frame(i)})
+            names = sorted({name for i in relations for name in g.edge_frame_at(i)})
             raise DGLError(f"{argument}={prob!r} is not an edge feature; there are {names or 'none'}")
     elif isinstance(prob, list | tuple):
         columns = list(prob)
@@ -98,7 +98,7 @@ def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndar
         columns = [prob]
     if len(columns) != len(relations):
         raise DGLError(f"{argument} has weights for {len(columns)} edge types; the graph has {len(relations)}")
-    etypes, counts = g._metagraph.etypes, [adjacency.num_edges for adjacency in g.adjacencies]
+    etypes, counts = g.type_graph.etypes, [adjacency.num_edges for adjacency in g.adjacencies]
     return [
         None if column is None else numbers(column, counts[i], f"{argument} of edge type {etypes[i]!r}")
         for i, column in enumerate(columns)

@@ -159,27 +159,27 @@ def frontier(
     """
     adjacencies = tuple(
         Adjacency.from_ends(
-            old.num_src, old.num_dst, edges.src, edges.dst, old.idtype, g._arrays if edges.on_device else HOST
+            old.num_src, old.num_dst, edges.src, edges.dst, old.idtype, g.id_arrays if edges.on_device else HOST
         )
         for old, edges in zip(g.adjacencies, packed, strict=True)
     )
-    result = make_graph(g._metagraph, adjacencies, g._num_nodes, g._device)
-    result._idtype = g._idtype
+    result = make_graph(g.type_graph, adjacencies, g.node_counts, g.device)
+    result.numpy_idtype = g.numpy_idtype
     if copy_ndata:
-        result._node_frames = copies(g._node_frames)
+        result.node_frames = copies(g.node_frames)
     if copy_edata:
-        result._edge_frames = [edge_frame(g, result, i, edges.edge_ids) for i, edges in enumerate(packed)]
+        result.edge_frames = [edge_frame(g, result, i, edges.edge_ids) for i, edges in enumerate(packed)]
     return result if output_device is None else result.to(output_device)
 
 
 def edge_frame(g: DGLGraph, result: DGLGraph, index: int, edge_ids: Any) -> Any:
     """Return the features of chosen edges of relation ``index`` of ``g``, and their ids."""
-    frame = g._edge_frames[index]
+    frame = g.edge_frames[index]
     # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
     if active.is_tensor(edge_ids):
-        columns = result._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids)
-        columns[EID] = result._ids_copy(edge_ids)
+        columns = result.edge_frame_at(index) if frame is None or not len(frame) else frame.take(edge_ids)
+        columns[EID] = result.ids_copy(edge_ids)
         return columns
-    columns = result._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
-    columns[EID] = result._ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
+    columns = result.edge_frame_at(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
+    columns[EID] = result.ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
     return columns

@@ -49,16 +49,16 @@ def sample_neighbors_fused(
     require_graph(g)
     if g.is_block:
         raise DGLError("sample_neighbors_fused: the graph is a block already")
-    if not is_inward(edge_dir) or isinstance(device_on(g._device), Gpu):
+    if not is_inward(edge_dir) or isinstance(device_on(g.device), Gpu):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
-    sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
+    sets, ends = seed_sets(g, nodes, True), g.type_graph.ends
     picks = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
     rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in picks]
-    block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
+    block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g.node_counts))], rows)
     if not copy_ndata:
-        block._node_frames = [None] * len(block._node_frames)
+        block.node_frames = [None] * len(block.node_frames)
     if copy_edata:
-        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
+        block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
     return block
 
 
@@ -77,17 +77,17 @@ def _by_way_of_a_graph(
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )
-    edge_ids = [frontier._edge_frame(index)[EID] for index in range(len(frontier.adjacencies))]
+    edge_ids = [frontier.edge_frame_at(index)[EID] for index in range(len(frontier.adjacencies))]
     block = to_block(frontier, nodes if edge_dir == "in" else _reached(frontier, nodes))
     for index, ids in enumerate(edge_ids):
-        frame = block._edge_frame(index)
+        frame = block.edge_frame_at(index)
         if not copy_edata:
             frame.clear()
         else:
             frame[EID] = ids
     if not copy_ndata:
-        for index in range(len(block._num_nodes)):
-            del block._node_frame(index)[NID]
+        for index in range(len(block.node_counts)):
+            del block.node_frame_at(index)[NID]
     return block
 
 

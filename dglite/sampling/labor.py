@@ -107,7 +107,7 @@ class Labor:
         self._named = named
         self._adjacencies, self._etypes, self._fanouts, self._inward = (
             g.adjacencies,
-            g._metagraph.etypes,
+            g.type_graph.etypes,
             fanouts,
             inward,
         )

@@ -95,7 +95,7 @@ def latest_neighbors(
             [-1, -1]])
     """
     k, relation = count_of(k, "k", 1), g.etype_id(etype)
-    ids = g._set_ids(nodes, g._metagraph.ends[relation][1])
+    ids = g.node_ids_at(nodes, g.type_graph.ends[relation][1])
     dates = _times_of_relation(g, relation, edge_time)
     at = _times_of_nodes(times, len(ids))
     order = _time_order(g, relation, edge_time, dates)
@@ -106,14 +106,14 @@ def latest_neighbors(
     missing = entries < order.indptr[ids][:, None]
     if not len(order.src):
         empty = np.full((len(ids), k), -1, np.int64)
-        return LatestNeighbors(g._ids_tensor(empty), g._ids_tensor(empty), g._tensor(np.zeros((len(ids), k), at.dtype)))
+        return LatestNeighbors(g.ids_tensor(empty), g.ids_tensor(empty), g.as_tensor(np.zeros((len(ids), k), at.dtype)))
     entries[missing] = 0
     columns = []
     for values, filler in ((order.src, -1), (order.edge_ids, -1), (order.times, 0)):
         column = values[entries]
         column[missing] = filler
         columns.append(column)
-    return LatestNeighbors(g._ids_tensor(columns[0]), g._ids_tensor(columns[1]), g._tensor(columns[2]))
+    return LatestNeighbors(g.ids_tensor(columns[0]), g.ids_tensor(columns[1]), g.as_tensor(columns[2]))
 
 
 def _times_of_nodes(times: Any, count: int) -> np.ndarray:
@@ -131,7 +131,7 @@ def _times_of_nodes(times: Any, count: int) -> np.ndarray:
 
 def _time_order(g: DGLGraph, relation: int, name: str, times: np.ndarray) -> _TimeOrder:
     """Return a relation's in-edges by node and time; made once for a column of times."""
-    adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(name)
+    adjacency, column = g.adjacencies[relation], g.edge_frame_at(relation).peek(name)
     with _ORDERS.lock:
         return _ORDERS.get(adjacency, column, lambda: _ordered(adjacency, times))
 
@@ -150,7 +150,7 @@ def earlier_destinations(
     if not len(edges):
         return np.empty((0, count), np.int64)
     with _OUTWARD.lock:
-        column = g._edge_frame(relation).peek(name)
+        column = g.edge_frame_at(relation).peek(name)
         order = _OUTWARD.get(adjacency, column, lambda: _ordered(adjacency.reverse(), times))
     src, _ = adjacency.find_edges(edges)
     first = order.indptr[src].astype(np.int64)[:, None]

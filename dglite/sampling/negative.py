@@ -55,7 +55,7 @@ def global_uniform_negative_sampling(
         raise DGLError(f"redundancy must be a number >= 0, got {redundancy}")
     index = g.etype_id(etype)
     adjacency = g.adjacencies[index]
-    src_set, dst_set = g._metagraph.ends[index]
+    src_set, dst_set = g.type_graph.ends[index]
     no_loops = exclude_self_loops and src_set == dst_set
     num_pairs, most = adjacency.num_src * adjacency.num_dst, max(_LISTED, 4 * adjacency.num_edges)
     if num_pairs <= max(most, 0 if replace else 8 * num_samples):
@@ -63,7 +63,7 @@ def global_uniform_negative_sampling(
     else:
         codes = _by_rejection(adjacency, num_samples, no_loops, replace, redundancy)
     u, v = np.divmod(codes, max(adjacency.num_dst, 1))
-    return g._ids_tensor(u), g._ids_tensor(v)
+    return g.ids_tensor(u), g.ids_tensor(v)
 
 
 def _from_list(adjacency: Adjacency, num_samples: int, no_loops: bool, replace: bool) -> np.ndarray:

@@ -84,7 +84,7 @@ def sample_neighbors(
     require_graph(g)
     inward = is_inward(edge_dir)
     is_uniform = prob is None and exclude_edges is None
-    arrays = g._arrays if is_uniform and isinstance(device_on(g._device), Gpu) else HOST
+    arrays = g.id_arrays if is_uniform and isinstance(device_on(g.device), Gpu) else HOST
     picks = choose(g, seeds_of(g, nodes, inward, arrays), fanout, inward, prob, replace, exclude_edges)
     return frontier(g, picks, copy_ndata, copy_edata, output_device)
 
@@ -121,7 +121,7 @@ def choose_by_key(
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
-    fanouts, weights, device = fanouts_of(g, fanout), edge_weights(g, prob), device_on(g._device)
+    fanouts, weights, device = fanouts_of(g, fanout), edge_weights(g, prob), device_on(g.device)
     picks = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]
@@ -135,7 +135,7 @@ def choose_by_key(
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if values is not None and not replace and fanouts[i] > 0:
             sums = cached_sums(g, i, prob, values, inward, rows)
-        label = f"{g._metagraph.etypes[i]!r} edge"
+        label = f"{g.type_graph.etypes[i]!r} edge"
         picks.append(_weighted(rows, fanouts[i], replace, key + i, label, values, sums, excluded[i], limits))
     return picks
 
@@ -230,7 +230,7 @@ def sample_neighbors_biased(
     inward = is_inward(edge_dir)
     seeds, (count,) = _seeds_of_relation(g, nodes, inward), fanouts_of(g, fanout)
     weights = numbers(bias, len(bias), "bias").astype(np.float64)
-    column = g._node_frame(g._metagraph.ends[0][1 if inward else 0]).peek(tag_offset_name)
+    column = g.node_frame_at(g.type_graph.ends[0][1 if inward else 0]).peek(tag_offset_name)
     if column is None:
         raise DGLError(
             f"there is no node feature {tag_offset_name!r}; sort the graph first, with "
@@ -252,7 +252,7 @@ def sample_neighbors_biased(
 def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
     """Return the seeds of the only relation; its node type need not be named."""
     if not isinstance(nodes, Mapping):
-        return g._set_ids(nodes, g._metagraph.ends[0][1 if inward else 0])
+        return g.node_ids_at(nodes, g.type_graph.ends[0][1 if inward else 0])
     (seeds,) = seeds_of(g, nodes, inward)
     return _NO_GROUPS if seeds is None else seeds
 
@@ -376,12 +376,12 @@ def select_topk(
             picks.append(NO_EDGES)
             continue
         if values is None:
-            raise DGLError(f"edges of type {g._metagraph.canonical_etypes[i]} have no feature {weight!r} to select by")
+            raise DGLError(f"edges of type {g.type_graph.canonical_etypes[i]} have no feature {weight!r} to select by")
         rows, bad = IncidentEdges(adjacency, ids, inward, counts[i]), np.full(1, -1, np.int64)
         places = rows.places()
         rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, places, bad)
         if bad[0] >= 0:
-            raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
+            raise DGLError(f"{weight!r} of {g.type_graph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
         picks.append(rows.packed(places))
     return frontier(g, picks, copy_ndata, copy_edata, output_device)
 

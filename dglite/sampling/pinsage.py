@@ -70,7 +70,7 @@ class RandomWalkNeighborSampler:
                 raise DGLError(f"the graph has several edge types; give a metapath of {G.canonical_etypes}")
             metapath = [0]
         self._hop_relations = [G.etype_id(etype) for etype in metapath]
-        ends = G._metagraph.ends
+        ends = G.type_graph.ends
         if not self._hop_relations or ends[self._hop_relations[0]][0] != ends[self._hop_relations[-1]][1]:
             raise DGLError(f"metapath {list(metapath)} must begin and end at the same node type")
         self.G, self.weight_column = G, weight_column
@@ -86,7 +86,7 @@ class RandomWalkNeighborSampler:
             )
         self._relations = repeated(self._hop_relations, self.num_traversals)
         self._node_set = ends[self._hop_relations[0]][0]
-        self.ntype = G._metagraph.ntypes[self._node_set]
+        self.ntype = G.type_graph.ntypes[self._node_set]
         self._stops = np.zeros(len(self._relations))
         self._stops[self.num_hops :: self.num_hops] = probability(termination_prob, "termination_prob")
         self._metagraph = Metagraph([self.ntype], [(self.ntype, "_E", self.ntype)])
@@ -99,19 +99,19 @@ class RandomWalkNeighborSampler:
         DGLError
             A seed is not a node.
         """
-        G, num_nodes = self.G, self.G._num_nodes[self._node_set]
-        seeds = G._set_ids(seed_nodes, self._node_set)
+        G, num_nodes = self.G, self.G.node_counts[self._node_set]
+        seeds = G.node_ids_at(seed_nodes, self._node_set)
         at_once = max(_TRACES_AT_ONCE // self._trace_size, 1)
         parts = [self._visited(seeds[i : i + at_once]) for i in range(0, max(len(seeds), 1), at_once)]
         src, dst, times = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
-        adjacency = Adjacency.from_coo(num_nodes, num_nodes, src, dst, G._idtype, validate=False)
-        result = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
-        result.edata[self.weight_column] = result._tensor(times)
+        adjacency = Adjacency.from_coo(num_nodes, num_nodes, src, dst, G.numpy_idtype, validate=False)
+        result = make_graph(self._metagraph, (adjacency,), (num_nodes,), G.device)
+        result.edata[self.weight_column] = result.as_tensor(times)
         return result
 
     def _visited(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the most visited nodes of each seed, the seed, and the numbers of visits."""
-        num_nodes = self.G._num_nodes[self._node_set]
+        num_nodes = self.G.node_counts[self._node_set]
         most = min(self.num_neighbors, num_nodes, self.num_random_walks * self.num_traversals)  # as many can be visited
         starts = np.repeat(seeds, self.num_random_walks)
         traces, _, _ = walk(self.G, starts, self._relations, None, self._stops, False)

@@ -49,7 +49,7 @@ def cached_sums(
     """
     if not isinstance(prob, str):
         return _NONE
-    adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(prob)
+    adjacency, column = g.adjacencies[relation], g.edge_frame_at(relation).peek(prob)
     with _SUMS.lock:
         entry = _SUMS.get(adjacency, column, WeightSums, inward)
         entry.read += sampled.entries

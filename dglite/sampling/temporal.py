@@ -60,14 +60,14 @@ def sample_blocks_at(
     """Return the blocks of :func:`sample_blocks_until` for seeds by node set, with a time for each seed."""
     of_edges = edge_times(g, edge_time)
     levels = distinct(np.concatenate([NO_IDS, *seed_dates.values()]))
-    versions, count = max(len(levels), 1), len(g._num_nodes)
+    versions, count = max(len(levels), 1), len(g.node_counts)
     keys: list[np.ndarray] = [NO_IDS] * count
     for node_set, seed_ids in sets.items():
         keys[node_set] = seed_ids * versions + np.searchsorted(levels, seed_dates[node_set])
     reached, blocks = set(sets), []
     for fanout in reversed(fanouts):
         ids, limits = [x // versions for x in keys], [levels[x % versions] for x in keys]
-        ends = [dst_set if dst_set in reached else None for _, dst_set in g._metagraph.ends]
+        ends = [dst_set if dst_set in reached else None for _, dst_set in g.type_graph.ends]
         seeds = [None if end is None else ids[end] for end in ends]
         times: list[Times | None] = [
             None if dates is None or end is None else (dates, in_kind_of(limits[end], dates.dtype))
@@ -85,10 +85,10 @@ def sample_blocks_at(
             version = np.repeat(keys[end] % versions, np.diff(edges.indptr))
             rows.append((edges.indptr, edges.src.astype(np.int64) * versions + version))
         block, sources = block_of_rows(g, keys, rows, versions)
-        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
+        block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
         for i, (src, dst) in enumerate(zip(sources, keys, strict=True)):
             for place, x in ((i, src), (count + i, dst)):
-                block._node_frame(place)[TIME] = block._tensor(levels[x % versions])
+                block.node_frame_at(place)[TIME] = block.as_tensor(levels[x % versions])
         keys, reached = sources, set(range(count))
         blocks.append(block)
     blocks.reverse()

@@ -20,7 +20,7 @@ def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
     DGLError
         No type has the feature, or it is not one number per edge.
     """
-    columns = [g._edge_frame(i).peek(name) for i in range(len(g.adjacencies))]
+    columns = [g.edge_frame_at(i).peek(name) for i in range(len(g.adjacencies))]
     if all(column is None for column in columns):
         raise DGLError(f"edge_time={name!r} is not an edge feature of any type")
     return [
@@ -39,10 +39,10 @@ def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.nda
     """
     if not len(ids):
         return NO_IDS
-    ntype, column = g._metagraph.ntypes[node_set], g._node_frame(node_set).peek(name)
+    ntype, column = g.type_graph.ntypes[node_set], g.node_frame_at(node_set).peek(name)
     if column is None:
         raise DGLError(f"seeds of type {ntype!r} have no time: there is no node feature {name!r}")
-    times = _times(column, g._num_nodes[node_set], f"time of node type {ntype!r}")[ids]
+    times = _times(column, g.node_counts[node_set], f"time of node type {ntype!r}")[ids]
     if (times != times).any():
         raise DGLError(f"time of {ntype!r} node {ids[(times != times).argmax()]} is NaN")
     return times

@@ -65,8 +65,8 @@ def random_walk(
     """
     relations = _relations(g, metapath, length)
     traces, edges, types = walk(g, nodes, relations, prob, restart_prob, return_eids)
-    result = g._ids_tensor(traces), g._ids_tensor(np.array(types))
-    return (result[0], g._ids_tensor(edges), result[1]) if return_eids else result
+    result = g.ids_tensor(traces), g.ids_tensor(np.array(types))
+    return (result[0], g.ids_tensor(edges), result[1]) if return_eids else result
 
 
 def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) -> list[int]:
@@ -76,7 +76,7 @@ def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) 
         raise DGLError("give either a metapath, a list of edge types, or the length of the walks")
     if metapath is not None:
         return [g.etype_id(etype) for etype in metapath]
-    if len(g.adjacencies) != 1 or len(g._metagraph.ntypes) != 1:
+    if len(g.adjacencies) != 1 or len(g.type_graph.ntypes) != 1:
         raise DGLError(f"walks of a length need one node and one edge type; give a metapath of {g.canonical_etypes}")
     return repeated([0], count_of(length, "length"))
 
@@ -94,10 +94,10 @@ def walk(
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Return the traces (num_walks, length + 1), the edges (num_walks, length) if wanted, and the node sets."""
     types = _node_sets(g, relations)
-    starts = g._set_ids(nodes, types[0])
+    starts = g.node_ids_at(nodes, types[0])
     stops = _stops(restart_prob, len(relations))
     weights = _weights(g, prob, relations)
-    traces, edges = _room(starts, len(relations), return_eids, g._idtype)
+    traces, edges = _room(starts, len(relations), return_eids, g.numpy_idtype)
     key, begin, bad = draw_key(), 0, np.full(1, -1, np.int64)
     for index, steps in itertools.groupby(relations):
         end = begin + len(list(steps))
@@ -109,7 +109,7 @@ def walk(
         for some, work in _calls(begin, end, len(starts), g.adjacencies[index], weights[index]):
             arguments = *matrix, weights[index], stops, *some, len(relations), key, *outputs
             _run(compiled().walk.walk, len(starts), work, arguments)
-        check_weights(bad, f"{g._metagraph.etypes[index]!r} edge")
+        check_weights(bad, f"{g.type_graph.etypes[index]!r} edge")
         begin = end
     return traces, edges, types
 
@@ -152,9 +152,9 @@ def _run(kernel: Any, num_walks: int, work: int, arguments: tuple[Any, ...]) -> 
 
 
 def _node_sets(g: DGLGraph, relations: list[int]) -> list[int]:
-    ends, etypes = g._metagraph.ends, g._metagraph.canonical_etypes
+    ends, etypes = g.type_graph.ends, g.type_graph.canonical_etypes
     if not relations:
-        if len(g._metagraph.ntypes) != 1:
+        if len(g.type_graph.ntypes) != 1:
             raise DGLError("the metapath is empty: which node type do the walks start from?")
         return [0]
     for before, after in itertools.pairwise(relations):
@@ -268,9 +268,9 @@ def node2vec_random_walk(
     if not (0 < p < np.inf and 0 < q < np.inf):
         raise DGLError(f"p and q must be above 0 and finite, got p={p} and q={q}")
     length = len(_relations(g, None, walk_length))
-    starts, adjacency = g._set_ids(nodes, 0), g.adjacencies[0]
+    starts, adjacency = g.node_ids_at(nodes, 0), g.adjacencies[0]
     (weights,) = edge_weights(g, prob)
-    traces, edges = _room(starts, length, return_eids, g._idtype)
+    traces, edges = _room(starts, length, return_eids, g.numpy_idtype)
     by_src, bad = adjacency.sorted_csr(), np.full(1, -1, np.int64)
     edge_ids = by_src.indices[:0] if by_src.edge_ids is None else by_src.edge_ids
     inputs = by_src.indptr, by_src.indices, edge_ids, _NO_WEIGHTS if weights is None else weights
@@ -278,4 +278,4 @@ def node2vec_random_walk(
     for some, work in _calls(0, length, len(starts), adjacency, inputs[3]):
         _run(compiled().walk.node2vec, len(starts), work, (*inputs, biases, *some, length, key, *outputs))
     check_weights(bad, "edge")
-    return (g._ids_tensor(traces), g._ids_tensor(edges)) if return_eids else g._ids_tensor(traces)
+    return (g.ids_tensor(traces), g.ids_tensor(edges)) if return_eids else g.ids_tensor(traces)

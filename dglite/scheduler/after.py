@@ -51,10 +51,10 @@ class _RowsTape(Tape):
 
     def _without_values(self) -> Tensor:
         like = self.operands[0]
-        return backend.full((self.num_edges, *self.reduced._feat), 0.0, backend.dtype(like), backend.device(like))
+        return backend.full((self.num_edges, *self.reduced.feat), 0.0, backend.dtype(like), backend.device(like))
 
     def feat_of(self, slot: int) -> tuple[int, ...]:
-        return self.reduced._feat if slot == 0 else super().feat_of(slot)
+        return self.reduced.feat if slot == 0 else super().feat_of(slot)
 
     @property
     def tensor_type(self) -> type:
@@ -65,24 +65,24 @@ class _RowsTape(Tape):
         return backend.device(self.operands[0])
 
     def compute(self, column: EdgeColumn) -> Tensor:
-        expr, slots = compact(column._expr)
+        expr, slots = compact(column.expr)
         values = [self.tensor(slot) for slot in slots]
         axes = max(len(backend.shape(x)) for x in values)
         values = [_with_axes(x, axes) for x in values]
         result = values[0] if isinstance(expr, Operand) else evaluated(expr, values)
-        if column._summed is not None:
-            result = backend.sum(result, axes - 1, keepdims=column._summed == "keep")
-        shape = (self.num_edges, *column._feat)
-        return result if tuple(backend.shape(result)) == shape else backend.broadcast_to(result, column._feat)
+        if column.summed is not None:
+            result = backend.sum(result, axes - 1, keepdims=column.summed == "keep")
+        shape = (self.num_edges, *column.feat)
+        return result if tuple(backend.shape(result)) == shape else backend.broadcast_to(result, column.feat)
 
     def by_rows(self, column: EdgeColumn, function: Callable[[Tensor], Tensor]) -> tuple[Side, Tensor]:
         return Side.E, function(self.compute(column))
 
     def in_kernel(self, column: EdgeColumn) -> Tensor | None:
         """Return the column's values from one kernel, None where that does not make them or the sum is known."""
-        if self.tensors[0] is not None or column._summed is not None or column._feat != self.reduced._feat:
+        if self.tensors[0] is not None or column.summed is not None or column.feat != self.reduced.feat:
             return None
-        parts = _split(column._expr)
+        parts = _split(column.expr)
         if parts is None or (parts.activation is not None and core.slope_of(parts.activation) is None):
             return None
         step, count = self.step, len(self.operands)
@@ -104,7 +104,7 @@ class _RowsTape(Tape):
 
     def spelled(self, column: EdgeColumn) -> str:
         """Return the column's formula."""
-        return spell(column._expr, [ColumnRead(Side.V, name) for _, name in self.sources])
+        return spell(column.expr, [ColumnRead(Side.V, name) for _, name in self.sources])
 
 
 def _with_axes(x: Tensor, axes: int) -> Tensor:
@@ -182,7 +182,7 @@ def apply_after(
         if name == step.out_field:
             return tape.reduced
         x = columns[name]
-        return tape.column(Side.E, name, x) if has_kernels(x) and backend.dtype(x) == tape.reduced._dtype else x
+        return tape.column(Side.E, name, x) if has_kernels(x) and backend.dtype(x) == tape.reduced.feat_dtype else x
 
     node_columns = Columns("nodes", {*columns, step.out_field}, read)
     deferred = NodeBatch(node_columns, batch.mailbox, batch.batch_size(), batch.nodes, batch.ntype, refuse_graph)
@@ -213,7 +213,7 @@ def _reduced(relation: Relation, step: FusedReduce, operands: Sequence[Tensor]) 
 
 def _value(tape: _RowsTape, value: Any, count: int) -> Any:
     """Return a result of the function as a tensor. If there are several, each would need its own reduction."""
-    if type(value) is not EdgeColumn or value._tape is not tape or value._value is not None or is_boolean(value):
+    if type(value) is not EdgeColumn or value.tape is not tape or value.computed is not None or is_boolean(value):
         return realised(value)
     result = tape.in_kernel(value) if count == 1 else None
     return realised(value) if result is None else result

@@ -166,11 +166,11 @@ class RelationTape(Mailbox):
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
-        if type(value) is not EdgeColumn or is_boolean(value) or value._value is not None:
+        if type(value) is not EdgeColumn or is_boolean(value) or value.computed is not None:
             value = self.capture(Side.E, realised(value))
-        expr, slots = compact(value._expr)
+        expr, slots = compact(value.expr)
         fields = tuple(self.sources[slot] for slot in slots)
-        return MessageFunction(function, expr, fields, field, value._summed is not None, value._summed != "drop")
+        return MessageFunction(function, expr, fields, field, value.summed is not None, value.summed != "drop")
 
     def used_rows(self, side: Side) -> np.ndarray | None:
         if side is Side.E or is_read(self.adjacency):
@@ -184,20 +184,20 @@ class RelationTape(Mailbox):
 
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: EdgeColumn) -> tuple[Expr, list[Tensor]]:
-        expr, slots = compact(column._expr)
+        expr, slots = compact(column.expr)
         return expr, [self.tensor(slot) for slot in slots]
 
     def compute(self, column: EdgeColumn) -> Tensor:
         if is_boolean(column):
-            return self.compute(EdgeColumn(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
+            return self.compute(EdgeColumn(self, column.expr.call("where", 1.0, 0.0), column.feat, "")) != 0
         expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SDDMM of {self.spelled(column)}")
-            return backend.full((self.num_edges, *column._feat), 0.0, str(column._dtype), self.tensor_device)
-        if column._summed is None and isinstance(expr, Operand):
+            return backend.full((self.num_edges, *column.feat), 0.0, str(column.feat_dtype), self.tensor_device)
+        if column.summed is None and isinstance(expr, Operand):
             return operands[0] if expr.side is Side.E else gather(self.adjacency, expr.side, operands[0])
-        values = core.sddmm(self.adjacency, expr, operands, dot=column._summed is not None)
-        return backend.reshape(values, (self.num_edges, *column._feat))
+        values = core.sddmm(self.adjacency, expr, operands, dot=column.summed is not None)
+        return backend.reshape(values, (self.num_edges, *column.feat))
 
     def reduce(self, reducer: Reducer, column: EdgeColumn) -> Tensor:
         attention = self._attention(column) if reducer is Reducer.SUM and self._softmaxes else None
@@ -206,44 +206,44 @@ class RelationTape(Mailbox):
         expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.tensor_device)
+            return backend.full((self.num_rows[Side.V], *column.feat), 0.0, str(column.feat_dtype), self.tensor_device)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Whether both columns have the same shape and share operands; an attention has its own kernel."""
-        if self._softmaxes or is_boolean(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
+        if self._softmaxes or is_boolean(other) or (column.feat, column.feat_dtype) != (other.feat, other.feat_dtype):
             return False
-        slots = {operand.slot for operand in operands_of(column._expr)}
-        return any(operand.slot in slots for operand in operands_of(other._expr))
+        slots = {operand.slot for operand in operands_of(column.expr)}
+        return any(operand.slot in slots for operand in operands_of(other.expr))
 
     def reduce_several(self, parts: Sequence[tuple[Reducer, EdgeColumn]]) -> list[Tensor]:
         if len(parts) == 1:
             return [self.reduce(*parts[0])]
-        slots = sorted({operand.slot for _, column in parts for operand in operands_of(column._expr)})
+        slots = sorted({operand.slot for _, column in parts for operand in operands_of(column.expr)})
         if self.log is not None:
             names = ", ".join(f"{reducer.value} of {self.spelled(column)}" for reducer, column in parts)
             self.log.append(f"g-SpMM {names} in one pass")
             rows, first = self.num_rows[Side.V], parts[0][1]
-            empty = (backend.full((rows, *first._feat), 0.0, str(first._dtype), self.tensor_device) for _ in parts)
+            empty = (backend.full((rows, *first.feat), 0.0, str(first.feat_dtype), self.tensor_device) for _ in parts)
             return list(empty)
         places = {slot: i for i, slot in enumerate(slots)}
-        exprs = tuple((renumber(column._expr, places), reducer) for reducer, column in parts)
+        exprs = tuple((renumber(column.expr, places), reducer) for reducer, column in parts)
         return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
 
     def _attention(self, column: EdgeColumn) -> Tensor | None:
         """Return the reduction by the fused attention kernel if the column is an attention, else None."""
-        pattern = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
+        pattern = find_attention(column.expr, {slot: scores.expr for slot, scores in self._softmaxes.items()})
         if pattern is None:
             return None
         left, right, edge, slope = pattern.score
         slots = (left, right) if edge is None else (left, right, edge)
         x, *terms = (self.tensors[slot] for slot in (pattern.x, *slots))
         feat = tuple(backend.shape(x)[1:])
-        if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
+        if not feat or feat != column.feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None
         if self.log is not None:
             self.log.append(f"attention of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column._dtype), self.tensor_device)
+            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column.feat_dtype), self.tensor_device)
         heads = feat[:-1] or (1,)
         x = backend.reshape(x, (backend.shape(x)[0], *heads, feat[-1]))
         terms = [backend.reshape(y, (backend.shape(y)[0], *heads)) for y in terms]
@@ -257,16 +257,16 @@ class RelationTape(Mailbox):
         self.sources.append((Side.E, "softmax" if self.log is None else f"softmax({self.spelled(column)})"))
         self.tensors.append(None)
         self._softmaxes[slot] = column
-        return EdgeColumn(self, Operand(Side.E, slot), column._feat, column._dtype)
+        return EdgeColumn(self, Operand(Side.E, slot), column.feat, column.feat_dtype)
 
     def feat_of(self, slot: int) -> tuple[int, ...]:
-        return self._softmaxes[slot]._feat if slot in self._softmaxes else super().feat_of(slot)
+        return self._softmaxes[slot].feat if slot in self._softmaxes else super().feat_of(slot)
 
     def reshaped(self, operand: Operand, feat: tuple[int, ...]) -> Operand:
         scores = self._softmaxes.get(operand.slot)
         if scores is None or self.tensors[operand.slot] is not None:
             return super().reshaped(operand, feat)
-        axis = next((i for i, size in enumerate(feat) if (*feat[:i], *feat[i + 1 :]) == scores._feat), None)
+        axis = next((i for i, size in enumerate(feat) if (*feat[:i], *feat[i + 1 :]) == scores.feat), None)
         if axis is None or feat[axis] != 1:
             return super().reshaped(operand, feat)
         return self.softmax(self.unsqueezed(scores, axis)).operand
@@ -276,14 +276,16 @@ class RelationTape(Mailbox):
             scores = self._softmaxes[slot]
             if self.log is not None:
                 self.log.append(f"edge softmax of {self.spelled(scores)}")
-                self.tensors[slot] = backend.full((self.num_edges, *scores._feat), 0.0, str(scores._dtype), self.device)
+                self.tensors[slot] = backend.full(
+                    (self.num_edges, *scores.feat), 0.0, str(scores.feat_dtype), self.device
+                )
             else:
                 self.tensors[slot] = core.edge_softmax(self.adjacency, self.compute(scores))
         return self.tensors[slot]
 
     def spelled(self, column: EdgeColumn) -> str:
         """Return the column's formula."""
-        return spell(column._expr, [ColumnRead(side, name) for side, name in self.sources])
+        return spell(column.expr, [ColumnRead(side, name) for side, name in self.sources])
 
 
 def reduce_once(

@@ -127,12 +127,12 @@ def plot(
 
 
 def _node_sets(g: DGLGraph) -> list[NodeSet]:
-    names, first, sets = g._metagraph.ntypes, 0, []
-    for i, (ntype, count) in enumerate(zip(names, g._num_nodes, strict=True)):
+    names, first, sets = g.type_graph.ntypes, 0, []
+    for i, (ntype, count) in enumerate(zip(names, g.node_counts, strict=True)):
         label = ntype
         if g.is_block:
             label = f"{'source' if i < len(g.srctypes) else 'destination'}{'' if ntype == '_N' else f' {ntype}'}"
-        sets.append(NodeSet(ntype, label, first, count, g._node_frame(i)))
+        sets.append(NodeSet(ntype, label, first, count, g.node_frame_at(i)))
         first += count
     return sets
 
@@ -273,7 +273,7 @@ def _ties(g: DGLGraph, sets: list[NodeSet], weights: Any) -> list[Ties]:
             weights = {g.to_canonical_etype(etype): value for etype, value in weights.items()}
         by_type = _by_type(weights, etypes, "edge_weights", "edge")
     ties = []
-    for etype, adjacency, (start, end) in zip(etypes, g.adjacencies, g._metagraph.ends, strict=True):
+    for etype, adjacency, (start, end) in zip(etypes, g.adjacencies, g.type_graph.ends, strict=True):
         src, dst = (np.asarray(ids).astype(np.int64) for ids in adjacency.endpoints())
         numbers: Any = by_type.get(etype)
         if isinstance(numbers, str):
@@ -292,7 +292,7 @@ def _ties(g: DGLGraph, sets: list[NodeSet], weights: Any) -> list[Ties]:
 
 # -- where it is drawn -------------------------------------------------------------------------------------------------
 def _positions(g: DGLGraph, sets: list[NodeSet], ties: list[Ties], layout: Any, seed: int, total: int) -> np.ndarray:
-    two_sided = g._metagraph.is_unibipartite and bool(g.canonical_etypes)
+    two_sided = g.type_graph.is_unibipartite and bool(g.canonical_etypes)
     if isinstance(layout, str):
         if layout == "bipartite" or (layout == "auto" and two_sided and total <= 60 and g.batch_size == 1):
             if not two_sided:
@@ -302,8 +302,8 @@ def _positions(g: DGLGraph, sets: list[NodeSet], ties: list[Ties], layout: Any, 
         dst = np.concatenate([each.dst for each in ties] or [np.empty(0, np.int64)])
         if layout == "auto":
             parts = None
-            if g.batch_size > 1 and g._batch_num_nodes is not None:
-                parts = np.concatenate([np.repeat(np.arange(g.batch_size), sizes) for sizes in g._batch_num_nodes])
+            if g.batch_size > 1 and g.batch_node_counts is not None:
+                parts = np.concatenate([np.repeat(np.arange(g.batch_size), sizes) for sizes in g.batch_node_counts])
             return distance_layout(total, src, dst, parts, seed)
         return networkx_layout(layout, total, src, dst, seed)
     if callable(layout):
@@ -321,7 +321,7 @@ def _positions(g: DGLGraph, sets: list[NodeSet], ties: list[Ties], layout: Any, 
 
 def _columns(g: DGLGraph) -> list[int]:
     """Return 0 for sets of source nodes and 1 for those of destination nodes."""
-    destinations = {end for _, end in g._metagraph.ends}
+    destinations = {end for _, end in g.type_graph.ends}
     if g.is_block:
-        return [int(i >= len(g.srctypes)) for i in range(len(g._num_nodes))]
-    return [int(i in destinations) for i in range(len(g._num_nodes))]
+        return [int(i >= len(g.srctypes)) for i in range(len(g.node_counts))]
+    return [int(i in destinations) for i in range(len(g.node_counts))]

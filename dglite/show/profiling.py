@@ -222,7 +222,7 @@ class profile:  # a context manager that is used like a function
         for kind in (devices.Cpu, devices.Gpu):
             self._set(kind, "kernels", self._timed_modules(kind))
         jit = compiled("compile.jit")
-        self._set(jit, "_compiled", self._timed_compilation(jit._compiled))
+        self._set(jit, "compiled_addresses", self._timed_compilation(jit.compiled_addresses))
         self._set(active, "to_numpy", self._timed_copy(active.to_numpy))
 
     def _timed_kernel(self, function: Callable[..., Any], label: Callable[..., tuple[str, Sequence[Any]]]) -> Any:

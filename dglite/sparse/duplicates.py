@@ -8,6 +8,7 @@ import numpy as np
 
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
+from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import numbered
 from .base import MatrixBase, take_rows
 from .reduction import reduced
@@ -42,11 +43,9 @@ def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Ma
 
 def grouping(starts: np.ndarray, order: np.ndarray) -> Adjacency:
     """Return the relation in which group i has the edges ``order[starts[i]:starts[i + 1]]``; every edge is in one."""
-    groups = Adjacency(1, len(starts) - 1, len(order))
-    dtype = groups.index_dtype
+    dtype = index_dtype_for(1, len(starts) - 1, len(order))
     indices = np.zeros(len(order), dtype)
-    groups._csc = Compressed(starts.astype(dtype), indices, order.astype(dtype))
-    return groups
+    return Adjacency.from_rows(1, len(starts) - 1, Compressed(starts.astype(dtype), indices, order.astype(dtype)))
 
 
 def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:

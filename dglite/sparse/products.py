@@ -12,6 +12,7 @@ from ..expr import Operand, Side
 from ..ops import core
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
+from ..structure.adjacency import index_dtype_for
 from ..structure.compressed import expand_ranges
 from .base import MatrixBase, is_float, take_rows, value_shape
 from .duplicates import grouping
@@ -192,9 +193,9 @@ def _by_products(A: Matrix, B: Matrix) -> Matrix:
         products = take_rows(A.val, ours[order]) * theirs
         groups = grouping(np.append(first, len(order)), np.arange(len(order)))
         return A.from_row_col(*place, reduced(groups, products, Reducer.SUM), shape)
-    terms = Adjacency(A.nnz, len(first), len(order))
-    dtype = terms.index_dtype
-    terms._csc = Compressed(np.append(first, len(order)).astype(dtype), ours[order].astype(dtype))
+    dtype = index_dtype_for(A.nnz, len(first), len(order))
+    matrix = Compressed(np.append(first, len(order)).astype(dtype), ours[order].astype(dtype))
+    terms = Adjacency.from_rows(A.nnz, len(first), matrix)
     return A.from_row_col(*place, core.spmm(terms, _WEIGHTED, Reducer.SUM, (A.val, theirs)), shape)
 
 

@@ -238,6 +238,20 @@ class Adjacency(EdgesOnDevice):
         self._csc = csc
         return self
 
+    @classmethod
+    def from_rows(
+        cls,
+        num_src: int,
+        num_dst: int,
+        csc: Compressed,
+        idtype: Any = _INT64,
+        endpoints: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Adjacency:
+        """Make a relation whose CSC and, if they are there, endpoints are these, of ``index_dtype`` and not checked."""
+        self = cls(num_src, num_dst, len(csc.indices), idtype)
+        self._csc, self._endpoints = csc, endpoints
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
         rows = self._csr, self._csc
@@ -433,6 +447,10 @@ class Adjacency(EdgesOnDevice):
         if self._out_degrees is None:
             self._out_degrees = self._degrees(self._csr, self._csc, 0, self.num_src)
         return self._out_degrees
+
+    def set_out_degrees(self, degrees: np.ndarray) -> None:
+        """Let nodes have these out-degrees: in a part of a graph, those of the graph. They are not checked."""
+        self._out_degrees = degrees
 
     def _degrees(self, stored: Compressed | None, other: Compressed | None, end: int, count: int) -> np.ndarray:
         """Return how many edges each of ``count`` nodes has at ``end``; ``stored`` has them as rows."""

@@ -120,9 +120,9 @@ def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[boo
     )
     if not relabel_nodes:
         return part
-    new_ids = [part._tensor(np.searchsorted(ids, of_type)) for ids, of_type in zip(reached, seeds, strict=True)]
+    new_ids = [part.as_tensor(np.searchsorted(ids, of_type)) for ids, of_type in zip(reached, seeds, strict=True)]
     if isinstance(nodes, Mapping):
-        return part, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
+        return part, {ntype: new_ids[graph.type_graph.node_set(ntype)] for ntype in nodes}
     return part, new_ids[0]
 
 
@@ -132,7 +132,7 @@ def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) ->
     frontier = list(reached)
     for _ in range(k):
         neighbours: list[list[np.ndarray]] = [[] for _ in reached]
-        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph.type_graph.ends, strict=True):
             if forward:
                 neighbours[dst_set].append(adjacency.out_edges(frontier[src_set])[1])
             else:

@@ -31,24 +31,24 @@ def copied(ids: Any) -> Any:
 
 def nodes_by_set(graph: DGLGraph, nodes: Any, arrays: Any = None) -> list[Any]:
     """Return copies of the ids given for each node set, none where none are given; where the graph is by default."""
-    arrays = graph._arrays if arrays is None else arrays
+    arrays = graph.id_arrays if arrays is None else arrays
     if not isinstance(nodes, Mapping):
-        if len(graph._num_nodes) != 1:
+        if len(graph.node_counts) != 1:
             raise DGLError(
                 f"this graph has node types {graph.ntypes}; give a dictionary from type to node ids, "
                 f"got {type(nodes).__name__}"
             )
-        return [copied(graph._nodes_in(arrays, nodes, 0))]
-    node_ids = [arrays.arange(0)] * len(graph._num_nodes)
+        return [copied(graph.nodes_in(arrays, nodes, 0))]
+    node_ids = [arrays.arange(0)] * len(graph.node_counts)
     for ntype, ids in nodes.items():
-        node_set = graph._metagraph.node_set(ntype)
-        node_ids[node_set] = copied(graph._nodes_in(arrays, ids, node_set))
+        node_set = graph.type_graph.node_set(ntype)
+        node_ids[node_set] = copied(graph.nodes_in(arrays, ids, node_set))
     return node_ids
 
 
 def ends_of(graph: DGLGraph, edges: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the ends of some edges of each type."""
-    pairs = [adjacency.ends(graph._arrays) for adjacency in graph.adjacencies]
+    pairs = [adjacency.ends(graph.id_arrays) for adjacency in graph.adjacencies]
     return [(src[ids], dst[ids]) for (src, dst), ids in zip(pairs, edges, strict=True)]
 
 
@@ -62,10 +62,10 @@ def subgraph_of_edges(
 ) -> DGLGraph:
     if not relabel_nodes:
         return extracted(graph, edges, ends, None, store_ids, output_device)
-    counts, arrays = graph._num_nodes, graph._arrays
+    counts, arrays = graph.node_counts, graph.id_arrays
     renumber = None if arrays is HOST else partial(renumbered, arrays)
     first = [arrays.arange(0)] * len(counts)
-    nodes, ends = renumbered_ends(ends, graph._metagraph.ends, first, counts, renumber)
+    nodes, ends = renumbered_ends(ends, graph.type_graph.ends, first, counts, renumber)
     return extracted(graph, edges, ends, nodes, store_ids, output_device)
 
 
@@ -78,25 +78,25 @@ def extracted(
     output_device: Any,
 ) -> DGLGraph:
     """Return the graph of the given edges, whose ends are in new numbers: places in ``nodes``; None keeps all nodes."""
-    counts = list(graph._num_nodes) if nodes is None else [len(ids) for ids in nodes]
+    counts = list(graph.node_counts) if nodes is None else [len(ids) for ids in nodes]
     adjacencies = []
-    for old, pair, (src_set, dst_set) in zip(graph.adjacencies, ends, graph._metagraph.ends, strict=True):
+    for old, pair, (src_set, dst_set) in zip(graph.adjacencies, ends, graph.type_graph.ends, strict=True):
         sizes = counts[src_set], counts[dst_set]
-        adjacency = Adjacency.from_ends(*sizes, *pair, graph._idtype, graph._arrays)
+        adjacency = Adjacency.from_ends(*sizes, *pair, graph.numpy_idtype, graph.id_arrays)
         adjacency.allowed = old.allowed
         adjacencies.append(adjacency)
-    part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)
-    part._idtype = graph._idtype
-    part._node_frames = [
+    part = make_graph(graph.type_graph, tuple(adjacencies), counts, graph.device)
+    part.numpy_idtype = graph.numpy_idtype
+    part.node_frames = [
         None if frame is None else frame.copy() if nodes is None else frame.take(nodes[i])
-        for i, frame in enumerate(graph._node_frames)
+        for i, frame in enumerate(graph.node_frames)
     ]
-    part._edge_frames = [
-        frame if frame is None else frame.take(ids) for frame, ids in zip(graph._edge_frames, edges, strict=True)
+    part.edge_frames = [
+        frame if frame is None else frame.take(ids) for frame, ids in zip(graph.edge_frames, edges, strict=True)
     ]
     if store_ids:
         for i, ids in enumerate(nodes or ()):
-            part._node_frame(i)[NID] = part._ids_tensor(ids)
+            part.node_frame_at(i)[NID] = part.ids_tensor(ids)
         for i, ids in enumerate(edges):
-            part._edge_frame(i)[EID] = part._ids_tensor(ids)
+            part.edge_frame_at(i)[EID] = part.ids_tensor(ids)
     return part if output_device is None else part.to(output_device)

@@ -51,13 +51,13 @@ def node_subgraph(
     """
     refuse_block(graph, "node_subgraph")
     node_ids = nodes_by_set(graph, nodes)
-    if graph._arrays is not HOST:
+    if graph.id_arrays is not HOST:
         edges, ends = _joining(graph, node_ids)
         ends = ends if relabel_nodes else ends_of(graph, edges)
         return extracted(graph, edges, ends, node_ids if relabel_nodes else None, store_ids, output_device)
     positions = []
     for node_set, ids in enumerate(node_ids):
-        count = graph._num_nodes[node_set]
+        count = graph.node_counts[node_set]
         places = Positions(ids, count, index_dtype_for(count, count, 0))
         if not np.array_equal(places.find(ids), np.arange(len(ids))):
             ascending = np.sort(ids)
@@ -65,7 +65,7 @@ def node_subgraph(
             raise _repeated(graph, node_set, twice)
         positions.append(places)
     edges, ends = [], []
-    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph.type_graph.ends, strict=True):
         src, dst, edge_ids = adjacency.edges_inside(
             node_ids[src_set], node_ids[dst_set], positions[src_set], positions[dst_set]
         )
@@ -78,9 +78,9 @@ def node_subgraph(
 
 def _joining(graph: DGLGraph, node_ids: list[Any]) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the edges of each type between nodes on a device, and their ends as positions among the nodes."""
-    arrays, places = graph._arrays, []
+    arrays, places = graph.id_arrays, []
     for node_set, ids in enumerate(node_ids):
-        table, numbers = arrays.full(graph._num_nodes[node_set], -1), arrays.arange(len(ids))
+        table, numbers = arrays.full(graph.node_counts[node_set], -1), arrays.arange(len(ids))
         table[ids] = numbers
         is_repeated = table[ids] != numbers
         if len(ids) and arrays.read(is_repeated.any())[0]:
@@ -88,7 +88,7 @@ def _joining(graph: DGLGraph, node_ids: list[Any]) -> tuple[list[Any], list[tupl
             raise _repeated(graph, node_set, twice)
         places.append(table)
     edges, ends = [], []
-    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph.type_graph.ends, strict=True):
         src, dst, edge_ids = adjacency.edges_joining(arrays, places[src_set], places[dst_set])
         edges.append(edge_ids)
         ends.append((src, dst))
@@ -143,8 +143,8 @@ def edge_subgraph(
         by_type = {graph.etype_id(etype): ids for etype, ids in edges.items()}
     else:
         by_type = {graph.etype_id(): edges}
-    arrays = graph._arrays
-    ids_by_type = {index: copied(graph._edges_in(arrays, ids, index)) for index, ids in by_type.items()}
+    arrays = graph.id_arrays
+    ids_by_type = {index: copied(graph.edges_in(arrays, ids, index)) for index, ids in by_type.items()}
     edge_ids = [ids_by_type.get(index, arrays.arange(0)) for index in range(len(graph.adjacencies))]
     return subgraph_of_edges(graph, edge_ids, ends_of(graph, edge_ids), relabel_nodes, store_ids, output_device)
 
@@ -171,7 +171,7 @@ def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool,
     refuse_block(graph, f"{side}_subgraph")
     node_ids = nodes_by_set(graph, nodes)
     edges = [
-        adjacency.incident(graph._arrays, *((node_ids[dst_set], 1) if side == "in" else (node_ids[src_set], 0)))
-        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True)
+        adjacency.incident(graph.id_arrays, *((node_ids[dst_set], 1) if side == "in" else (node_ids[src_set], 0)))
+        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph.type_graph.ends, strict=True)
     ]
     return subgraph_of_edges(graph, [ids for _, _, ids in edges], [(src, dst) for src, dst, _ in edges], *options)

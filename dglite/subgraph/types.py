@@ -23,8 +23,8 @@ def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: An
         A type does not exist, no edge type joins the given types, or the graph is a block.
     """
     refuse_block(graph, "node_type_subgraph")
-    node_sets = {graph._metagraph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
-    etype_ids = [i for i, (src, dst) in enumerate(graph._metagraph.ends) if src in node_sets and dst in node_sets]
+    node_sets = {graph.type_graph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
+    etype_ids = [i for i, (src, dst) in enumerate(graph.type_graph.ends) if src in node_sets and dst in node_sets]
     if not etype_ids:
         raise DGLError(f"node_type_subgraph: no edge type joins node types {list(ntypes)}; add the types of its ends")
     return _of_types(graph, etype_ids, output_device)
@@ -51,18 +51,18 @@ def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: An
 
 
 def _of_types(graph: DGLGraph, etype_ids: list[int], output_device: Any) -> DGLGraph:
-    metagraph, _ = graph._metagraph.slice(etype_ids)
+    metagraph, _ = graph.type_graph.slice(etype_ids)
     if not metagraph.is_block:
         # In the order of the graph, so that type numbers ascend as they did.
         names = [name for name in graph.ntypes if name in metagraph.ntypes]
         metagraph = type(metagraph)(names, metagraph.canonical_etypes)
-        sets = [graph._metagraph.node_set(name) for name in names]
+        sets = [graph.type_graph.node_set(name) for name in names]
     else:
-        sets = graph._metagraph.slice(etype_ids)[1]
+        sets = graph.type_graph.slice(etype_ids)[1]
     part = make_graph(
-        metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph._num_nodes[i] for i in sets], graph._device
+        metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph.node_counts[i] for i in sets], graph.device
     )
-    part._idtype = graph._idtype
-    part._node_frames = [graph._node_frame(i) for i in sets]
-    part._edge_frames = [graph._edge_frame(i) for i in etype_ids]
+    part.numpy_idtype = graph.numpy_idtype
+    part.node_frames = [graph.node_frame_at(i) for i in sets]
+    part.edge_frames = [graph.edge_frame_at(i) for i in etype_ids]
     return part if output_device is None else part.to(output_device)

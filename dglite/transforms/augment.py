@@ -20,9 +20,9 @@ class NodeShuffle(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         result = g.clone()
-        for index, frame in enumerate(g._node_frames):
+        for index, frame in enumerate(g.node_frames):
             if frame:
-                result._node_frames[index] = frame.take(generator().permutation(g._num_nodes[index]))
+                result.node_frames[index] = frame.take(generator().permutation(g.node_counts[index]))
         return result
 
 
@@ -35,7 +35,7 @@ class DropNode(BaseTransform):
     def __call__(self, g: DGLGraph) -> DGLGraph:
         result = g.clone()
         if self.p:
-            for ntype, count in zip(g.ntypes, g._num_nodes, strict=True):
+            for ntype, count in zip(g.ntypes, g.node_counts, strict=True):
                 result.remove_nodes(np.flatnonzero(generator().random(count) < self.p), ntype)
         return result
 
@@ -137,7 +137,7 @@ class RowFeatNormalizer(BaseTransform):
 def _named(g: DGLGraph, node_names: Sequence[str] | None, edge_names: Sequence[str] | None) -> list[tuple[Frame, str]]:
     """Return the frames of the graph that have each of the named features."""
     columns = []
-    for frames, names in ((g._node_frames, node_names), (g._edge_frames, edge_names)):
+    for frames, names in ((g.node_frames, node_names), (g.edge_frames, edge_names)):
         for name in names or ():
             having = [(frame, name) for frame in frames if frame is not None and name in frame]
             if not having:

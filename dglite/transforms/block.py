@@ -58,7 +58,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     require_graph(g)
     if g.is_block:
         raise DGLError("the graph is a block already")
-    count, arrays = len(g._metagraph.ntypes), HOST
+    count, arrays = len(g.type_graph.ntypes), HOST
     numbered = _numbered_on_gpu(g, dst_nodes) if include_dst_in_src and src_nodes is None else None
     dst_given: dict[int, Any] | None
     if numbered is None:
@@ -69,16 +69,16 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
         ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
         src_ids = [sides.src_ids(i) for i in range(count)]
     else:
-        (ends, src_ids, dst_ids, dst_given), arrays = numbered, g._arrays
+        (ends, src_ids, dst_ids, dst_given), arrays = numbered, g.id_arrays
     adjacencies = tuple(
-        Adjacency.from_ends(len(src_ids[a]), len(dst_ids[b]), *pair, g._idtype, arrays)
-        for (a, b), pair in zip(g._metagraph.ends, ends, strict=True)
+        Adjacency.from_ends(len(src_ids[a]), len(dst_ids[b]), *pair, g.numpy_idtype, arrays)
+        for (a, b), pair in zip(g.type_graph.ends, ends, strict=True)
     )
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
-    block = make_graph(_block_metagraph(g._metagraph), adjacencies, counts, g._device)
-    block._idtype = g._idtype
-    block._node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
-    block._edge_frames = _edge_frames(g, block, dst_given)
+    block = make_graph(_block_metagraph(g.type_graph), adjacencies, counts, g.device)
+    block.numpy_idtype = g.numpy_idtype
+    block.node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    block.edge_frames = _edge_frames(g, block, dst_given)
     return block
 
 
@@ -90,12 +90,12 @@ def _by_set(g: DGLGraph, nodes: Any, argument: str, arrays: Any) -> dict[int, An
     if nodes is None:
         return None
     if not isinstance(nodes, Mapping):
-        if len(g._metagraph.ntypes) != 1:
+        if len(g.type_graph.ntypes) != 1:
             raise DGLError(f"{argument} has no types, but the graph has {g.ntypes}; give a dictionary by node type")
-        nodes = {g._metagraph.ntypes[0]: nodes}
-    sets = {g._metagraph.node_set(ntype): ids for ntype, ids in nodes.items()}
+        nodes = {g.type_graph.ntypes[0]: nodes}
+    sets = {g.type_graph.node_set(ntype): ids for ntype, ids in nodes.items()}
     # Copies: features wait to be gathered with them, and users may write to their tensors meanwhile.
-    ids_by_set = {node_set: g._nodes_in(arrays, ids, node_set) for node_set, ids in sets.items()}
+    ids_by_set = {node_set: g.nodes_in(arrays, ids, node_set) for node_set, ids in sets.items()}
     return {node_set: ids.copy() if arrays is HOST else active.copy(ids) for node_set, ids in ids_by_set.items()}
 
 
@@ -103,13 +103,13 @@ def _kept_edges(g: DGLGraph, dst_given: dict[int, Any] | None, arrays: Any) -> P
     """Return the endpoints of each relation's edges, none of those into a type that is not asked for."""
     return [
         adjacency.ends(arrays) if dst_given is None or dst_set in dst_given else (arrays.arange(0), arrays.arange(0))
-        for adjacency, (_, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True)
+        for adjacency, (_, dst_set) in zip(g.adjacencies, g.type_graph.ends, strict=True)
     ]
 
 
 def _destination_ids(g: DGLGraph, dst_given: dict[int, Any] | None, arrays: Any) -> list[Any]:
     """Return the ids of the destinations of each node set."""
-    sets = range(len(g._metagraph.ntypes))
+    sets = range(len(g.type_graph.ntypes))
     if dst_given is not None:
         return [dst_given.get(i, arrays.arange(0)) for i in sets]
     return [_destinations(g, i) if arrays is HOST else _destinations_in(g, i, arrays) for i in sets]
@@ -117,8 +117,8 @@ def _destination_ids(g: DGLGraph, dst_given: dict[int, Any] | None, arrays: Any)
 
 def _destinations_in(g: DGLGraph, node_set: int, arrays: Any) -> Any:
     """Return the nodes of a set that have in-edges, ascending, on a device."""
-    has_edges = arrays.full(g._num_nodes[node_set], False, "bool")
-    for adjacency, ends in zip(g.adjacencies, g._metagraph.ends, strict=True):
+    has_edges = arrays.full(g.node_counts[node_set], False, "bool")
+    for adjacency, ends in zip(g.adjacencies, g.type_graph.ends, strict=True):
         if ends[1] == node_set:
             has_edges |= adjacency.degrees(arrays, 1) > 0
     return arrays.nonzero(has_edges)
@@ -126,7 +126,7 @@ def _destinations_in(g: DGLGraph, node_set: int, arrays: Any) -> Any:
 
 def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     """Return the nodes of a set that have in-edges, ascending."""
-    parts = [x.endpoints()[1] for x, ends in zip(g.adjacencies, g._metagraph.ends, strict=True) if ends[1] == node_set]
+    parts = [x.endpoints()[1] for x, ends in zip(g.adjacencies, g.type_graph.ends, strict=True) if ends[1] == node_set]
     return distinct(np.concatenate([_NO_IDS, *parts]))
 
 
@@ -136,17 +136,17 @@ def _numbered_on_gpu(g: DGLGraph, dst_nodes: Any) -> tuple[Pairs, list[Any], lis
     None for a graph that is on none, and for destinations that are repeated: equal ids have one number here. The host
     waits for how many nodes there are, and for what tells that none is missing.
     """
-    gpu = device_on(g._device)
+    gpu = device_on(g.device)
     if not isinstance(gpu, Gpu):
         return None
-    arrays, dtype = g._arrays, index_dtype_of(g)
+    arrays, dtype = g.id_arrays, index_dtype_of(g)
     dst_given = _by_set(g, dst_nodes, "dst_nodes", arrays)
     dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
     ends: list[list[Any]] = [[arrays.arange(0)] * 2 for _ in edges]
     src_ids = []
     for node_set, ids in enumerate(dst_ids):
         # Destinations before sources: they are among the ids given, so that they take no number from a source.
-        places = [(j, side) for side in (1, 0) for j, pair in enumerate(g._metagraph.ends) if pair[side] == node_set]
+        places = [(j, side) for side in (1, 0) for j, pair in enumerate(g.type_graph.ends) if pair[side] == node_set]
         parts = [arrays.astype(x, dtype) for x in (ids, *(edges[j][side] for j, side in places))]
         numbers, distinct_ids = _numbers(gpu, arrays.concatenate(parts), dtype)
         first = 0
@@ -167,9 +167,9 @@ def _numbered_on_gpu(g: DGLGraph, dst_nodes: Any) -> tuple[Pairs, list[Any], lis
 
 def _raise_missing(g: DGLGraph, arrays: Any, node_set: int, ids: Any, edges: Pairs) -> None:
     """Raise the error for destinations that lack a node which has in-edges."""
-    is_given = arrays.full(g._num_nodes[node_set], False, "bool")
+    is_given = arrays.full(g.node_counts[node_set], False, "bool")
     is_given[ids] = True
-    for (_, dst), pair in zip(edges, g._metagraph.ends, strict=True):
+    for (_, dst), pair in zip(edges, g.type_graph.ends, strict=True):
         missing = arrays.nonzero(~is_given[dst]) if pair[1] == node_set else dst[:0]
         if len(missing):
             (node,) = arrays.read(dst[missing[0]])
@@ -186,12 +186,12 @@ def _numbers(gpu: Gpu, ids: Any, dtype: np.dtype) -> tuple[Any, Any]:
 def index_dtype_of(g: DGLGraph) -> np.dtype:
     """Return the dtype in which nodes are numbered: the relations', or a wider one where ids ask for it."""
     dtypes = [x.index_dtype for x in g.adjacencies]
-    wide = np.dtype(np.int64) in dtypes or max(g._num_nodes, default=0) > np.iinfo(np.int32).max
+    wide = np.dtype(np.int64) in dtypes or max(g.node_counts, default=0) > np.iinfo(np.int32).max
     return np.dtype(np.int64 if wide else np.int32)
 
 
 def _missing_node(g: DGLGraph, argument: str, node: int, node_set: int, edges: str) -> DGLError:
-    name = g._metagraph.ntypes[node_set]
+    name = g.type_graph.ntypes[node_set]
     return DGLError(f"{argument} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
 
 
@@ -210,14 +210,14 @@ class _Sides:
         from ..kernels.cpu.sample.hashing import Numbering
 
         self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
-        ends, counts, dtype = g._metagraph.ends, g._num_nodes, index_dtype_of(g)
+        ends, counts, dtype = g.type_graph.ends, g.node_counts, index_dtype_of(g)
         self._sources: list[Numbering] = []
         self._destinations: list[Numbering] = []
         for i, ids in enumerate(dst_ids):
             first = src_given.get(i, _NO_IDS) if src_given is not None else ids if include else _NO_IDS
             if src_given is not None and include and not np.array_equal(first[: len(ids)], ids):
                 raise DGLError(
-                    f"src_nodes of type {g._metagraph.ntypes[i]!r} must begin with the {len(ids)} destination nodes; "
+                    f"src_nodes of type {g.type_graph.ntypes[i]!r} must begin with the {len(ids)} destination nodes; "
                     "or pass include_dst_in_src=False"
                 )
             most = len(first) + sum(len(edges[j][0]) for j, pair in enumerate(ends) if pair[0] == i)
@@ -238,7 +238,7 @@ class _Sides:
 
     def renumber(self, relation: int, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a relation's endpoints in the block's numbers."""
-        src_set, dst_set = self._g._metagraph.ends[relation]
+        src_set, dst_set = self._g.type_graph.ends[relation]
         destinations, missing = self._destinations[dst_set].find(dst, len(self._dst_ids[dst_set]))
         if missing >= 0:
             raise _missing_node(self._g, "dst_nodes", dst[missing], dst_set, "in-edges")
@@ -264,12 +264,12 @@ def block_of_rows(
     # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
     from ..kernels.cpu.sample.hashing import Numbering
 
-    ends = g._metagraph.ends
+    ends = g.type_graph.ends
     dtype = index_dtype_of(g) if versions == 1 else np.dtype(np.int64)
     most = [len(ids) for ids in dst_ids]
     for (src_set, _), row in zip(ends, rows, strict=True):
         most[src_set] += 0 if row is None else len(row[1])
-    numberings = [Numbering(n * versions, room, dtype) for n, room in zip(g._num_nodes, most, strict=True)]
+    numberings = [Numbering(n * versions, room, dtype) for n, room in zip(g.node_counts, most, strict=True)]
     for numbering, ids in zip(numberings, dst_ids, strict=True):
         numbering.place(ids.astype(dtype))
     sources = [
@@ -293,15 +293,17 @@ def numbered_block(
     ``src_ids`` are the ids in ``g`` of each type's sources, which begin with its ``num_dst`` destinations.
     """
     count, adjacencies = len(num_dst), []
-    for (src_set, dst_set), row in zip(g._metagraph.ends, rows, strict=True):
+    for (src_set, dst_set), row in zip(g.type_graph.ends, rows, strict=True):
         indptr, indices = (np.zeros(num_dst[dst_set] + 1, np.int64), _NO_IDS) if row is None else row
         sizes = len(src_ids[src_set]), num_dst[dst_set]
-        adjacencies.append(Adjacency.from_csc(*sizes, indptr, indices, None, g._idtype, copy=False, validate=False))
+        adjacencies.append(
+            Adjacency.from_csc(*sizes, indptr, indices, None, g.numpy_idtype, copy=False, validate=False)
+        )
     counts = [*map(len, src_ids), *num_dst]
-    block = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
-    block._idtype = g._idtype
+    block = make_graph(_block_metagraph(g.type_graph), tuple(adjacencies), counts, g.device)
+    block.numpy_idtype = g.numpy_idtype
     dst_ids = [ids[:size] for ids, size in zip(src_ids, num_dst, strict=True)]
-    block._node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    block.node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
     return block
 
 
@@ -311,22 +313,22 @@ def _block_metagraph(metagraph: Metagraph) -> Metagraph:
 
 
 def _node_frame(g: DGLGraph, block: DGLGraph, node_set: int, ids: Any, position: int) -> Frame:
-    frame = g._node_frames[node_set]
-    result = block._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
+    frame = g.node_frames[node_set]
+    result = block.node_frame_at(position) if frame is None or not len(frame) else frame.take(ids)
     # A copy: the users' tensor of ids must not be what columns wait to be gathered with, nor what numbers nodes.
-    result[NID] = block._ids_copy(ids)
+    result[NID] = block.ids_copy(ids)
     return result
 
 
 def _edge_frames(g: DGLGraph, block: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[Frame | None]:
     """Return the edges' features, shared: a relation has all of its edges or none."""
-    frames = copies(g._edge_frames)
+    frames = copies(g.edge_frames)
     for i, adjacency in enumerate(block.adjacencies):
         frame = frames[i]
         if frame is None or len(frame) == 0:
-            frame = block._edge_frame(i)
+            frame = block.edge_frame_at(i)
         elif frame.num_rows != adjacency.num_edges:
             frame = frame.take(_NO_IDS)
-        frame[EID] = block._ids_tensor(block._arrays.arange(adjacency.num_edges, block._idtype))
+        frame[EID] = block.ids_tensor(block.id_arrays.arange(adjacency.num_edges, block.numpy_idtype))
         frames[i] = frame
     return frames

@@ -31,9 +31,9 @@ class GCNNorm(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         result = g.clone()
-        for index, (src, dst) in enumerate(g._metagraph.ends):
+        for index, (src, dst) in enumerate(g.type_graph.ends):
             if src == dst:
-                frame, adjacency = result._edge_frame(index), g.adjacencies[index]
+                frame, adjacency = result.edge_frame_at(index), g.adjacencies[index]
                 weights = frame.peek(self.eweight_name)
                 weights = _ones(g, adjacency.num_edges) if weights is None else weights
                 frame[self.eweight_name] = _symmetric(adjacency, weights)
@@ -41,7 +41,7 @@ class GCNNorm(BaseTransform):
 
 
 def _ones(g: DGLGraph, count: int) -> Tensor:
-    return active.full((count,), 1, "float32", g._features_device)
+    return active.full((count,), 1, "float32", g.features_device)
 
 
 def _symmetric(adjacency: Adjacency, weights: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class _Diffusion(BaseTransform):
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, type(self).__name__)
-        column = g._edge_frame(0).peek(self.eweight_name)
+        column = g.edge_frame_at(0).peek(self.eweight_name)
         if column is not None and active.shape(column) != (adjacency.num_edges,):
             raise DGLError(
                 f"edge weights {self.eweight_name!r} must be one number per edge, got {active.shape(column)}"
@@ -82,12 +82,12 @@ class _Diffusion(BaseTransform):
         dst, src, values = diffused.row[order], diffused.col[order], diffused.data[order]
         above = values >= self._threshold(values, adjacency.num_src)
         relation = Adjacency.from_coo(
-            adjacency.num_src, adjacency.num_src, src[above], dst[above], g._idtype, validate=False
+            adjacency.num_src, adjacency.num_src, src[above], dst[above], g.numpy_idtype, validate=False
         )
-        result = make_graph(g._metagraph, (relation,), g._num_nodes, g._device)
-        result._idtype, result._node_frames = g._idtype, copies(g._node_frames)
+        result = make_graph(g.type_graph, (relation,), g.node_counts, g.device)
+        result.numpy_idtype, result.node_frames = g.numpy_idtype, copies(g.node_frames)
         dtype = "float32" if column is None else active.dtype(column)
-        result.edata[self.eweight_name] = active.astype(result._tensor(values[above]), dtype)
+        result.edata[self.eweight_name] = active.astype(result.as_tensor(values[above]), dtype)
         return result
 
     def _threshold(self, values: np.ndarray, num_nodes: int) -> float:
@@ -198,7 +198,7 @@ class SIGNDiffusion(BaseTransform):
     def __call__(self, g: DGLGraph) -> DGLGraph:
         adjacency = require_homogeneous(g, "SIGNDiffusion")
         result = g.clone()
-        first = hidden = g._node_frame(0)[self.in_feat_name]
+        first = hidden = g.node_frame_at(0)[self.in_feat_name]
         weights = self._weights(g, adjacency, active.dtype(first))
         weights = active.reshape(weights, (adjacency.num_edges, *(1,) * (len(active.shape(first)) - 1)))
         for i in range(self.k):
@@ -211,9 +211,9 @@ class SIGNDiffusion(BaseTransform):
     def _weights(self, g: DGLGraph, adjacency: Adjacency, dtype: str) -> Tensor:
         """Return the entries of the diffusion matrix, one per edge."""
         if self.eweight_name is None:
-            weights = active.full((adjacency.num_edges,), 1, dtype, g._features_device)
+            weights = active.full((adjacency.num_edges,), 1, dtype, g.features_device)
         else:
-            weights = active.reshape(g._edge_frame(0)[self.eweight_name], (adjacency.num_edges,))
+            weights = active.reshape(g.edge_frame_at(0)[self.eweight_name], (adjacency.num_edges,))
             weights = active.astype(weights, dtype)
         if self.diffuse_op == "raw":
             return weights

@@ -42,17 +42,17 @@ def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = Fal
     adjacency = require_homogeneous(g, "shortest_dist")
     if adjacency.num_src == 0:
         empty = np.empty((0, 0), np.int64)
-        return (g._tensor(empty), g._tensor(np.empty((0, 0, 0), np.int64))) if return_paths else g._tensor(empty)
+        return (g.as_tensor(empty), g.as_tensor(np.empty((0, 0, 0), np.int64))) if return_paths else g.as_tensor(empty)
     roots = np.arange(adjacency.num_src) if root is None else g.node_ids(root)
     if root is not None and len(roots) != 1:
         raise DGLError(f"shortest_dist: root must be one node, got {len(roots)}")
     hops, before = _shortest(adjacency, roots)
     if not return_paths:
-        return g._tensor(hops if root is None else hops[0])
+        return g.as_tensor(hops if root is None else hops[0])
     paths = _paths(adjacency, roots, hops, before)
     if root is not None:
         hops, paths = hops[0], paths[0]
-    return g._tensor(hops), g._tensor(paths)
+    return g.as_tensor(hops), g.as_tensor(paths)
 
 
 def _shortest(adjacency: Adjacency, roots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +98,7 @@ def double_radius_node_labeling(g: DGLGraph, src: int, dst: int) -> Tensor:
     labels = 1 + np.minimum(from_first, from_second) + half * (half + odd - 1)
     labels[(from_first < 0) | (from_second < 0)] = 0
     labels[ends] = 1
-    return g._tensor(labels)
+    return g.as_tensor(labels)
 
 
 def _undirected(adjacency: Adjacency, root: int, barred: int) -> np.ndarray:

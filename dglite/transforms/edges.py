@@ -61,9 +61,9 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
         sizes = adjacency.num_src, adjacency.num_dst
         doubled = Adjacency.from_coo(*sizes, *both, adjacency.idtype, validate=False, copy=False)
         adjacencies.append(without_parallel(doubled)[0])
-    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    result._idtype = g._idtype
-    result._node_frames = node_frames(g, copy_ndata)
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
+    result.numpy_idtype = g.numpy_idtype
+    result.node_frames = node_frames(g, copy_ndata)
     return result
 
 
@@ -96,11 +96,11 @@ def add_reverse_edges(
     """
     require_graph(g)
     adjacencies, rows = [], []
-    arrays = g._arrays
+    arrays = g.id_arrays
     for index, adjacency in enumerate(g.adjacencies):
         src, dst = adjacency.ends(arrays)
         edges = arrays.arange(adjacency.num_edges)
-        src_set, dst_set = g._metagraph.ends[index]
+        src_set, dst_set = g.type_graph.ends[index]
         if src_set != dst_set:
             if not ignore_bipartite:
                 _require_square(g, index, "add_reverse_edges", "pass ignore_bipartite=True to leave it as it is")
@@ -110,15 +110,15 @@ def add_reverse_edges(
         ends = arrays.concatenate([src, dst[added]]), arrays.concatenate([dst, src[added]])
         adjacencies.append(Adjacency.from_ends(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, arrays))
         rows.append(arrays.concatenate([edges, added]))
-    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    result._idtype = g._idtype
-    result._node_frames = node_frames(g, copy_ndata)
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
+    result.numpy_idtype = g.numpy_idtype
+    result.node_frames = node_frames(g, copy_ndata)
     if copy_edata:
-        result._edge_frames = [
-            x.take(edge_rows) if x else None for x, edge_rows in zip(g._edge_frames, rows, strict=True)
+        result.edge_frames = [
+            x.take(edge_rows) if x else None for x, edge_rows in zip(g.edge_frames, rows, strict=True)
         ]
         for index, ids in enumerate(rows):
-            result._edge_frame(index)[EID] = result._ids_tensor(ids)
+            result.edge_frame_at(index)[EID] = result.ids_tensor(ids)
     return result
 
 
@@ -151,7 +151,7 @@ def add_self_loop(
     require_graph(g)
     index = g.etype_id(etype)
     _require_square(g, index, "add_self_loop", "only an edge type between nodes of one type has self-loops")
-    frame, adjacency = g._edge_frame(index), g.adjacencies[index]
+    frame, adjacency = g.edge_frame_at(index), g.adjacencies[index]
     names = list(frame) if edge_feat_names is None else list(edge_feat_names)
     unknown = [name for name in names if name not in frame]
     if unknown:
@@ -191,8 +191,8 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     require_graph(g)
     index = g.etype_id(etype)
     _require_square(g, index, "remove_self_loop", "only an edge type between nodes of one type has self-loops")
-    src, dst = g.adjacencies[index].ends(g._arrays)
-    return remove_edges(g, g._arrays.nonzero(src == dst), index)
+    src, dst = g.adjacencies[index].ends(g.id_arrays)
+    return remove_edges(g, g.id_arrays.nonzero(src == dst), index)
 
 
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bo
 
 
 def _require_square(g: DGLGraph, index: int, caller: str, advice: str) -> None:
-    src, dst = g._metagraph.ends[index]
+    src, dst = g.type_graph.ends[index]
     if src != dst:
         raise DGLError(f"{caller}: edge type {g.canonical_etypes[index]} joins different node sets; {advice}")
 

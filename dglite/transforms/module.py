@@ -75,7 +75,7 @@ class AddSelfLoop(BaseTransform):
                 g = edges.remove_self_loop(g, etype)
             names = self.edge_feat_names
             if names is not None:
-                names = [name for name in names if name in g._edge_frame(index)]
+                names = [name for name in names if name in g.edge_frame_at(index)]
             g = edges.add_self_loop(g, names, self.fill_data, etype)
         if not self.new_etypes:
             return g
@@ -84,7 +84,7 @@ class AddSelfLoop(BaseTransform):
             if (ntype, "self", ntype) not in g.canonical_etypes:
                 count = g.num_nodes(ntype)
                 nodes = np.arange(count)
-                added[ntype, "self", ntype] = Adjacency.from_coo(count, count, nodes, nodes, g._idtype), None
+                added[ntype, "self", ntype] = Adjacency.from_coo(count, count, nodes, nodes, g.numpy_idtype), None
         return with_relations(g, added)
 
 
@@ -112,7 +112,7 @@ class AddReverse(BaseTransform):
         added: dict[tuple[str, str, str], tuple[Adjacency, Frame | None]] = {}
         result = g
         for index, (src_type, name, dst_type) in enumerate(g.canonical_etypes):
-            frame, adjacency = g._edge_frame(index), g.adjacencies[index]
+            frame, adjacency = g.edge_frame_at(index), g.adjacencies[index]
             if _is_square(g, index) and not self.sym_new_etype:
                 src, dst = adjacency.endpoints()
                 data = dict(frame.items()) if self.copy_edata else None
@@ -186,13 +186,13 @@ class ToLevi(BaseTransform):
         numbers = np.arange(adjacency.num_edges)
         relations = [("edge", "e2n", "node"), ("node", "n2e", "edge")]
         adjacencies = (
-            Adjacency.from_coo(counts[0], counts[1], numbers, dst, g._idtype, validate=False),
-            Adjacency.from_coo(counts[1], counts[0], src, numbers, g._idtype, validate=False),
+            Adjacency.from_coo(counts[0], counts[1], numbers, dst, g.numpy_idtype, validate=False),
+            Adjacency.from_coo(counts[1], counts[0], src, numbers, g.numpy_idtype, validate=False),
         )
-        result = make_graph(Metagraph(names, relations), adjacencies, counts, g._device)
-        result._idtype = g._idtype
-        result._node_frame(0).update(g._edge_frame(0))
-        result._node_frame(1).update(g._node_frame(0))
+        result = make_graph(Metagraph(names, relations), adjacencies, counts, g.device)
+        result.numpy_idtype = g.numpy_idtype
+        result.node_frame_at(0).update(g.edge_frame_at(0))
+        result.node_frame_at(1).update(g.node_frame_at(0))
         return result
 
 
@@ -247,7 +247,7 @@ class SVDPE(BaseTransform):
 
 # -- parts -------------------------------------------------------------------------------------------------------
 def _is_square(g: DGLGraph, index: int) -> bool:
-    src, dst = g._metagraph.ends[index]
+    src, dst = g.type_graph.ends[index]
     return src == dst
 
 
@@ -269,14 +269,14 @@ def with_relations(
         raise DGLError(f"edge type {clash[0]} exists already; rename one of the two")
     relations = {
         etype: (adjacency, frame)
-        for etype, adjacency, frame in zip(g.canonical_etypes, g.adjacencies, copies(g._edge_frames), strict=True)
+        for etype, adjacency, frame in zip(g.canonical_etypes, g.adjacencies, copies(g.edge_frames), strict=True)
         if keep
     }
     relations.update(added)
     etypes = sorted(relations)
     result = make_graph(
-        Metagraph(g.ntypes, etypes), tuple(relations[etype][0] for etype in etypes), g._num_nodes, g._device
+        Metagraph(g.ntypes, etypes), tuple(relations[etype][0] for etype in etypes), g.node_counts, g.device
     )
-    result._idtype = g._idtype
-    result._node_frames, result._edge_frames = copies(g._node_frames), [relations[etype][1] for etype in etypes]
+    result.numpy_idtype = g.numpy_idtype
+    result.node_frames, result.edge_frames = copies(g.node_frames), [relations[etype][1] for etype in etypes]
     return result

@@ -128,7 +128,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         counts.append(near.size)
     result = graph((np.concatenate(src), np.concatenate(dst)), num_nodes=len(points), device=active.device(x))
     if sizes is not None:
-        result._batch_num_nodes, result._batch_num_edges = (segments,), (np.array(counts, np.int64),)
+        result.batch_node_counts, result.batch_edge_counts = (segments,), (np.array(counts, np.int64),)
     return result
 
 
@@ -147,7 +147,7 @@ def _knn_there(
     relation = Adjacency.from_ends(count, count, src, dst, np.dtype(np.int64), arrays)
     result = make_graph(HOMOGENEOUS, (relation,), (count,), arrays.device)
     if is_batch:
-        result._batch_num_nodes, result._batch_num_edges = (segments,), (segments * k,)
+        result.batch_node_counts, result.batch_edge_counts = (segments,), (segments * k,)
     return result
 
 

@@ -77,7 +77,7 @@ def metis_partition_assignment(
         recursive=mode == "recursive",
         options=options,
     )
-    return g._ids_tensor(np.asarray(parts, np.int64))
+    return g.ids_tensor(np.asarray(parts, np.int64))
 
 
 def _pymetis() -> Any:
@@ -166,14 +166,14 @@ def partition_graph_with_halo(
     old_nodes = old_edges = None
     if reshuffle:
         adjacency, parts, old_nodes, old_edges = _reshuffled(adjacency, parts)
-    whole = make_graph(HOMOGENEOUS, (adjacency.as_idtype(g._idtype),), [adjacency.num_src], g._device)
+    whole = make_graph(HOMOGENEOUS, (adjacency.as_idtype(g.numpy_idtype),), [adjacency.num_src], g.device)
     by_part = {
         part: _part(whole, parts, part, hops, old_nodes, old_edges)
         for part in progress(range(int(parts.max(initial=-1)) + 1), "parts and their halos", "part")
     }
     if old_nodes is None or old_edges is None:
         return by_part, None, None
-    return by_part, g._ids_tensor(old_nodes), g._ids_tensor(old_edges)
+    return by_part, g.ids_tensor(old_nodes), g.ids_tensor(old_edges)
 
 
 def _reshuffled(adjacency: Adjacency, parts: np.ndarray) -> tuple[Adjacency, np.ndarray, np.ndarray, np.ndarray]:
@@ -214,22 +214,22 @@ def _part(
         num_inner, nodes = len(nodes), in_order_of_appearance(np.concatenate([nodes, src[edges]]))
         frontier = nodes[num_inner:]
     result = _over(whole, nodes, edges)
-    result.ndata["inner_node"] = result._tensor((parts[nodes] == part).astype(np.int32))
-    result.ndata["part_id"] = result._ids_tensor(parts[nodes])
-    result.edata["inner_edge"] = result._tensor((parts[dst[edges]] == part).astype(np.int8))
+    result.ndata["inner_node"] = result.as_tensor((parts[nodes] == part).astype(np.int32))
+    result.ndata["part_id"] = result.ids_tensor(parts[nodes])
+    result.edata["inner_edge"] = result.as_tensor((parts[dst[edges]] == part).astype(np.int8))
     if old_nodes is not None and old_edges is not None:
-        result.ndata["orig_id"] = result._ids_tensor(old_nodes[nodes])
-        result.edata["orig_id"] = result._ids_tensor(old_edges[edges])
+        result.ndata["orig_id"] = result.ids_tensor(old_nodes[nodes])
+        result.edata["orig_id"] = result.ids_tensor(old_edges[edges])
     return result
 
 
 def _over(whole: DGLGraph, nodes: np.ndarray, edges: np.ndarray) -> DGLGraph:
     """Return the given edges over the given nodes, renumbered in order, with their ids."""
-    new_ids = np.empty(whole._num_nodes[0], np.int64)
+    new_ids = np.empty(whole.node_counts[0], np.int64)
     new_ids[nodes] = np.arange(len(nodes))
     src, dst = (new_ids[end[edges]] for end in whole.adjacencies[0].endpoints())
-    relation = Adjacency.from_coo(len(nodes), len(nodes), src, dst, whole._idtype, validate=False)
-    part = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], whole._device)
-    part._idtype = whole._idtype
-    part.ndata[NID], part.edata[EID] = part._ids_tensor(nodes.copy()), part._ids_tensor(edges.copy())
+    relation = Adjacency.from_coo(len(nodes), len(nodes), src, dst, whole.numpy_idtype, validate=False)
+    part = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], whole.device)
+    part.numpy_idtype = whole.numpy_idtype
+    part.ndata[NID], part.edata[EID] = part.ids_tensor(nodes.copy()), part.ids_tensor(edges.copy())
     return part

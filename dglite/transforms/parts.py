@@ -33,7 +33,7 @@ def without_parallel(relation: Adjacency) -> tuple[Adjacency, np.ndarray, np.nda
 
 def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:
     """Return copies of the node frames of a graph, or none of them."""
-    return copies(g._node_frames) if keep else [None] * len(g._node_frames)
+    return copies(g.node_frames) if keep else [None] * len(g.node_frames)
 
 
 def require_homogeneous(g: DGLGraph, caller: str) -> Adjacency:
@@ -66,6 +66,6 @@ def one_relation(adjacency: Adjacency, src_type: str, etype: str, dst_type: str,
     relation = (src_type, etype, dst_type)
     homogeneous = HOMOGENEOUS.canonical_etypes[0]
     metagraph = HOMOGENEOUS if relation == homogeneous else Metagraph(names, [relation])
-    result = make_graph(metagraph, (adjacency.as_idtype(like._idtype),), counts, like._device)
-    result._idtype = like._idtype
+    result = make_graph(metagraph, (adjacency.as_idtype(like.numpy_idtype),), counts, like.device)
+    result.numpy_idtype = like.numpy_idtype
     return result

@@ -33,7 +33,7 @@ def to_bfloat16(g: DGLGraph) -> DGLGraph:
 def _cast(g: DGLGraph, dtype: str) -> DGLGraph:
     require_graph(g)
     result = g.clone()
-    frames: list[Frame] = [frame for frame in (*result._node_frames, *result._edge_frames) if frame]
+    frames: list[Frame] = [frame for frame in (*result.node_frames, *result.edge_frames) if frame]
     for frame in frames:
         frame.update({name: active.astype(x, dtype) for name, x in frame.items() if active.dtype(x) in _FLOATS})
     return result

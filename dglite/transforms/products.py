@@ -50,11 +50,14 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
         onward &= dst[heads] != src[tails]
     tails, heads = tails[onward], heads[onward]
     result = make_graph(
-        HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g._idtype, validate=False),), [count], g._device
+        HOMOGENEOUS,
+        (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False),),
+        [count],
+        g.device,
     )
-    result._idtype = g._idtype
-    if shared and g._edge_frames[0]:
-        result._node_frame(0).update(g._edge_frame(0))
+    result.numpy_idtype = g.numpy_idtype
+    if shared and g.edge_frames[0]:
+        result.node_frame_at(0).update(g.edge_frame_at(0))
     return result
 
 
@@ -67,7 +70,7 @@ def khop_adj(g: DGLGraph, k: int) -> Tensor:
         The graph has several types, or ``k`` is negative.
     """
     require_graph(g)
-    return g._tensor(
+    return g.as_tensor(
         _power(require_homogeneous(g, "khop_adj"), count_of(k, "khop_adj: k"), "khop_adj").toarray().astype(np.float32)
     )
 
@@ -91,10 +94,10 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     dst = np.repeat(paths.indices, times)
     if nodes is not None:
         src, dst = nodes[src], nodes[dst]
-    relation = Adjacency.from_coo(num_nodes, num_nodes, src, dst, g._idtype, validate=False)
-    result = make_graph(g._metagraph, (relation,), [num_nodes], g._device)
-    result._idtype = g._idtype
-    result._node_frames = node_frames(g, copy_ndata)
+    relation = Adjacency.from_coo(num_nodes, num_nodes, src, dst, g.numpy_idtype, validate=False)
+    result = make_graph(g.type_graph, (relation,), [num_nodes], g.device)
+    result.numpy_idtype = g.numpy_idtype
+    result.node_frames = node_frames(g, copy_ndata)
     return result
 
 
@@ -133,7 +136,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     if not metapath:
         raise DGLError("metapath_reachable_graph: the metapath is empty; give at least one edge type")
     indices = [g.etype_id(etype) for etype in metapath]
-    ends = g._metagraph.ends
+    ends = g.type_graph.ends
     for before, after in itertools.pairwise(indices):
         if ends[before][1] != ends[after][0]:
             etypes = g.canonical_etypes
@@ -147,15 +150,15 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     reached = reached.tocsr()
     reached.sort_indices()
     num_src, num_dst = reached.shape
-    relation = Adjacency.from_csr(num_src, num_dst, reached.indptr, reached.indices, None, g._idtype)
+    relation = Adjacency.from_csr(num_src, num_dst, reached.indptr, reached.indices, None, g.numpy_idtype)
     src_set, dst_set = ends[indices[0]][0], ends[indices[-1]][1]
     src_type, dst_type = g.canonical_etypes[indices[0]][0], g.canonical_etypes[indices[-1]][2]
     if src_set != dst_set and src_type == dst_type:  # the two sides of a block
         src_type, dst_type = f"{src_type}_src", f"{dst_type}_dst"
     result = one_relation(relation, src_type, "_E", dst_type, g)
     for name, node_set in ((src_type, src_set), (dst_type, dst_set)):
-        frame = g._node_frames[node_set]
-        result._node_frames[result._metagraph.node_set(name)] = None if frame is None else frame.copy()
+        frame = g.node_frames[node_set]
+        result.node_frames[result.type_graph.node_set(name)] = None if frame is None else frame.copy()
     return result
 
 
@@ -196,7 +199,7 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
     sizes = first.num_src, second.num_dst
     relation, weights = _summed(src[first_edges], csr.indices[entries], products, sizes, A)
     result = one_relation(relation, A.canonical_etypes[0][0], etype, B.canonical_etypes[0][2], A)
-    result._edge_frame(0)[weight_name] = weights
+    result.edge_frame_at(0)[weight_name] = weights
     return result
 
 
@@ -216,21 +219,21 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     parts = [_weighted(g, weight_name, "adj_sum_graph") for g in graphs]
     first = graphs[0]
     for i, g in enumerate(graphs):
-        if g.canonical_etypes != first.canonical_etypes or g._num_nodes != first._num_nodes:
+        if g.canonical_etypes != first.canonical_etypes or g.node_counts != first.node_counts:
             raise DGLError(f"adj_sum_graph: graph {i} must have the types and numbers of nodes of graph 0")
     sizes = parts[0][0].num_src, parts[0][0].num_dst
     src, dst = (np.concatenate(ends) for ends in zip(*(adjacency.endpoints() for adjacency, _ in parts), strict=True))
     relation, weights = _summed(src, dst, active.concat([weights for _, weights in parts]), sizes, first)
-    result = make_graph(first._metagraph, (relation,), first._num_nodes, first._device)
-    result._idtype = first._idtype
-    result._edge_frame(0)[weight_name] = weights
+    result = make_graph(first.type_graph, (relation,), first.node_counts, first.device)
+    result.numpy_idtype = first.numpy_idtype
+    result.edge_frame_at(0)[weight_name] = weights
     return result
 
 
 def _weighted(g: DGLGraph, weight_name: str, caller: str) -> tuple[Adjacency, Tensor]:
     if len(g.adjacencies) != 1:
         raise DGLError(f"{caller}: a graph has edge types {g.canonical_etypes}; expected one, e.g. g['etype']")
-    weights = g._edge_frame(0)[weight_name]
+    weights = g.edge_frame_at(0)[weight_name]
     if len(active.shape(weights)) != 1:
         raise DGLError(f"{caller}: weights {weight_name!r} must be one number per edge, got {active.shape(weights)}")
     return g.adjacencies[0], weights
@@ -240,7 +243,7 @@ def _summed(
     src: np.ndarray, dst: np.ndarray, weights: Tensor, sizes: tuple[int, int], like: DGLGraph
 ) -> tuple[Adjacency, Tensor]:
     """Return the relation of the distinct pairs and the sum of the weights of each."""
-    every = Adjacency.from_coo(*sizes, src, dst, like._idtype, validate=False, copy=False)
+    every = Adjacency.from_coo(*sizes, src, dst, like.numpy_idtype, validate=False, copy=False)
     relation, order, counts = without_parallel(every)
     return relation, ops.segment_reduce(counts, active.take(weights, order), "sum")
 

@@ -77,13 +77,13 @@ def reorder_graph(
     adjacency = g.adjacencies[0]
     nodes = _node_order(adjacency, node_permute_algo, config)
     reordered, edges = _reordered(_renumbered(adjacency, nodes), edge_permute_algo, config)
-    result = make_graph(g._metagraph, (reordered,), g._num_nodes, g.device)
-    result._node_frames = [_rows_of(g._node_frames[0], nodes)]
-    result._edge_frames = [_rows_of(g._edge_frames[0], edges)]
+    result = make_graph(g.type_graph, (reordered,), g.node_counts, g.device)
+    result.node_frames = [_rows_of(g.node_frames[0], nodes)]
+    result.edge_frames = [_rows_of(g.edge_frames[0], edges)]
     if store_ids:
         columns = ((result.ndata, NID, nodes, adjacency.num_src), (result.edata, EID, edges, adjacency.num_edges))
         for data, name, ids, count in columns:
-            data[name] = g._ids_tensor(np.arange(count) if ids is None else ids.copy())
+            data[name] = g.ids_tensor(np.arange(count) if ids is None else ids.copy())
     return result
 
 

@@ -81,21 +81,21 @@ def to_simple(
         merged, order, counts = without_parallel(adjacency)
         adjacencies.append(merged)
         groups.append((order, counts))
-    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
-    result._idtype = g._idtype
-    result._node_frames = node_frames(g, copy_ndata)
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
+    result.numpy_idtype = g.numpy_idtype
+    result.node_frames = node_frames(g, copy_ndata)
     for index, (order, counts) in enumerate(groups):
         if copy_edata and aggregator == "arbitrary":
-            result._edge_frame(index)[EID] = result._ids_tensor(order[np.cumsum(counts) - counts])
-        if copy_edata and g._edge_frames[index]:
-            result._edge_frame(index).update(
-                {name: _joined(x, order, counts, aggregator) for name, x in g._edge_frame(index).items()}
+            result.edge_frame_at(index)[EID] = result.ids_tensor(order[np.cumsum(counts) - counts])
+        if copy_edata and g.edge_frames[index]:
+            result.edge_frame_at(index).update(
+                {name: _joined(x, order, counts, aggregator) for name, x in g.edge_frame_at(index).items()}
             )
         if return_counts is not None:
-            result._edge_frame(index)[return_counts] = result._ids_tensor(counts.astype(result._idtype))
+            result.edge_frame_at(index)[return_counts] = result.ids_tensor(counts.astype(result.numpy_idtype))
     if not writeback_mapping:
         return result
-    mappings = [result._ids_tensor(scattered(np.repeat(np.arange(len(c)), c), order)) for order, c in groups]
+    mappings = [result.ids_tensor(scattered(np.repeat(np.arange(len(c)), c), order)) for order, c in groups]
     if len(mappings) == 1:
         return result, mappings[0]
     return result, dict(zip(g.canonical_etypes, mappings, strict=True))
@@ -163,16 +163,16 @@ def compact_graphs(
         return []
     first = batch[0]
     for i, g in enumerate(batch):
-        alike = g.ntypes == first.ntypes and g._num_nodes == first._num_nodes
-        if g.is_block or not alike or g._idtype != first._idtype or g._device != first._device:
+        alike = g.ntypes == first.ntypes and g.node_counts == first.node_counts
+        if g.is_block or not alike or g.numpy_idtype != first.numpy_idtype or g.device != first.device:
             raise DGLError(
                 f"compact_graphs: graph {i} must be over the same nodes as graph 0, with the same id dtype and device, "
-                f"and no block; got {dict(zip(g.ntypes, g._num_nodes, strict=False))} and "
-                f"{dict(zip(first.ntypes, first._num_nodes, strict=False))}"
+                f"and no block; got {dict(zip(g.ntypes, g.node_counts, strict=False))} and "
+                f"{dict(zip(first.ntypes, first.node_counts, strict=False))}"
             )
     pairs = [adjacency.endpoints() for g in batch for adjacency in g.adjacencies]
-    sets = [ends for g in batch for ends in g._metagraph.ends]
-    listed, ends = renumbered_ends(pairs, sets, _preserved(first, always_preserve), first._num_nodes)
+    sets = [ends for g in batch for ends in g.type_graph.ends]
+    listed, ends = renumbered_ends(pairs, sets, _preserved(first, always_preserve), first.node_counts)
     node_ids, numbers = [ids.astype(np.int64, copy=False) for ids in listed], iter(ends)
     results = [
         _compacted(g, node_ids, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata) for g in batch
@@ -181,28 +181,28 @@ def compact_graphs(
 
 
 def _preserved(g: DGLGraph, always_preserve: Any) -> list[np.ndarray]:
-    by_set = [np.empty(0, np.int64)] * len(g._num_nodes)
+    by_set = [np.empty(0, np.int64)] * len(g.node_counts)
     if isinstance(always_preserve, Mapping):
         for ntype, ids in always_preserve.items():
-            by_set[g._metagraph.node_set(ntype)] = g.node_ids(ids, ntype)
+            by_set[g.type_graph.node_set(ntype)] = g.node_ids(ids, ntype)
     elif always_preserve is not None:
-        by_set[g._metagraph.node_set(None)] = g.node_ids(always_preserve)
+        by_set[g.type_graph.node_set(None)] = g.node_ids(always_preserve)
     return by_set
 
 
 def _compacted(g: DGLGraph, node_ids: list[np.ndarray], ends: Pairs, copy_ndata: bool, copy_edata: bool) -> DGLGraph:
     adjacencies = []
-    for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g._metagraph.ends, strict=True):
+    for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g.type_graph.ends, strict=True):
         counts = len(node_ids[src_set]), len(node_ids[dst_set])
         adjacencies.append(Adjacency.from_coo(*counts, *pair, adjacency.idtype, validate=False))
-    result = make_graph(g._metagraph, tuple(adjacencies), [len(ids) for ids in node_ids], g._device)
-    result._idtype = g._idtype
+    result = make_graph(g.type_graph, tuple(adjacencies), [len(ids) for ids in node_ids], g.device)
+    result.numpy_idtype = g.numpy_idtype
     if copy_ndata:
-        result._node_frames = [x.take(ids) if x else None for x, ids in zip(g._node_frames, node_ids, strict=True)]
+        result.node_frames = [x.take(ids) if x else None for x, ids in zip(g.node_frames, node_ids, strict=True)]
     if copy_edata:
-        result._edge_frames = copies(g._edge_frames)
+        result.edge_frames = copies(g.edge_frames)
     for index, ids in enumerate(node_ids):
-        result._node_frame(index)[NID] = result._ids_tensor(ids.copy())
+        result.node_frame_at(index)[NID] = result.ids_tensor(ids.copy())
     return result
 
 

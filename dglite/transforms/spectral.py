@@ -31,7 +31,7 @@ def laplacian_lambda_max(g: DGLGraph) -> list[float]:
     """
     adjacency = require_homogeneous(g, "laplacian_lambda_max")
     laplacian = _laplacian(adjacency)
-    nodes = [adjacency.num_src] if g._batch_num_nodes is None else g._batch_num_nodes[0].tolist()
+    nodes = [adjacency.num_src] if g.batch_node_counts is None else g.batch_node_counts[0].tolist()
     largest, start = [], 0
     for count in progress(nodes, "largest eigenvalues", "graph"):
         largest.append(_largest(laplacian[start : start + count, start : start + count]))
@@ -76,7 +76,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
     """
     adjacency = require_homogeneous(g, "random_walk_pe")
     k = count_of(k, "random_walk_pe: k", least=1, most=2**31 - 1)
-    weights = None if eweight_name is None else active.to_numpy(g._edge_frame(0)[eweight_name]).reshape(-1)
+    weights = None if eweight_name is None else active.to_numpy(g.edge_frame_at(0)[eweight_name]).reshape(-1)
     step = matrix(adjacency, weights)
     total = np.asarray(step.sum(axis=1)).ravel()
     step = step.multiply(np.divide(1, total, out=np.zeros_like(total), where=total != 0)[:, None]).tocsr()
@@ -84,7 +84,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
     for i in progress(range(k), "random walks", "step"):
         landing = landing if i == 0 else landing @ step
         back[:, i] = landing.diagonal()
-    return g._tensor(back)
+    return g.as_tensor(back)
 
 
 @overload
@@ -126,7 +126,7 @@ def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = Fal
     encoding[:, :num_vectors] = vectors[:, 1 : num_vectors + 1] * signs
     eigenvalues = np.full(k, np.nan, np.float32)
     eigenvalues[:num_vectors] = values[1 : num_vectors + 1]
-    return (g._tensor(encoding), g._tensor(eigenvalues)) if return_eigval else g._tensor(encoding)
+    return (g.as_tensor(encoding), g.as_tensor(eigenvalues)) if return_eigval else g.as_tensor(encoding)
 
 
 def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +224,7 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
         scale = scale * (2.0 * (generator().random(num_vectors) > 0.5) - 1)
     encoding = np.zeros((num_nodes, 2 * k), np.float32)
     encoding[:, :num_vectors], encoding[:, num_vectors : 2 * num_vectors] = left * scale, right.T * scale
-    return g._tensor(encoding)
+    return g.as_tensor(encoding)
 
 
 def _singular(adjacency: Any, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

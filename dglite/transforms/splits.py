@@ -213,12 +213,12 @@ class _EdgeSplit:
         u, v = np.divmod(self.predicted[part], self.width)
         no_u, no_v = self.negatives[part]
         label = np.concatenate([np.ones(len(u), np.float32), np.zeros(len(no_u), np.float32)])
-        ids = [self.g._ids_tensor(np.concatenate(both)) for both in ((u, no_u), (v, no_v))]
+        ids = [self.g.ids_tensor(np.concatenate(both)) for both in ((u, no_u), (v, no_v))]
         return ids[0], ids[1], active.to_device(active.from_numpy(label), self.g.device)
 
 
 def _without(graph: DGLGraph, edges: np.ndarray, etype: tuple[str, str, str]) -> DGLGraph:
-    return remove_edges(graph, graph._ids_tensor(edges), etype) if len(edges) else graph.clone()
+    return remove_edges(graph, graph.ids_tensor(edges), etype) if len(edges) else graph.clone()
 
 
 def _count(number: int | float, total: int, name: str) -> int:

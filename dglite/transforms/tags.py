@@ -20,7 +20,7 @@ def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
     adjacency = g.adjacency(etype)
     rows, row_of_edge = numbered(adjacency.endpoints()[1])
     degrees = np.bincount(row_of_edge, minlength=len(rows))[row_of_edge]
-    return g._tensor((1 / degrees).astype(np.float32))
+    return g.as_tensor((1 / degrees).astype(np.float32))
 
 
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
@@ -49,7 +49,7 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     result = g.clone()
     relation, offsets = _sorted(adjacency, tags, tag_type)
     result.adjacencies = (relation,)
-    result.src_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    result.src_frame()[tag_offset_name] = result.ids_tensor(offsets)
     return result
 
 
@@ -64,10 +64,8 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     tags = _tags(tag, tag_type, adjacency.num_src, adjacency.num_edges)
     result = g.clone()
     relation, offsets = _sorted(adjacency.reverse(), tags, tag_type)
-    turned = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
-    turned.allowed, turned._endpoints, turned._csc = adjacency.allowed, adjacency.endpoints(), relation.csr()
-    result.adjacencies = (turned,)
-    result.dst_frame()[tag_offset_name] = result._ids_tensor(offsets)
+    result.adjacencies = (relation.reverse(),)
+    result.dst_frame()[tag_offset_name] = result.ids_tensor(offsets)
     return result
 
 
@@ -97,9 +95,9 @@ def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adja
     of_edge = tags[dst] if tag_type == "node" else tags
     by_tag = Adjacency.from_coo(adjacency.num_src, num_tags, src, of_edge, validate=False, copy=False).sorted_csr()
     edge_ids = by_tag.entry_edge_ids()
-    result = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
-    result.allowed, result._endpoints = adjacency.allowed, (src, dst)
-    result._csr = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
+    matrix = Compressed(by_tag.indptr, dst[edge_ids], edge_ids)
+    result = Adjacency.from_rows(adjacency.num_dst, adjacency.num_src, matrix, adjacency.idtype, (dst, src)).reverse()
+    result.allowed = adjacency.allowed
     # Counted for the rows that have edges: of a table for all nodes, untouched pages are zeros that cost nothing.
     rows, row_of_edge = numbered(src)
     counts = np.bincount(row_of_edge * num_tags + of_edge, minlength=len(rows) * num_tags)

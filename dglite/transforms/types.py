@@ -65,28 +65,28 @@ def to_homogeneous(
         A type lacks a feature that is to be kept, which is a ``KeyError`` as well, or its shape or dtype differs.
     """
     require_graph(G)
-    node_counts, edge_counts = list(G._num_nodes), [adjacency.num_edges for adjacency in G.adjacencies]
+    node_counts, edge_counts = list(G.node_counts), [adjacency.num_edges for adjacency in G.adjacencies]
     offsets = np.cumsum([0, *node_counts])
     total = int(offsets[-1])
     require_room(total, 16 + 8 * store_type, sum(edge_counts))
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([np.empty(0, np.int64)], [np.empty(0, np.int64)])
-    for adjacency, sets in zip(G.adjacencies, G._metagraph.ends, strict=True):
+    for adjacency, sets in zip(G.adjacencies, G.type_graph.ends, strict=True):
         for parts, ids, node_set in zip(sides, adjacency.endpoints(), sets, strict=True):
             parts.append(ids + offsets[node_set])
     src, dst = (np.concatenate(parts) for parts in sides)
     result = make_graph(
-        HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G._idtype, validate=False),), [total], G._device
+        HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G.numpy_idtype, validate=False),), [total], G.device
     )
-    result._idtype = G._idtype
+    result.numpy_idtype = G.numpy_idtype
     for frame, frames, counts, names, id_name, type_name in (
-        (result._node_frame(0), G._node_frames, node_counts, ndata, NID, NTYPE),
-        (result._edge_frame(0), G._edge_frames, edge_counts, edata, EID, ETYPE),
+        (result.node_frame_at(0), G.node_frames, node_counts, ndata, NID, NTYPE),
+        (result.edge_frame_at(0), G.edge_frames, edge_counts, edata, EID, ETYPE),
     ):
         if names:
             frame.join(frames, counts, [names] if isinstance(names, str) else list(names))
         if store_type:
-            frame[type_name] = result._tensor(np.repeat(np.arange(len(counts)), counts))
-        frame[id_name] = result._ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
+            frame[type_name] = result.as_tensor(np.repeat(np.arange(len(counts)), counts))
+        frame[id_name] = result.ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
     return (result, node_counts, edge_counts) if return_count else result
 
 
@@ -122,8 +122,8 @@ def to_heterogeneous(
         ``G`` has several types, a field is missing, a number has no name, or a node or an edge is not in the metagraph.
     """
     adjacency = require_homogeneous(G, "to_heterogeneous")
-    node_types = _numbers(G._node_frame(0), ntype_field, ntypes, "node")
-    edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
+    node_types = _numbers(G.node_frame_at(0), ntype_field, ntypes, "node")
+    edge_types = _numbers(G.edge_frame_at(0), etype_field, etypes, "edge")
     names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
     lost = sorted({ntypes[i] for i in np.flatnonzero(np.bincount(node_types)).tolist()} - set(names))
     if lost:
@@ -143,13 +143,15 @@ def to_heterogeneous(
     counts = {name: len(ids) for name, ids in node_ids.items()}
     rows = [edge_ids.get(relation, np.empty(0, np.int64)) for relation in relations]
     adjacencies = tuple(
-        Adjacency.from_coo(counts[u], counts[v], places(u, src[ids]), places(v, dst[ids]), G._idtype, validate=False)
+        Adjacency.from_coo(
+            counts[u], counts[v], places(u, src[ids]), places(v, dst[ids]), G.numpy_idtype, validate=False
+        )
         for (u, _, v), ids in zip(relations, rows, strict=True)
     )
-    result = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
-    result._idtype = G._idtype
-    result._node_frames = [_dealt(G._node_frame(0), node_ids[name], ntype_field, result, NID) for name in names]
-    result._edge_frames = [_dealt(G._edge_frame(0), ids, etype_field, result, EID) for ids in rows]
+    result = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G.device)
+    result.numpy_idtype = G.numpy_idtype
+    result.node_frames = [_dealt(G.node_frame_at(0), node_ids[name], ntype_field, result, NID) for name in names]
+    result.edge_frames = [_dealt(G.edge_frame_at(0), ids, etype_field, result, EID) for ids in rows]
     return result
 
 
@@ -239,7 +241,7 @@ def _dealt(frame: Frame, rows: np.ndarray, field: str, result: DGLGraph, id_name
     for name in (field, id_name):
         if name in dealt:
             del dealt[name]
-    ids: Tensor = result._ids_tensor(rows)
+    ids: Tensor = result.ids_tensor(rows)
     dealt[id_name] = ids
     return dealt
 
@@ -256,10 +258,10 @@ def block_to_graph(block: DGLGraph) -> DGLGraph:
     """
     if not block.is_block:
         raise DGLError("block_to_graph: the graph is not a block; it can be used as it is")
-    metagraph = block._metagraph
+    metagraph = block.type_graph
     names = [f"{name}_src" for name in metagraph.srctypes] + [f"{name}_dst" for name in metagraph.dsttypes]
     relations = [(f"{src}_src", etype, f"{dst}_dst") for src, etype, dst in metagraph.canonical_etypes]
-    result = make_graph(Metagraph(names, relations), block.adjacencies, block._num_nodes, block._device)
-    result._idtype = block._idtype
-    result._node_frames, result._edge_frames = copies(block._node_frames), copies(block._edge_frames)
+    result = make_graph(Metagraph(names, relations), block.adjacencies, block.node_counts, block.device)
+    result.numpy_idtype = block.numpy_idtype
+    result.node_frames, result.edge_frames = copies(block.node_frames), copies(block.edge_frames)
     return result

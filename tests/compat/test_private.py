@@ -32,6 +32,19 @@ def test_attributes_of_graphs() -> None:
     assert block._srctypes_invmap == {"_N": 0} and block._dsttypes_invmap == {"_N": 1}
 
 
+def test_frames_and_batch_sizes_of_graphs() -> None:
+    g = dglite.heterograph({PLAYS: ([0], [1]), FOLLOWS: ([0], [1])})
+    assert g._batch_num_nodes is None and g._batch_num_edges is None
+    batched = dglite.batch([g, g])
+    batched.nodes["user"].data["h"] = torch.ones(4, 1)
+    assert {ntype: count.tolist() for ntype, count in batched._batch_num_nodes.items()} == {
+        "game": [2, 2],
+        "user": [2, 2],
+    }
+    assert batched._batch_num_edges[PLAYS].tolist() == [1, 1]
+    assert [list(frame) for frame in batched._node_frames] == [[], ["h"]] and len(batched._edge_frames) == 2
+
+
 def test_the_structure_is_what_operations_take() -> None:
     import dgl
 

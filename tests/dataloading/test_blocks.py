@@ -79,12 +79,12 @@ def test_features_to_prefetch_are_gathered_by_the_sampler():
         [-1, -1], prefetch_node_feats={"user": ["x"]}, prefetch_labels={"item": ["z"]}, prefetch_edge_feats=None
     )
     inputs, _, blocks = sampler.sample(g, {"item": [1, 2]})
-    columns = blocks[0]._node_frames[g.ntypes.index("user")]._columns
+    columns = blocks[0].node_frames[g.ntypes.index("user")]._columns
     assert torch.is_tensor(columns["x"]) and torch.equal(columns["x"], inputs["user"].float())
     assert blocks[-1].dstnodes["item"].data["z"].tolist() == [1.0, 2.0]
     edges = NeighborSampler([1], prefetch_edge_feats=["e"], prefetch_node_feats=["x"], prefetch_labels=["y"])
     _, _, (block,) = edges.sample(ring(), [4])
-    assert torch.is_tensor(block._edge_frames[0]._columns["e"])
+    assert torch.is_tensor(block.edge_frames[0]._columns["e"])
     assert torch.equal(block.edata["e"], block.edata[dglite.EID].float()) and block.dstdata["y"].tolist() == [1]
 
 
@@ -113,7 +113,7 @@ def test_a_sampler_of_ones_own_prefetches_by_dgls_functions():
 
     g = ring()
     (batch,) = DataLoader(g, [3, 4], Mine(prefetch_node_feats=["x"]), batch_size=2)
-    assert torch.is_tensor(batch[2][0]._node_frames[0]._columns["x"])
+    assert torch.is_tensor(batch[2][0].node_frames[0]._columns["x"])
     (subgraph,) = DataLoader(g, [3, 4], Induced(), batch_size=2)
     assert subgraph.ndata["x"].tolist() == [[6.0, 7.0], [8.0, 9.0]]
     with pytest.raises(NotImplementedError, match="BlockSampler must define sample_blocks"):

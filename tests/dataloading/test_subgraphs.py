@@ -42,7 +42,7 @@ def test_saint(mode, budget):
     for subgraph in result:
         check_induced(g, subgraph)
         most = {"node": 6, "edge": 8, "walk": 8}[mode]
-        assert 0 < subgraph.num_nodes() <= most and torch.is_tensor(subgraph._edge_frames[0]._columns["e"])
+        assert 0 < subgraph.num_nodes() <= most and torch.is_tensor(subgraph.edge_frames[0]._columns["e"])
     assert plain(result) == plain(drawn(2))
 
 

@@ -51,8 +51,8 @@ def contents(g: Any) -> Any:
     if isinstance(g, torch.Tensor):
         return g
     edges = [g.edges(form="all", etype=etype) for etype in g.canonical_etypes]
-    nodes = [dict(frame or {}) for frame in g._node_frames]
-    return [edges, nodes, [dict(frame or {}) for frame in g._edge_frames], [len(x) for x in nodes], g.batch_size]
+    nodes = [dict(frame or {}) for frame in g.node_frames]
+    return [edges, nodes, [dict(frame or {}) for frame in g.edge_frames], [len(x) for x in nodes], g.batch_size]
 
 
 def on_host(x: Any) -> Any:
@@ -266,7 +266,7 @@ def listed(x: Any) -> list[dglite.DGLGraph]:
 
 
 def block_contents(g: dglite.DGLGraph) -> Any:
-    frames = [dict(frame or {}) for frame in (*g._node_frames, *g._edge_frames)]
+    frames = [dict(frame or {}) for frame in (*g.node_frames, *g.edge_frames)]
     return [[g.edges(form="all", etype=etype) for etype in g.canonical_etypes], frames]
 
 

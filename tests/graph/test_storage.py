@@ -177,3 +177,9 @@ def test_users_may_hang_attributes_on_a_graph():
     g = featured()
     g.label = 3
     assert g.clone().label == 3
+
+
+def test_dir_lists_what_users_call_and_not_what_other_packages_read():
+    names = dir(dglite.graph(([0], [1])))
+    assert {"num_nodes", "ndata", "clone", "update_all", "subgraph"} <= set(names)
+    assert not {"node_counts", "node_frame_at", "type_graph", "adjacencies", "etype_id"} & set(names)

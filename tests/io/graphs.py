@@ -62,7 +62,7 @@ def taken() -> DGLGraph:
     g = dglite.graph(([0, 1], [1, 2]), num_nodes=3)
     whole = dglite.graph(([], []), num_nodes=10)
     whole.ndata["h"] = torch.arange(20.0).reshape(10, 2)
-    g._node_frames = [whole._node_frame(0).take(torch.tensor([7, 0, 7]).numpy())]
+    g.node_frames = [whole.node_frame_at(0).take(torch.tensor([7, 0, 7]).numpy())]
     return g
 
 
@@ -85,17 +85,17 @@ def assert_same(g: DGLGraph, h: DGLGraph) -> None:
     """Assert that two graphs have the same types, edges by id, ids, batch sizes and features."""
     assert (g.ntypes, g.canonical_etypes, g.is_block) == (h.ntypes, h.canonical_etypes, h.is_block)
     assert (g.srctypes, g.dsttypes) == (h.srctypes, h.dsttypes)
-    assert (g._num_nodes, g.idtype, g.batch_size) == (h._num_nodes, h.idtype, h.batch_size)
+    assert (g.node_counts, g.idtype, g.batch_size) == (h.node_counts, h.idtype, h.batch_size)
     for j, etype in enumerate(g.canonical_etypes):
         for ours, theirs in zip(g.all_edges(etype=etype), h.all_edges(etype=etype), strict=True):
             assert ours.dtype == theirs.dtype
             assert torch.equal(ours, theirs)
         assert torch.equal(g.batch_num_edges(etype), h.batch_num_edges(etype))
         assert g.adjacencies[j].allowed == h.adjacencies[j].allowed
-        _assert_same_frame(g._edge_frame(j), h._edge_frame(j))
-    for i, name in enumerate(g._metagraph.set_names()):
+        _assert_same_frame(g.edge_frame_at(j), h.edge_frame_at(j))
+    for i, name in enumerate(g.type_graph.set_names()):
         assert torch.equal(g.batch_num_nodes(name), h.batch_num_nodes(name))
-        _assert_same_frame(g._node_frame(i), h._node_frame(i))
+        _assert_same_frame(g.node_frame_at(i), h.node_frame_at(i))
 
 
 def _assert_same_frame(ours, theirs) -> None:

@@ -47,10 +47,10 @@ def test_the_structure_is_the_same_and_has_no_features(kind: str) -> None:
     shared = g.shared_memory(NAME)
     for actual in (shared, dglite.hetero_from_shared_memory(NAME)):
         assert (actual.ntypes, actual.canonical_etypes, actual.idtype) == (g.ntypes, g.canonical_etypes, g.idtype)
-        assert actual._num_nodes == g._num_nodes and actual.formats()["created"] == ["coo", "csr", "csc"]
+        assert actual.node_counts == g.node_counts and actual.formats()["created"] == ["coo", "csr", "csc"]
         for etype in g.canonical_etypes:
             assert all(torch.equal(a, b) for a, b in zip(actual.edges(etype=etype), g.edges(etype=etype), strict=True))
-        assert not any(dict(actual._node_frame(i)) for i in range(len(actual._num_nodes)))
+        assert not any(dict(actual.node_frame_at(i)) for i in range(len(actual.node_counts)))
 
 
 def test_a_name_lasts_as_long_as_its_graph() -> None:

@@ -175,7 +175,7 @@ def test_processes_of_one_machine_share_a_table(tmp_path: Path) -> None:
     for rank in range(3):
         weight, states, number, world = torch.load(tmp_path / f"{rank}.pt")
         torch.testing.assert_close(weight, expected.weight)
-        torch.testing.assert_close(tuple(states), expected._all_get_optm_state())
+        torch.testing.assert_close(tuple(states), expected.all_get_optm_state())
         assert (number, world) == (rank, 3)
 
 

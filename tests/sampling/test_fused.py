@@ -96,7 +96,7 @@ def check_same(g, seeds, **options):
     expected = dglite.to_block(frontier, seeds)
     dglite.seed(4)
     block = sample_neighbors_fused(g, seeds, **options)
-    assert block._num_nodes == expected._num_nodes and block.canonical_etypes == expected.canonical_etypes
+    assert block.node_counts == expected.node_counts and block.canonical_etypes == expected.canonical_etypes
     for ntype in g.ntypes:
         for result, right in ((block.srcnodes, expected.srcnodes), (block.dstnodes, expected.dstnodes)):
             assert torch.equal(result[ntype].data[dglite.NID], right[ntype].data[dglite.NID])

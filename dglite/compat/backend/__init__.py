@@ -15,11 +15,12 @@ if _active.name != "torch":
     )
 
 from ..top import backend_name, load_backend, set_default_backend
-from . import functions, graphs, tensors
+from . import functions, graphs, tensors, wrappers
 from .functions import *  # noqa: F403 - a hundred names, which each module lists
 from .graphs import *  # noqa: F403
 from .tensors import *  # noqa: F403
 from .tensors import data_type_dict
+from .wrappers import *  # noqa: F403
 
 __all__ = [
     "backend_name",
@@ -31,6 +32,7 @@ __all__ = [
     *functions.__all__,
     *graphs.__all__,
     *tensors.__all__,
+    *wrappers.__all__,
 ]
 
 globals().update(data_type_dict)

@@ -21,13 +21,13 @@ def extract_node_subframes(graph: DGLGraph, nodes_or_device: Any, store_ids: boo
     ``nodes_or_device`` is None, a list of ids by type, or a device. Given ids are kept as ``dgl.NID`` unless
     ``store_ids`` is false.
     """
-    of_types = [graph._node_frame(i) for i in range(len(graph.ntypes))]
+    of_types = [graph.node_frame_at(i) for i in range(len(graph.ntypes))]
     return _subframes(of_types, nodes_or_device, NID if store_ids else None)
 
 
 def extract_edge_subframes(graph: DGLGraph, edges_or_device: Any, store_ids: bool = True) -> list[Frame]:
     """Return the edge features by type, as :func:`extract_node_subframes` does those of nodes; ids as ``dgl.EID``."""
-    of_types = [graph._edge_frame(i) for i in range(len(graph.etypes))]
+    of_types = [graph.edge_frame_at(i) for i in range(len(graph.etypes))]
     return _subframes(of_types, edges_or_device, EID if store_ids else None)
 
 
@@ -55,9 +55,9 @@ def set_new_frames(
     """
     pairs = []
     if node_frames is not None:
-        pairs += _paired([graph._node_frame(i) for i in range(len(graph.ntypes))], node_frames, "node")
+        pairs += _paired([graph.node_frame_at(i) for i in range(len(graph.ntypes))], node_frames, "node")
     if edge_frames is not None:
-        pairs += _paired([graph._edge_frame(i) for i in range(len(graph.etypes))], edge_frames, "edge")
+        pairs += _paired([graph.edge_frame_at(i) for i in range(len(graph.etypes))], edge_frames, "edge")
     for inner, frame in pairs:
         columns = dict(frame)
         inner.clear()

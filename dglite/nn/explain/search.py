@@ -67,7 +67,7 @@ class SubgraphSearcher(Explainer):
             end = start + graph.num_nodes(ntype)
             inside = nodes[(nodes >= start) & (nodes < end)] - start
             if len(inside):
-                best[ntype] = graph._ids_tensor(inside)
+                best[ntype] = graph.ids_tensor(inside)
             start = end
         return best
 

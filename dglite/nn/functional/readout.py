@@ -31,22 +31,22 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> Any:
     Raises ``DGLError``, naming the layer, for a graph of several node types, no features and another number of rows.
     """
     require_graph(graph)
-    if len(graph._num_nodes) != 1:
+    if len(graph.node_counts) != 1:
         raise DGLError(
             f"{type(layer).__name__} reads nodes of one type; got a graph with the node types {graph.ntypes}. Pass "
             "graph.node_type_subgraph([ntype]), or use dglite.sum_nodes(graph, name, ntype=ntype) or a similar readout"
         )
     if feat is None:
         raise DGLError(f"{type(layer).__name__}: feat is missing; expected (num_nodes, ...)")
-    if feat.ndim == 0 or feat.shape[0] != graph._num_nodes[0]:
+    if feat.ndim == 0 or feat.shape[0] != graph.node_counts[0]:
         raise DGLError(
             f"{type(layer).__name__}: feat has shape {tuple(feat.shape)}; expected a row for each of the "
-            f"{graph._num_nodes[0]} nodes"
+            f"{graph.node_counts[0]} nodes"
         )
-    recorded = graph._batch_num_nodes
+    recorded = graph.batch_node_counts
     if active.compiling():
-        return sizes_in_program(recorded, 0, graph._num_nodes[0])
-    return np.array(graph._num_nodes) if recorded is None else recorded[0]
+        return sizes_in_program(recorded, 0, graph.node_counts[0])
+    return np.array(graph.node_counts) if recorded is None else recorded[0]
 
 
 Members = Adjacency | core.TracedSegments

@@ -58,7 +58,7 @@ def compile_kernels(kind: str, source: str) -> dict[str, int]:
         if name not in _addresses:
             _show(source)
             functions = re.findall(r"^def ([a-z]\w*)\(", source, re.MULTILINE)
-            _addresses[name] = _compiled(name, source, functions)
+            _addresses[name] = compiled_addresses(name, source, functions)
         return _addresses[name]
 
 
@@ -67,7 +67,7 @@ def _name(kind: str, source: str) -> str:
     return f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
 
 
-def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
+def compiled_addresses(name: str, source: str, functions: list[str]) -> dict[str, int]:
     """Return the addresses of ``functions``, compiled by LLVM directly, or by Numba where asked for or needed."""
     choice = compiler()
     if choice != "numba":
