@@ -15,6 +15,7 @@ import pytest
 from dglite.backend import Backend
 from dglite.backend.pairing import DISPATCH
 from tests import forked
+from tests.versions import exports
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -54,6 +55,7 @@ def test_every_method_is_dispatched() -> None:
     assert methods == DISPATCH
 
 
+@exports
 def test_models_are_exported_beside_another_library() -> None:
     run("""
 g.ndata["x"] = x  # from here on NumPy is a guest

@@ -16,6 +16,7 @@ from dglite.data import KarateClubDataset
 from dglite.errors import DGLError
 from dglite.nn import EdgeWeightNorm, GATConv, GraphConv, SAGEConv, SparseLinear
 from tests.nn import dense
+from tests.versions import compiles_whole
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "GraphConv": lambda: GraphConv(5, 3),
@@ -102,7 +103,7 @@ class Two(nn.Module):
     [GraphConv, lambda i, o: SAGEConv(i, o, "mean"), lambda i, o: SAGEConv(i, o, "pool")],
     ids=["gcn", "mean", "pool"],
 )
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=compiles_whole)])
 def test_training_converges(make: Callable[[int, int], nn.Module], compiled: bool) -> None:
     torch.manual_seed(0)
     torch._dynamo.reset()
