@@ -80,7 +80,7 @@ def test_the_error_stays_outside_autocast_and_for_float64() -> None:
 
 
 def test_sparse_features_and_edge_weights_run() -> None:
-    x = scipy.sparse.random_array((4, 5), density=0.5, rng=0, dtype="float32")
+    x = scipy.sparse.random_array((4, 5), density=0.5, random_state=0, dtype="float32")
     layer = SparseLinear(5, 3)
     with autocast():
         torch.testing.assert_close(layer(x).float(), layer(torch.from_numpy(x.toarray())).float(), rtol=0.05, atol=0.05)

@@ -170,7 +170,7 @@ def test_nodes_without_in_edges_are_refused_at_run_time() -> None:
 
 @compiles_whole
 def test_sparse_features_compile() -> None:
-    x = SparseFeatures(scipy.sparse.random_array((4, 5), density=0.5, rng=0))
+    x = SparseFeatures(scipy.sparse.random_array((4, 5), density=0.5, random_state=0))
     layer = GraphConv(5, 2).double()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     _agree(layer, compiled, dense.graph(), x)
