@@ -11,6 +11,7 @@ from ..base import Layer, nn
 _EMPTY_ROWS_ARE_NAN = active.name == "torch" and framework.__version__ < "2.5"
 """Whether torch's attention, by which rows that may read nothing are 0, gives NaN for them."""
 
+
 @final
 class BiasedMHA(Layer):
     r"""Attention whose scores are biased by the structure, of Ying et al., "Do transformers really perform bad for
