@@ -37,6 +37,7 @@ from dglite.nn import (
     SumPooling,
 )
 from tests.dynamic.programs import BinaryTreeLSTM
+from tests.versions import exports
 
 ROOT = Path(__file__).parents[1]
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
@@ -224,6 +225,7 @@ def _of_tensors(args: Any) -> Any:
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("portable", [False, True])
 @pytest.mark.parametrize("name", MODELS)
+@exports
 def test_a_program_is_for_graphs_of_any_size(name: str, portable: bool, strict: bool) -> None:
     torch._dynamo.reset()
     model, arguments = _build(name)
@@ -237,6 +239,7 @@ def test_a_program_is_for_graphs_of_any_size(name: str, portable: bool, strict: 
             torch.testing.assert_close(serve(*(_of_tensors(args) if portable else args)), model(*args))
 
 
+@exports
 def test_torch_export_takes_graphs_and_gradients() -> None:
     model, arguments = _build("gcn")
     args = arguments(2)
@@ -258,6 +261,7 @@ def test_torch_export_takes_graphs_and_gradients() -> None:
         (GraphConv(5, 2, norm="right", activation=nn.ReLU()), "spmm_epilogue"),
     ],
 )
+@exports
 def test_a_layer_is_one_operator_of_the_program(layer: nn.Module, operator: str) -> None:
     """As it is one kernel in an eager call: with nothing stored for edges."""
     program = dglite.export(layer, homogeneous(), torch.randn(6, 5))
@@ -272,6 +276,7 @@ def test_a_layer_is_one_operator_of_the_program(layer: nn.Module, operator: str)
     torch.testing.assert_close(gradient, target)
 
 
+@exports
 def test_equal_calls_are_made_once() -> None:
     """Each of APPNP's steps asks for out-degrees and in-degrees."""
     program = dglite.export(APPNPConv(3, 0.1), homogeneous(), torch.randn(6, 5))
@@ -286,6 +291,7 @@ def test_equal_calls_are_made_once() -> None:
     [SortPooling(3), Set2Set(4, 2, 1), SetTransformerDecoder(4, 2, 2, 4, 1, 2), SetTransformerEncoder(4, 2, 2, 4)],
 )
 @pytest.mark.parametrize("portable", [False, True])
+@exports
 def test_a_pooling_layer_is_for_any_number_of_graphs(layer: nn.Module, portable: bool) -> None:
     example, g = batch(3, 5, 2), batch(4, 1, 6, 2)
     serve = dglite.export(layer.eval(), example, torch.randn(10, 4), portable=portable).module()
@@ -294,6 +300,7 @@ def test_a_pooling_layer_is_for_any_number_of_graphs(layer: nn.Module, portable:
 
 
 @pytest.mark.parametrize("strict", [False, True])
+@exports
 def test_edges_may_be_the_inputs(strict: bool) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -325,6 +332,7 @@ def lambda_module(function: Callable[..., torch.Tensor]) -> nn.Module:
     return Model()
 
 
+@exports
 def test_a_program_without_gradients_has_none() -> None:
     g, x = homogeneous(), torch.randn(6, 5, requires_grad=True)
     serve = dglite.export(SAGEConv(5, 2, "pool"), g, x.detach()).module()
@@ -359,6 +367,7 @@ def _by_edge(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("function", [_users_function, _built_in, _by_edge])
+@exports
 def test_message_passing_is_exported(function: Callable[..., torch.Tensor]) -> None:
     serve = dglite.export(function, homogeneous(), torch.randn(6, 3)).module()
     lonely = dglite.graph(([0, 0, 1], [1, 2, 2]), num_nodes=5)  # nodes 0, 3 and 4 receive nothing
@@ -367,6 +376,7 @@ def test_message_passing_is_exported(function: Callable[..., torch.Tensor]) -> N
         torch.testing.assert_close(serve(g, x), function(g, x))
 
 
+@exports
 def test_sizes_of_zero_and_one() -> None:
     model, arguments = _build("gcn")
     for portable in (False, True):
@@ -385,6 +395,7 @@ def _run(code: str, folder: Path) -> str:
     return done.stdout
 
 
+@exports
 def test_a_fresh_process_runs_the_program_on_other_graphs(tmp_path: Path) -> None:
     model, arguments = _build("gcn")
     torch.export.save(dglite.export(model, *arguments(2)), tmp_path / "model.pt2")
@@ -402,6 +413,7 @@ def test_a_fresh_process_runs_the_program_on_other_graphs(tmp_path: Path) -> Non
     assert _run(code, tmp_path) == "equal\n"
 
 
+@exports
 def test_a_portable_program_runs_without_dglite(tmp_path: Path) -> None:
     model, arguments = _build("classifier")
     torch.export.save(dglite.export(model, *arguments(2), portable=True), tmp_path / "model.pt2")
@@ -419,6 +431,7 @@ def test_a_portable_program_runs_without_dglite(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FULL or shutil.which("g++") is None, reason="compiles for minutes: --full, and g++")
+@exports
 def test_a_compiled_program_is_called_from_c(tmp_path: Path) -> None:
     model, arguments = _build("gcn")
     program = dglite.export(model, *arguments(2), portable=True)
@@ -436,6 +449,7 @@ def test_a_compiled_program_is_called_from_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@exports
 def test_onnx_runtime_computes_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -452,6 +466,7 @@ def test_onnx_runtime_computes_the_same(name: str, tmp_path: Path) -> None:
             torch.testing.assert_close(torch.from_numpy(x), y.detach())
 
 
+@exports
 def test_portable_sums_are_right_in_threads_of_onnx_runtime() -> None:
     """Its ScatterND, which index_add becomes, loses sums of threads that add to one row at the same time."""
     model, arguments = _build("types")
@@ -461,6 +476,7 @@ def test_portable_sums_are_right_in_threads_of_onnx_runtime() -> None:
     assert not any("index_add" in name or "index_put" in name for name in operators)
 
 
+@exports
 def test_a_linear_map_with_bias_and_relu_is_one_operator() -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
@@ -508,6 +524,7 @@ class Holds(nn.Module):
     ],
     ids=["attribute", "layer", "degrees", "edges"],
 )
+@exports
 def test_a_graph_that_is_no_input_is_refused(function: Any, message: str) -> None:
     with pytest.raises(DGLError, match=message):
         dglite.export(function, torch.randn(6, 5))
@@ -553,11 +570,13 @@ def _pulled(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
     ],
     ids=["buckets", "control flow", "ids", "one size"],
 )
+@exports
 def test_what_depends_on_the_graph_is_refused(function: Any, message: str) -> None:
     with pytest.raises(DGLError, match=message):
         dglite.export(function, homogeneous(), torch.randn(6, 5))
 
 
+@exports
 def test_a_vertex_program_is_refused_by_name() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -574,6 +593,7 @@ def test_a_vertex_program_is_refused_by_name() -> None:
             dglite.export(model, tree, x)
 
 
+@exports
 def test_wrong_inputs_of_a_program_are_refused_when_it_runs() -> None:
     model, arguments = _build("gcn")
     g, x = arguments(2)

@@ -15,6 +15,7 @@ import dglite
 import dglite.sparse as sp
 from dglite import ops
 from dglite.unread import _functions
+from tests.versions import compiles_whole
 
 Function = Callable[[dglite.DGLGraph, torch.Tensor], torch.Tensor]
 
@@ -94,6 +95,7 @@ def _fresh() -> None:
 
 
 @pytest.mark.parametrize("name", READ)
+@compiles_whole
 def test_graphs_made_of_tensors_are_part_of_the_program(name: str) -> None:
     function, counter = READ[name], CompileCounterWithBackend("eager")
     compiled = torch.compile(function, fullgraph=True, backend=counter)
@@ -112,12 +114,14 @@ def test_what_reads_ids_breaks_the_program_and_is_right(name: str) -> None:
         torch.testing.assert_close(compiled(g, x), function(g, 2 * x) + 1)
 
 
+@compiles_whole
 def test_fullgraph_says_why_it_cannot_be() -> None:
     compiled = torch.compile(lambda g, x: _sum(dglite.to_bidirected(g), x), fullgraph=True, backend="eager")
     with pytest.raises(torch._dynamo.exc.Unsupported, match="it reads ids, of which a program has no values"):
         compiled(*_graph(5))
 
 
+@compiles_whole
 def test_wrong_ids_in_a_program_are_refused_when_it_runs() -> None:
     compiled = torch.compile(
         lambda u, v, x: _sum(dglite.graph((u, v), num_nodes=3), x), fullgraph=True, backend="eager"
@@ -128,6 +132,7 @@ def test_wrong_ids_in_a_program_are_refused_when_it_runs() -> None:
         compiled(u + 1, u, x)
 
 
+@compiles_whole
 def test_a_graph_that_a_program_returns_is_a_graph() -> None:
     result = torch.compile(lambda g: dglite.add_self_loop(g), fullgraph=True, backend="eager")(_graph(5)[0])
     eager = dglite.add_self_loop(_graph(5)[0])

@@ -28,14 +28,14 @@ class _Noted:
     """What was made of two tensors.
 
     ``structure`` returns it, or None once it is gone. ``versions`` count what had been written to the tensors;
-    inference tensors have none, so ``values`` are compared. ``other`` is the second tensor's memory: while it is
-    referred to, no other memory has its name.
+    inference tensors have none, so ``values`` are compared. ``other`` is the second tensor's memory, None if it is the
+    first's: while it is referred to, no other memory has its name.
     """
 
     structure: Callable[[], Any]
     versions: tuple[int, int] | None
     values: tuple[torch.Tensor, torch.Tensor] | None
-    other: StorageWeakRef
+    other: StorageWeakRef | None
 
     def holds(self, src: torch.Tensor, dst: torch.Tensor) -> bool:
         if self.values is None:
@@ -79,14 +79,16 @@ def _noted(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...]) -> Any
 
 
 def _note(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...], structure: Callable[[], Any]) -> None:
-    storage = src.untyped_storage()
+    storage, other = src.untyped_storage(), dst.untyped_storage()
     table = getattr(storage, _NAME, None)
     if table is None or len(table) >= _MOST:
         table = {}
         setattr(storage, _NAME, table)
     versions = _versions(src, dst)
     values = (src.clone(), dst.clone()) if versions is None else None
-    table[_key(src, dst, counts)] = _Noted(structure, versions, values, StorageWeakRef(dst.untyped_storage()))
+    # Older versions of torch never free a storage that refers to itself.
+    ref = None if other._cdata == storage._cdata else StorageWeakRef(other)
+    table[_key(src, dst, counts)] = _Noted(structure, versions, values, ref)
 
 
 def _versions(src: torch.Tensor, dst: torch.Tensor) -> tuple[int, int] | None:

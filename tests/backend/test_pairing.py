@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.versions import exports
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -69,6 +70,7 @@ refused(lambda: backend.active.concat([t, a]))
 """)
 
 
+@exports
 def test_models_are_exported_beside_another_library() -> None:
     run("""
 g.ndata["x"] = x  # from here on NumPy is a guest

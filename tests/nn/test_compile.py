@@ -29,6 +29,7 @@ from dglite.nn import (
     SparseFeatures,
 )
 from tests.nn import dense
+from tests.versions import compiles_whole
 
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -95,6 +96,7 @@ CASES = [(layer, "aot_eager") for layer in LAYERS] + [(layer, BACKENDS[-1]) for 
 
 
 @pytest.mark.parametrize(("layer", "backend"), [*CASES, ("GraphConv", "eager")])
+@compiles_whole
 def test_a_model_is_one_program(layer: str, backend: str) -> None:
     g, model = dense.graph(), Two(LAYERS[layer]).double()
     counter = CompileCounterWithBackend(backend)
@@ -104,6 +106,7 @@ def test_a_model_is_one_program(layer: str, backend: str) -> None:
     assert counter.frame_count == 1
 
 
+@compiles_whole
 def test_edge_weights_take_part() -> None:
     class Weighted(nn.Module):
         def __init__(self) -> None:
@@ -123,6 +126,7 @@ def test_edge_weights_take_part() -> None:
 
 
 @pytest.mark.parametrize("make", [dense.block, dense.bipartite])
+@compiles_whole
 def test_blocks_and_bipartite_graphs(make: Callable[[], DGLGraph]) -> None:
     g = make()
     inputs = (dense.double(5, 5), dense.double(3, 5)) if make is dense.bipartite else dense.double(5, 5)
@@ -131,6 +135,7 @@ def test_blocks_and_bipartite_graphs(make: Callable[[], DGLGraph]) -> None:
         torch.testing.assert_close(compiled(g, inputs), model(g, inputs))
 
 
+@compiles_whole
 def test_graphs_that_differ_between_calls() -> None:
     """As blocks of a sampler do: one compilation for the first, one for all the others."""
     model = SAGEConv(5, 3, "mean").double()
@@ -144,6 +149,7 @@ def test_graphs_that_differ_between_calls() -> None:
     assert counter.frame_count <= 2
 
 
+@compiles_whole
 def test_a_graph_that_is_gone_still_gives_its_gradient() -> None:
     model = GraphConv(5, 2).double()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -152,6 +158,7 @@ def test_a_graph_that_is_gone_still_gives_its_gradient() -> None:
     torch.testing.assert_close(torch.autograd.grad(result.sum(), model.weight)[0], want)
 
 
+@compiles_whole
 def test_nodes_without_in_edges_are_refused_at_run_time() -> None:
     layer = GraphConv(5, 2).double()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -161,13 +168,15 @@ def test_nodes_without_in_edges_are_refused_at_run_time() -> None:
         compiled(dense.lonely_graph(), x)
 
 
+@compiles_whole
 def test_sparse_features_compile() -> None:
-    x = SparseFeatures(scipy.sparse.random_array((4, 5), density=0.5, rng=0))
+    x = SparseFeatures(scipy.sparse.random_array((4, 5), density=0.5, random_state=0))
     layer = GraphConv(5, 2).double()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     _agree(layer, compiled, dense.graph(), x)
 
 
+@compiles_whole
 def test_training_compiled_is_training() -> None:
     g = dense.graph()
     x, labels = torch.randn(4, 5), torch.tensor([0, 1, 1, 0])
@@ -189,6 +198,7 @@ def test_training_compiled_is_training() -> None:
     torch.testing.assert_close(losses(True), losses(False))
 
 
+@compiles_whole
 def test_dropout_between_layers_compiles() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -244,6 +254,7 @@ DYNAMIC: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] 
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
+@compiles_whole
 def test_a_layer_is_one_program_for_graphs_of_all_sizes(name: str) -> None:
     make, feat, edge_width = DYNAMIC[name]
     torch.manual_seed(0)

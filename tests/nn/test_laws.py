@@ -16,6 +16,7 @@ from dglite.errors import DGLError
 from tests.nn import dense
 from tests.nn.cases import CASES
 from tests.nn.laws import Case, graph_of, run
+from tests.versions import compiles_whole
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
@@ -126,6 +127,7 @@ def test_autocast_is_close(case: Case) -> None:
 
 
 @every_case
+@compiles_whole
 def test_compiled_it_is_one_program(case: Case) -> None:
     if not case.compiles:
         pytest.skip("plans by the graph while it runs")
@@ -140,6 +142,7 @@ def test_compiled_it_is_one_program(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", ["batch", "empty", "edgeless"])
+@compiles_whole
 def test_sort_pooling_compiles_for_graphs_of_any_size(name: str) -> None:
     torch._dynamo.reset()
     g, layer = graph_of(name), dglite.nn.SortPooling(3)
@@ -148,6 +151,7 @@ def test_sort_pooling_compiles_for_graphs_of_any_size(name: str) -> None:
     torch.testing.assert_close(torch.compile(layer, fullgraph=True, backend="aot_eager")(g, x), expected)
 
 
+@compiles_whole
 def test_a_compiled_program_checks_edge_weights() -> None:
     torch._dynamo.reset()
     g, layer = graph_of("graph"), dglite.nn.SGConv(4, 3).double()

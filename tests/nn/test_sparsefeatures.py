@@ -234,7 +234,7 @@ def test_a_sparse_linear_is_a_linear(kind: str, bias: bool) -> None:
 
 
 def test_dropout_drops_and_scales_stored_values() -> None:
-    m = scipy.sparse.random_array((100, 100), density=0.3, rng=0) + scipy.sparse.eye_array(100)
+    m = scipy.sparse.random_array((100, 100), density=0.3, random_state=0) + scipy.sparse.eye_array(100)
     drop = FeatureDropout(0.25)
     x = drop(m)
     before, after = torch.from_numpy(m.tocsr().data), x.values

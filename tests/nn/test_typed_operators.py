@@ -12,6 +12,7 @@ import dglite
 from dglite import DGLError
 from dglite.nn.functional import typed_operators, typed_pairs
 from dglite.structure.adjacency import Adjacency
+from tests.versions import exports
 
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
 NUM_TYPES = 3
@@ -144,6 +145,7 @@ def test_wrong_operands_are_refused() -> None:
         lambda: dglite.nn.GatedGraphConv(4, 4, 2, 3),
     ],
 )
+@exports
 def test_a_program_has_one_operator_for_a_typed_sum(make: object) -> None:
     g = dglite.graph(([0, 1, 2, 3, 3], [1, 2, 0, 0, 3]))
     layer, x, types = make().eval(), torch.randn(4, 4), torch.tensor([0, 2, 1, 0, 2])  # type: ignore[operator]

@@ -14,6 +14,7 @@ from dglite import DGLError, ops
 from dglite.nn import AvgPooling, GraphConv, MaxPooling, SumPooling
 from dglite.ops.segments import TracedSegments, _SegmentReduce, segments
 from dglite.opspec import Reducer
+from tests.versions import compiles_whole
 
 REDUCERS = ["sum", "mean", "max", "min"]
 
@@ -103,6 +104,7 @@ def _batch(sizes: list[int]) -> tuple[dglite.DGLGraph, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@compiles_whole
 def test_compiled_readouts_are_one_program(name: str) -> None:
     torch._dynamo.reset()
     counter, function = CompileCounterWithBackend("aot_eager"), FUNCTIONS[name]
@@ -118,6 +120,7 @@ def test_compiled_readouts_are_one_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("pool", [SumPooling, AvgPooling, MaxPooling, lambda: _readout("mean_nodes")])
+@compiles_whole
 def test_single_graphs_of_many_sizes_compile_at_most_twice(pool: Callable[[], Any]) -> None:
     torch._dynamo.reset()
     counter, pooling = CompileCounterWithBackend("eager"), pool()
@@ -128,6 +131,7 @@ def test_single_graphs_of_many_sizes_compile_at_most_twice(pool: Callable[[], An
     assert counter.frame_count <= 2
 
 
+@compiles_whole
 def test_the_ordinary_graph_classifier_trains_compiled() -> None:
     torch._dynamo.reset()
     conv, out = GraphConv(4, 8).double(), torch.nn.Linear(8, 2).double()

@@ -17,6 +17,7 @@ from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests import reference
 from tests.kernels.sparse_cases import assert_close, graph, operands
+from tests.versions import compiles_whole
 
 U0, V1, E1 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 1)
 SUM, MEAN, MAX, MIN = Reducer.SUM, Reducer.MEAN, Reducer.MAX, Reducer.MIN
@@ -140,6 +141,7 @@ def test_without_kernels_the_same(monkeypatch):
         torch.testing.assert_close(ours, theirs)
 
 
+@compiles_whole
 def test_compiled_without_a_break_forward_and_backward():
     torch._dynamo.reset()
     adj = small()

@@ -25,6 +25,7 @@ from dglite.ops.traced import GraphOp, expression_of, postfix
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from dglite.structure.traced import TracedAdjacency, relation_of
+from tests.versions import compiles_whole
 
 U0, E1, V2 = Operand(Side.U, 0), Operand(Side.E, 1), Operand(Side.V, 2)
 
@@ -295,6 +296,7 @@ def _bipartite() -> dglite.DGLGraph:
     return dglite.heterograph({("user", "buys", "item"): (src.tolist(), dst.tolist())}, {"user": 6, "item": 5})
 
 
+@compiles_whole
 def test_functions_compile_in_a_process_that_computes_with_numpy_too() -> None:
     g = _bipartite()
     ops.copy_u_sum(g, np.ones((g.num_src_nodes(), 2), np.float32))
@@ -306,6 +308,7 @@ def test_functions_compile_in_a_process_that_computes_with_numpy_too() -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+@compiles_whole
 def test_a_function_compiles_without_a_break_forward_and_backward(name: str) -> None:
     torch._dynamo.reset()
     function, shapes = FUNCTIONS[name]
@@ -327,6 +330,7 @@ def test_a_function_compiles_without_a_break_forward_and_backward(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["copy_u_sum", "u_mul_e_max", "edge_softmax"])
+@compiles_whole
 def test_rows_may_be_symbols(name: str) -> None:
     """Graphs that differ from call to call: at most one more compilation, to a program for any of them."""
     torch._dynamo.reset()

@@ -8,6 +8,9 @@ from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import Layer, nn
 
+_EMPTY_ROWS_ARE_NAN = active.name == "torch" and framework.__version__ < "2.5"
+"""Whether torch's attention, by which rows that may read nothing are 0, gives NaN for them."""
+
 
 @final
 class BiasedMHA(Layer):
@@ -100,7 +103,11 @@ class BiasedMHA(Layer):
             allowed = bias if mask is None else bias.masked_fill(mask, -float("inf"))
         dropout = self.dropout.p if self.training else 0.0
         attend = nn.functional.scaled_dot_product_attention
-        return attend(query, key, value, attn_mask=allowed, dropout_p=dropout)
+        if allowed is None or not _EMPTY_ROWS_ARE_NAN:
+            return attend(query, key, value, attn_mask=allowed, dropout_p=dropout)
+        masked = (~allowed if bias is None else allowed == -float("inf")).all(-1, keepdim=True)
+        allowed = allowed.masked_fill(masked, bias is None)  # these rows read something, and are cleared
+        return attend(query, key, value, attn_mask=allowed, dropout_p=dropout).masked_fill(masked, 0.0)
 
     def _by_steps(self, query: Tensor, key: Tensor, value: Tensor, bias: Any, mask: Tensor | None) -> Tensor:
         """Attend by products, with fewer passes over the scores than torch's own steps take."""

@@ -11,6 +11,7 @@ from dglite.errors import DGLError
 from dglite.nn import GlobalAttentionPooling, MaxPooling, SetTransformerDecoder, SetTransformerEncoder, SortPooling
 from dglite.nn.functional import SetSizes, set_attention, set_pairs
 from tests.nn import dense
+from tests.versions import compiles_whole
 
 SIZES = [
     ([3, 3], [3, 3]),
@@ -112,6 +113,7 @@ def test_initial_values_are_glorots() -> None:
     assert bool((layer.mha[0].norm_in.weight == 1).all())
 
 
+@compiles_whole
 def test_a_compiled_model_pools_other_batches() -> None:
     torch._dynamo.reset()
     layer = GlobalAttentionPooling(torch.nn.Linear(3, 1), torch.nn.Linear(3, 2))
