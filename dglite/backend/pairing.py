@@ -49,7 +49,7 @@ _BY_DEVICE = {"empty": 2, "full": 3, "from_numpy": 1, "stream": 0}
 _BY_LAYER = ("layers_in",)
 _HOME = (
     "cpu compiling out_of_memory register left_to_python arrays_on structure_tensors autocast_dtype draw_seed "
-    "num_threads set_num_threads plain signature exporting is_symbol register_container dynamic_shapes export"
+    "num_threads set_num_threads plain signature exporting is_symbol register_container dynamic_shapes export lasting"
 ).split()
 """Asked of the backend that the process began with: about no tensor, or None for a guest's."""
 _BY_HAND = "is_tensor is_layer asarray apply defer call transformed gradients random_state restore_random_state".split()

@@ -401,6 +401,7 @@ class TorchBackend(Backend):
     arrays_on = staticmethod(torch_arrays.arrays_on)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
+    lasting = staticmethod(torch_structure.outside_of_programs)
     left_to_python = staticmethod(left_to_python)
 
     def require(self, condition: torch.Tensor, message: str) -> None:
