@@ -339,7 +339,7 @@ class Backend(ABC):
         """Put the generator back to a state."""
 
     def lasting(self) -> AbstractContextManager[None]:
-        """Return a context in which tensors are made that can be kept, whatever inference mode or trace is on."""
+        """Return a context in which tensors are made that training can use later, be it in inference mode or not."""
         return nullcontext()
 
     # -- autograd and threads -----------------------------------------------------------------------------------
