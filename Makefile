@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-distributed dropin test test-fast test-full gpu check format bench bench-quick docs gallery dist clean
+.PHONY: help demo demo-distributed dropin test test-fast test-full gpu check format bench bench-quick docs gallery outputs dist clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs         build the documentation site in build/site"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
 	@echo "make gallery      draw the pictures of docs/gallery.md"
+	@echo "make outputs      run the examples whose pages show what they print, and record it"
 	@echo "make dist         build what a release publishes in dist/, and try it in an empty environment"
 
 # torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
@@ -94,6 +95,15 @@ gallery: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py --picture docs/pictures/karate_club.png
 	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
+
+# What the pages of examples show: each file's first line is the command whose output follows. NAME=user_defined for one.
+outputs: $(BIN)/examples.installed
+	mkdir -p build
+	for file in docs/outputs/$(or $(NAME),*).txt; do \
+		command=$$(sed -n '1s/^\$$ python //p' $$file); echo "$$command"; \
+		{ echo "\$$ python $$command"; $(BIN)/python $$command 2>/dev/null; } > build/output.txt || exit 1; \
+		sed 's|$(CURDIR)/||' build/output.txt > $$file; \
+	done
 
 # What a release publishes: wheels and source archives of dglite and of the name dgl. The wheels are built from the
 # archives, then installed, for which pip finds torch, in an environment that does not see this folder.

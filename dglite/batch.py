@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, Frame
 from .graph import DGLGraph
-from .graph.storage import make_graph, require_graph
+from .graph.storage import graphs_of, make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
 from .structure.adjacency import FORMATS, index_dtype_for
 from .structure.arrays import HOST
@@ -58,7 +58,7 @@ def batch(
         ndata, edata = (
             [names] if isinstance(names, str) and not is_all(names) else names for names in (node_attrs, edge_attrs)
         )
-    graphs = _listed(graphs, "batch")
+    graphs = graphs_of(graphs, "batch")
     _check_alike(graphs, "batch")
     first = graphs[0]
     if first.type_graph.is_block:
@@ -115,19 +115,11 @@ def _unrestricted(restricted: Adjacency) -> Adjacency:
     return Adjacency.from_coo(restricted.num_src, restricted.num_dst, *ends, idtype, validate=False, copy=False)
 
 
-def _listed(graphs: Iterable[DGLGraph], caller: str) -> list[DGLGraph]:
-    if isinstance(graphs, DGLGraph):
-        raise DGLError(f"{caller}: expected a list of graphs, got DGLGraph; write dglite.{caller}([g])")
-    return list(graphs)
-
-
 def _check_alike(graphs: list[DGLGraph], caller: str) -> None:
     if not graphs:
         raise DGLError(f"{caller}: the list of graphs is empty; give at least one graph")
     first = graphs[0]
     for i, g in enumerate(graphs):
-        if not isinstance(g, DGLGraph):
-            raise DGLError(f"{caller}: item {i} is a {type(g).__name__}; expected a list of graphs")
         if g.type_graph is not first.type_graph and (
             g.canonical_etypes != first.canonical_etypes or g.ntypes != first.ntypes or g.is_block != first.is_block
         ):
@@ -388,7 +380,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     DGLError
         There is no graph, types, id dtypes or devices differ, or a feature has different shapes or dtypes.
     """
-    graphs = _listed(graphs, "merge")
+    graphs = graphs_of(graphs, "merge")
     _check_alike(graphs, "merge")
     first = graphs[0]
     counts = [max(numbers) for numbers in zip(*map(_COUNTS, graphs), strict=True)]

@@ -116,7 +116,7 @@ class Frame(MutableMapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         try:
             column = self._columns[name]
-        except KeyError:
+        except (KeyError, TypeError):
             raise self._missing(name) from None
         if type(column) is LazyColumn:
             value = column.gather()

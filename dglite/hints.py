@@ -7,8 +7,9 @@ from the tables below, else the public name that is spelled most alike.
 from __future__ import annotations
 
 import difflib
+import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import CO_VARKEYWORDS
@@ -125,6 +126,8 @@ _ATTRIBUTES = {
     "add_nodes_from": "g.add_nodes(num)",
     "batch": "g.batch_num_nodes() has the sizes of a batch's graphs",
     "coalesce": "dglite.to_simple(g)",
+    "copy": "g.clone(); g.local_var() for a copy whose features only are its own",
+    "cuda": "g = g.to('cuda')",
     "contains_self_loops": "dglite.remove_self_loop(g) removes them, dglite.add_self_loop(g) adds them",
     "degree": "g.in_degrees() and g.out_degrees()",
     "draw": "dglite.plot(g)",
@@ -165,6 +168,8 @@ _ARGUMENTS = {
     "channels": "in_feats and out_feats",
     "concat": "heads stay an axis of the result: .flatten(1) concatenates them, .mean(1) averages them",
     "dropout": "feat_drop and attn_drop",
+    "edge_attr": "the features of edges, a tensor (num_edges, *)",
+    "edge_index": "a graph comes first, conv(g, x)",
     "edge_dim": "dglite.nn.EdgeGATConv and EGATConv attend to features of edges",
     "heads": "num_heads",
     "hidden_channels": "hidden_feats",
@@ -177,6 +182,7 @@ _ARGUMENTS = {
     "out_channels": "out_feats",
     "out_features": "out_feats",
     "train_eps": "learn_eps",
+    "x": "the graph comes first, then the features, conv(g, x)",
 }
 """By an argument of PyG's layers: what it is called in the layers of ``dglite.nn``."""
 
@@ -232,7 +238,7 @@ def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str
         elsewhere := [package for package in _PACKAGES if name in getattr(sys.modules.get(package), "__all__", ())]
     ):
         return AttributeError(f"{message}; it is {elsewhere[0]}.{name}")
-    similar = difflib.get_close_matches(name, names, 1)
+    similar = difflib.get_close_matches(name, [each for each in names if not each.startswith("_")], 1)
     return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
 
 
@@ -280,10 +286,28 @@ def require_arguments(layer: str, init: Callable[..., None], arguments: Iterable
     names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
     for name in arguments:
         if name not in names:
-            similar = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
-            hint = f"in dglite: {_ARGUMENTS[name]}; {hint}" if name in _ARGUMENTS else hint
-            raise TypeError(f"{layer}() got an unexpected keyword argument {name!r}; {hint}")
+            raise TypeError(_unexpected(layer, name, names))
+
+
+def _unexpected(function: str, name: str, names: Sequence[str]) -> str:
+    similar = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
+    hint = f"in dglite: {_ARGUMENTS[name]}; {hint}" if name in _ARGUMENTS else hint
+    return f"{function}() got an unexpected keyword argument {name!r}; {hint}"
+
+
+def require_bound(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ``TypeError`` if a layer cannot be called with these arguments, with those that it takes."""
+    signature = inspect.signature(layer.forward)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        name, names = type(layer).__name__, list(signature.parameters)
+        unexpected = [each for each in kwargs if each not in names]
+        if unexpected:
+            raise TypeError(_unexpected(name, unexpected[0], names)) from None
+        expected = ", ".join(str(each.replace(annotation=each.empty)) for each in signature.parameters.values())
+        raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
 
 
 def _calling_layer() -> tuple[str, dict[str, Any]]:

@@ -117,7 +117,7 @@ def explain(g: Any, *args: Any, **options: Any) -> Any:
 
 
 def _explain_call(
-    g: DGLGraph, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None, order: str | None = None
+    g: DGLGraph, message: Any = None, reduce: Any = None, apply: Any = None, etype: Any = None, order: str | None = None
 ) -> Explanation | Propagation:
     if order is None:
         return explain_call(g, message, reduce, apply, etype)

@@ -100,6 +100,26 @@ GRAPHS = [
     ("dgl.plot(dgl.rand_graph(100000, 20))", "100,000 nodes", "dglite.khop_in_subgraph", "max_nodes"),
     ("dgl.explain(GraphConv(8, 2), g, x)", "got dglite.GraphConv", "dglite.summary(model, g, x)"),
     ("dgl.load_graphs(5)", "by its name", "int"),
+    ("dgl.sum_nodes(g, ['x', 'y'])", "read by name", "got list"),
+    ("dgl.AddSelfLoop()(x)", "takes a graph", "torch.Tensor of shape (4, 8)"),
+    ("dgl.RowFeatNormalizer()(edge_index)", "takes a graph", "torch.Tensor"),
+    ("dgl.DropNode(0.5)(None)", "takes a graph", "NoneType"),
+    ("dgl.FeatMask()([g])", "takes a graph", "dglite.batch(graphs)"),
+    ("dgl.Compose(dgl.AddSelfLoop())", "list of transforms", "Compose([transform])"),
+    ("dgl.Compose([dgl.AddSelfLoop, dgl.AddReverse])", "no transform", "dglite.AddSelfLoop()"),
+    ("dgl.Compose([g])", "no transform", "dglite.AddSelfLoop()"),
+    ("dgl.compact_graphs([g, x])", "item 1 is a Tensor", "list of graphs"),
+    ("dgl.compact_graphs(5)", "list of graphs", "got int"),
+    ("dgl.adj_sum_graph([x], 'w')", "item 0 is a Tensor", "list of graphs"),
+    ("dgl.batch(None)", "list of graphs", "got NoneType"),
+    ("dgl.merge(5)", "list of graphs", "got int"),
+    ("dgl.to_networkx(g, node_attrs='xy')", "list of features' names", "write ['xy']"),
+    ("dgl.save_graphs('f.bin', [g], labels=torch.tensor([0, 1]))", "tensors by name", "'glabel'", "got Tensor"),
+    ("dgl.explain(g)", "None is not a message function", "fn.copy_u('h', 'm')"),
+    ("dgl.summary(GraphConv, g, x)", "summary(model, g, x)", "the class GraphConv"),
+    ("dgl.summary(GraphConv(8, 2), g)", "missing a required argument: 'feat'", "GraphConv(graph, feat"),
+    ("dgl.profile(GraphConv(8, 2), g, x)", "with dglite.profile(): model(g, x)"),
+    ("dgl.from_pandas(pd.DataFrame({'a': [0], 'b': [1]}), 'a')", "nodes must be", "got str"),
 ]
 
 FEATURES = [
@@ -151,6 +171,8 @@ FEATURES = [
     ("g.adj() @ torch.rand(3, 2)", "(3, 2)", "expected (4,) or (4, N)"),
     ("dgl.sparse.softmax(x)", "takes a sparse matrix, got Tensor", "torch.softmax"),
     ("dgl.sparse.spmatrix(edge_index, torch.rand(3))", "shape (3,)", "one for each entry"),
+    ("dgl.to_block(g).nodes[0]", "2 node types", "g.srcnodes and g.dstnodes"),
+    ("dglite.ops.segment_mm(x, torch.rand(2, 8, 2, device='meta'), [2, 2])", "rows on cpu", "matrices on meta"),
 ]
 
 MESSAGES = [
@@ -289,6 +311,24 @@ LAYERS = [
     ("GlobalAttentionPooling(torch.nn.Linear(8, 2))(g, x)", "gate_nn made (4, 2)", "(4, 1)"),
     ("TypedLinear(8, 2, 3)(x, torch.tensor([0, 1, 2, 9]))", "9", "0 to 2"),
     ("EdgePredictor('mul')", "'mul'", "dot"),
+    ("GraphConv(8, 2)()", "missing a required argument: 'graph'", "GraphConv(graph, feat, weight=None"),
+    ("GraphConv(8, 2)(g)", "missing a required argument: 'feat'", "GraphConv(graph, feat, weight=None"),
+    ("SAGEConv(8, 2, 'mean')(x)", "missing a required argument: 'feat'", "SAGEConv(graph, feat"),
+    ("EGATConv(8, 4, 2, 2, 2)(g, x)", "missing a required argument: 'efeats'", "EGATConv(graph, nfeats, efeats"),
+    ("SumPooling()(g)", "missing a required argument: 'feat'", "SumPooling(graph, feat)"),
+    ("HeteroGraphConv({'rates': SAGEConv(4, 2, 'mean')})(h)", "missing a required argument: 'inputs'"),
+    ("TypedLinear(8, 2, 3)(x)", "missing a required argument: 'x_type'", "TypedLinear(x, x_type"),
+    ("GraphConv(8, 2)(g, x, None, None, 5)", "too many positional arguments", "GraphConv(graph, feat"),
+    ("GATConv(8, 2, 2)(x=x, edge_index=edge_index)", "'x'", "conv(g, x)", "it takes graph, feat"),
+    ("GraphConv(8, 2)(g, x, edge_weights=torch.rand(4))", "'edge_weights'", "did you mean 'edge_weight'?"),
+    ("GraphConv(8, 2)(graph=g, features=x)", "'features'", "did you mean 'feat'?"),
+    ("GraphConv(8, 2)(edge_index=edge_index, feat=x)", "'edge_index'", "a graph comes first"),
+    ("GraphConv(8, 2).to('meta')(g, x)", "GraphConv: the parameters are on meta", "graph on cpu, feat on cpu"),
+    ("GATConv(8, 2, 2)(g, x.to('meta'))", "GATConv: the parameters are on cpu", "feat on meta", "layer.to(device)"),
+    ("TypedLinear(8, 2, 3).to('meta')(x, torch.zeros(4).long())", "rows on cpu", "matrices on meta"),
+    ("SAGEConv((8,), 2, 'mean')", "SAGEConv: in_feats", "pair (source, destination)", "(8,)"),
+    ("ChebConv(8, 2, 2)(g, x, lambda_max='a')", "lambda_max must be numbers", "'a'"),
+    ("GNNExplainer(lambda g, x: x, 1)", "model must be a torch.nn.Module"),
 ]
 
 LOADERS = [
@@ -327,6 +367,8 @@ LOADERS = [
     ("DataLoader(g, 'train', NeighborSampler([2]))", "indices must be integers", "text"),
     ("DataLoader(g, torch.arange(4), NeighborSampler([2]), batch_size='2')", "batch_size must be an integer", "'2'"),
     ("dgl.sampling.random_walk(g, [9], length=3)", "9 does not exist"),
+    ("ClusterGCNSampler(x, 2)", "takes a graph", "torch.Tensor"),
+    ("dgl.data.MiniGCDataset('5', 10, 20)", "num_graphs must be an integer", "'5'"),
 ]
 
 NAMES = [
@@ -378,6 +420,9 @@ NAMES = [
     ("dgl.GraphConv", "it is dglite.nn.GraphConv"),
     ("dgl.DataLoader", "it is dglite.dataloading.DataLoader"),
     ("dgl.data.CoraGraphDatset", "did you mean 'CoraGraphDataset'?"),
+    ("g.cuda()", "g = g.to('cuda')"),
+    ("g.copy()", "g.clone()"),
+    ("g.requires_grad_()", "no attribute 'requires_grad_'"),
 ]
 
 MISTAKES = [*GRAPHS, *FEATURES, *MESSAGES, *LAYERS, *LOADERS, *NAMES]

@@ -180,6 +180,7 @@ MISTAKES: dict[str, tuple[Any, list[str]]] = {
     "missing node id": (lambda e, n: dglite.from_pandas(e, {"id": ["ann", None]}), ["row 1", "'id'"]),
     "no column": (lambda e, n: dglite.from_pandas(e, source="from"), ["source='from'", "'src'"]),
     "no feature": (lambda e, n: dglite.from_pandas(e, edge_features=["weight"]), ["'weight'", "'w'"]),
+    "date feature": (lambda e, n: dglite.from_pandas(e, n, node_features=["born"]), ["'born'", "dt.days"]),
     "text feature": (lambda e, n: dglite.from_pandas(e, edge_features=["note"]), ["'note'", "astype('category')"]),
     "one column": (lambda e, n: dglite.from_pandas({"src": [1]}), ["2 or more", "target="]),
     "a tensor": (lambda e, n: dglite.from_pandas(torch.zeros(2, 3)), ["Tensor", "dglite.graph"]),

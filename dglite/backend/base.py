@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -336,6 +337,10 @@ class Backend(ABC):
     @abstractmethod
     def restore_random_state(self, state: bytes) -> None:
         """Put the generator back to a state."""
+
+    def lasting(self) -> AbstractContextManager[None]:
+        """Return a context in which tensors are made that training can use later, be it in inference mode or not."""
+        return nullcontext()
 
     # -- autograd and threads -----------------------------------------------------------------------------------
     @abstractmethod

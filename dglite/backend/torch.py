@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 from operator import attrgetter
 from typing import Any, final
@@ -401,6 +402,7 @@ class TorchBackend(Backend):
     arrays_on = staticmethod(torch_arrays.arrays_on)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
+    lasting = staticmethod(partial(torch.inference_mode, False))
     left_to_python = staticmethod(left_to_python)
 
     def require(self, condition: torch.Tensor, message: str) -> None:

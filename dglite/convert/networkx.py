@@ -141,6 +141,8 @@ def to_networkx(
 
 def _rows(frame: Any, names: Sequence[str] | None, count: int, several: bool) -> list[dict[str, Any]]:
     """Return one dictionary of attributes per row; with several types, columns that a type lacks are left out."""
+    if isinstance(names, str):
+        raise DGLError(f"attributes are a list of features' names, got {names!r:.60}; write [{names!r:.60}]")
     columns = {name: frame[name] for name in names or () if not several or name in frame}
     return [{name: column[i] for name, column in columns.items()} for i in range(count)]
 

@@ -320,9 +320,15 @@ def _write(data: Any, table: Any, ids: set[str], features: Features, argument: s
 def _number_column(table: Any, name: str, argument: str) -> np.ndarray:
     array = _array(table[name])
     if array is None:
+        dtype = str(table[name].dtype)
+        code = (
+            "(table[{0!r}] - table[{0!r}].min()).dt.days"
+            if "datetime" in dtype
+            else ("table[{0!r}].astype('category').cat.codes")
+        )
         raise DGLError(
-            f"{argument} names {name!r}, a column of {table[name].dtype}, not of numbers; encode it, for instance by "
-            f"table[{name!r}].astype('category').cat.codes"
+            f"{argument} names {name!r}, a column of {dtype}, not of numbers; encode it, for instance by "
+            f"{code.format(name)}"
         )
     return array
 

@@ -9,6 +9,7 @@ import numpy as np
 from .. import backend
 from ..convert import from_networkx
 from ..errors import DGLError
+from ..structure.ids import count_of
 from ..transforms import add_self_loop
 from .dataset import GraphsWithLabels, Transform
 
@@ -56,6 +57,7 @@ class MiniGCDataset(GraphsWithLabels):
         verbose: bool = False,
         transform: Transform = None,
     ) -> None:
+        count_of(num_graphs, "num_graphs")
         if not 6 <= min_num_v < max_num_v:
             raise DGLError(f"got {min_num_v} to {max_num_v} nodes; expected at least 6, and more for max_num_v")
         self.num_graphs, self.min_num_v, self.max_num_v, self.seed = num_graphs, min_num_v, max_num_v, seed

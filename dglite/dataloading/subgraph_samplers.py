@@ -13,6 +13,7 @@ from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, TensorOrDict
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..random import generator
 from ..sampling import random_walk
 from ..sampling.arguments import edge_weights, excluded_edges, fanouts_of
@@ -258,5 +259,6 @@ def _without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
 
 
 def _require_homogeneous(g: DGLGraph, caller: str) -> None:
+    require_graph(g)
     if not g.is_homogeneous:
         raise DGLError(f"{caller} needs a graph of one node and one edge type; see dglite.to_homogeneous")

@@ -262,6 +262,20 @@ def require_graph(graph: Any) -> None:
         raise DGLError(hints.not_a_graph(graph))
 
 
+def graphs_of(graphs: Any, caller: str) -> list[DGLGraph]:
+    """Return the graphs of a list, or of anything else that holds graphs; raise DGLError where it does not."""
+    if isinstance(graphs, DGLGraph):
+        raise DGLError(f"{caller}: expected a list of graphs, got DGLGraph; write dglite.{caller}([g])")
+    try:
+        listed = list(graphs)
+    except TypeError:
+        raise DGLError(f"{caller}: expected a list of graphs, got {type(graphs).__name__}") from None
+    for i, g in enumerate(listed):
+        if not isinstance(g, DGLGraph):
+            raise DGLError(f"{caller}: item {i} is a {type(g).__name__}; expected a list of graphs")
+    return listed
+
+
 def make_graph(
     metagraph: Metagraph,
     adjacencies: tuple[Adjacency, ...],

@@ -69,6 +69,8 @@ def save_graphs(
             )
     if format not in ("dglite", "dgl"):
         raise DGLError(f'format must be "dglite" or "dgl", got {format!r:.40}')
+    if labels is not None and not isinstance(labels, Mapping):
+        raise DGLError(f"labels are tensors by name, as in {{'glabel': labels}}; got {type(labels).__name__}")
     labels = dict(labels or {})
     for name, values in labels.items():
         if not isinstance(name, str) or not active.is_tensor(values):

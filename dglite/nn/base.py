@@ -7,10 +7,12 @@ returns what its ``forward`` does.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from .. import hints
 from ..backend import framework
+from ..errors import DGLError
 from ..ops import core
 from ..structure.adjacency import Adjacency
 
@@ -33,12 +35,19 @@ else:
     nn = framework.nn
 
     class Layer(nn.Module):
-        """``nn.Module`` whose constructors name their own arguments where those of PyG are passed."""
+        """``nn.Module`` whose constructors and calls name their own arguments where others, or none, are passed."""
 
         def __init_subclass__(cls, **kwargs: Any) -> None:
             super().__init_subclass__(**kwargs)
             if "__init__" in vars(cls):
                 cls.__init__ = _with_hints(cls.__init__)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return super().__call__(*args, **kwargs)
+            except (TypeError, RuntimeError) as error:
+                _explain(self, error, args, kwargs)
+                raise
 
 
 def _with_hints(init: Any) -> Any:
@@ -49,6 +58,22 @@ def _with_hints(init: Any) -> Any:
         init(self, *args, **kwargs)
 
     return __init__
+
+
+def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise an error that says more, if a call failed for missing arguments or for tensors on several devices."""
+    if type(error) is TypeError:
+        hints.require_bound(layer, args, kwargs)
+    if type(error) is not RuntimeError:
+        return
+    devices = {str(getattr(parameter, "device", "")) for parameter in layer.parameters()}
+    arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
+    places = [f"{name} on {value.device}" for name, value in arguments.items() if hasattr(value, "device")]
+    if len(devices) == 1 and not all(place.endswith(f" on {min(devices)}") for place in places):
+        raise DGLError(
+            f"{type(layer).__name__}: the parameters are on {min(devices)}, but {', '.join(places)}; move the layer, "
+            "layer.to(device), or the others to one device"
+        ) from error
 
 
 class InEdgesRequired(Layer):

@@ -62,11 +62,12 @@ def _scaled(adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> T
     key = variant(_SCALES, scale, dtype, place_of(device))
     scaled = adj.cache.get(key)
     if scaled is None:
-        arrays = adj.arrays_near(device)
-        degrees = arrays.floats(adj.degrees(arrays, 0 if scale.side is Side.U else 1))
-        scaled = scale.function(degrees, arrays.log)[:, None]
-        scaled = active.from_numpy(scaled, device) if arrays is HOST else scaled
-        scaled = active.astype(scaled, dtype)
+        with active.lasting():
+            arrays = adj.arrays_near(device)
+            degrees = arrays.floats(adj.degrees(arrays, 0 if scale.side is Side.U else 1))
+            scaled = scale.function(degrees, arrays.log)[:, None]
+            scaled = active.from_numpy(scaled, device) if arrays is HOST else scaled
+            scaled = active.astype(scaled, dtype)
         adj.cache[key] = scaled
     return scaled
 

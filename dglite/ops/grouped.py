@@ -76,6 +76,10 @@ def grouped_mm(groups: Groups, x: Tensor, matrices: Tensor) -> Tensor:
         ``(num_rows, \\*batch, out)``. Differentiable any number of times in both.
     """
     x, matrices = to_common_dtype((x, matrices))
+    if active.device(x) != active.device(matrices):
+        raise DGLError(
+            f"got rows on {active.device(x)} and matrices on {active.device(matrices)}; move them to one device"
+        )
     if groups.order is not None:
         x = take_rows(x, groups.order, permutation=True)
     result = _sorted_mm(groups.offsets, x, matrices)

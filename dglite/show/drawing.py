@@ -60,8 +60,8 @@ def draw_nodes(
     rings: np.ndarray,
     legend: Any,
     cmap: str,
-) -> np.ndarray:
-    """Draw the nodes and a legend or colour bar; return their areas in points squared, (num_nodes,)."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the nodes and a legend or colour bar; return their areas in points squared, and their colours."""
     n = len(positions)
     area = np.full(n, float(np.clip(18000 / max(n, 1), 6, 260)))
     if isinstance(sizes, dict):
@@ -84,7 +84,7 @@ def draw_nodes(
         if len(names) > len(shown):
             axes.scatter([], [], s=0, label=f"and {len(names) - len(shown)} more")
         _draw_legend(axes, title)
-    return area
+    return area, colours
 
 
 def _draw_legend(axes: Any, title: str | None) -> None:
@@ -307,8 +307,10 @@ def _draw_loops(axes: Any, places: np.ndarray, colours: np.ndarray, widths: np.n
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
-def draw_labels(axes: Any, positions: np.ndarray, texts: Mapping[int, str], area: np.ndarray) -> None:
-    """Write short texts into large nodes, others beside them."""
+def draw_labels(
+    axes: Any, positions: np.ndarray, texts: Mapping[int, str], area: np.ndarray, colours: np.ndarray
+) -> None:
+    """Write short texts into large nodes, white on dark ones and black on light ones, others beside them."""
     from matplotlib import rcParams
     from matplotlib.patheffects import withStroke
 
@@ -316,8 +318,9 @@ def draw_labels(axes: Any, positions: np.ndarray, texts: Mapping[int, str], area
         radius = math.sqrt(area[node] / math.pi)
         size = min(9.0, 2.2 * radius / max(len(text), 1.6))
         if size >= 6.5:
+            ink = "black" if colours[node, :3] @ (0.299, 0.587, 0.114) > 0.6 else "white"
             axes.text(
-                *positions[node], text, color="white", size=size, ha="center", va="center", zorder=4, parse_math=False
+                *positions[node], text, color=ink, size=size, ha="center", va="center", zorder=4, parse_math=False
             )
             continue
         halo = withStroke(linewidth=2, foreground=rcParams["figure.facecolor"])

@@ -133,10 +133,10 @@ def summary(model: Any, g: DGLGraph, *inputs: Any, depth: int | None = 3, **kwar
     (10, '[10, 2]')
     >>> print(table)  # doctest: +SKIP
     """
-    if not hasattr(model, "named_modules") or not callable(model):
+    if not hasattr(model, "named_modules") or not callable(model) or isinstance(model, type):
         raise DGLError(
             "summary takes a model, its graph and its features, summary(model, g, x); got "
-            f"{type(model).__name__} as the model"
+            f"{f'the class {model.__name__}' if isinstance(model, type) else type(model).__name__} as the model"
         )
     modules = list(_distinct_modules(model))
     layers = [_row(name, module) for name, module in modules]

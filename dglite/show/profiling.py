@@ -151,7 +151,9 @@ class profile:  # a context manager that is used like a function
     >>> print(measured)  # doctest: +SKIP
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: Any) -> None:
+        if arguments:
+            raise TypeError("profile measures the statements inside of it: with dglite.profile(): model(g, x)")
         self._result = TimeProfile()
         self._restore: list[Callable[[], None]] = []
         self._start = 0.0

@@ -117,7 +117,8 @@ class Metagraph:
         """
         if ntype is None:
             if len(self.ntypes) != 1:
-                raise DGLError(f"this graph has {len(self.ntypes)} node types; name one of {list(self.ntypes)}")
+                sides = "; a block's are in g.srcnodes and g.dstnodes" if self.is_block else ""
+                raise DGLError(f"this graph has {len(self.ntypes)} node types; name one of {list(self.ntypes)}{sides}")
             return 0
         try:
             node_set = self._node_set.get(ntype)

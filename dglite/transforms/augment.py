@@ -10,6 +10,7 @@ from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..random import generator
 from ..structure.ids import number_of
 from .module import BaseTransform
@@ -19,6 +20,7 @@ class NodeShuffle(BaseTransform):
     """Permutes the features of the nodes of each type at random, all features alike; edges stay."""
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         for index, frame in enumerate(g.node_frames):
             if frame:
@@ -33,6 +35,7 @@ class DropNode(BaseTransform):
         self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         if self.p:
             for ntype, count in zip(g.ntypes, g.node_counts, strict=True):
@@ -47,6 +50,7 @@ class DropEdge(BaseTransform):
         self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         if self.p:
             for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
@@ -66,6 +70,7 @@ class AddEdge(BaseTransform):
         self.ratio = ratio
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
             count = int(adjacency.num_edges * self.ratio)
@@ -92,6 +97,7 @@ class FeatMask(BaseTransform):
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._masked(frame[name])
@@ -121,6 +127,7 @@ class RowFeatNormalizer(BaseTransform):
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         result = g.clone()
         for frame, name in _named(result, self.node_feat_names, self.edge_feat_names):
             frame[name] = self._normalized(frame[name])

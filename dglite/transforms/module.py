@@ -13,7 +13,7 @@ from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from . import edges, products, simple, spectral
 from .parts import require_homogeneous
@@ -37,7 +37,12 @@ class Compose(BaseTransform):
     """Applies several transforms, the first in the list first."""
 
     def __init__(self, transforms: Sequence[Any]) -> None:
+        if callable(transforms):
+            raise DGLError(f"Compose takes a list of transforms, got {transforms!r:.60}; write Compose([transform])")
         self.transforms = list(transforms)
+        for transform in self.transforms:
+            if isinstance(transform, type) or not callable(transform):
+                raise DGLError(f"{transform!r:.60} is no transform; pass an object such as dglite.AddSelfLoop()")
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         for transform in self.transforms:
@@ -68,6 +73,7 @@ class AddSelfLoop(BaseTransform):
         self.edge_feat_names, self.fill_data = edge_feat_names, fill_data
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         for index, etype in enumerate(g.canonical_etypes):
             if not _is_square(g, index) or etype[1] == "self":
                 continue
@@ -92,6 +98,7 @@ class RemoveSelfLoop(BaseTransform):
     """Removes self-loops, for edge types between nodes of one type."""
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         for index, etype in enumerate(g.canonical_etypes):
             if _is_square(g, index):
                 g = edges.remove_self_loop(g, etype)
@@ -109,6 +116,7 @@ class AddReverse(BaseTransform):
         self.copy_edata, self.sym_new_etype = copy_edata, sym_new_etype
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
+        require_graph(g)
         added: dict[tuple[str, str, str], tuple[Adjacency, Frame | None]] = {}
         result = g
         for index, (src_type, name, dst_type) in enumerate(g.canonical_etypes):

@@ -13,7 +13,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
-from ..graph.storage import make_graph, require_graph
+from ..graph.storage import graphs_of, make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
 from ..structure.distinct import numbered
@@ -213,7 +213,7 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     DGLError
         There is no graph, types or numbers of nodes differ, or weights are not scalars.
     """
-    graphs = list(graphs)
+    graphs = graphs_of(graphs, "adj_sum_graph")
     if not graphs:
         raise DGLError("adj_sum_graph: the list of graphs is empty; give at least one graph")
     parts = [_weighted(g, weight_name, "adj_sum_graph") for g in graphs]

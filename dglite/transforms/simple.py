@@ -15,7 +15,7 @@ from ..frame import EID, NID, TensorOrDict
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies
-from ..graph.storage import make_graph, require_graph
+from ..graph.storage import graphs_of, make_graph, require_graph
 from ..structure import Adjacency
 from ..structure.compressed import scattered
 from ..structure.distinct import Pairs, renumbered_ends
@@ -158,7 +158,7 @@ def compact_graphs(
     DGLError
         Graphs differ in node types, numbers of nodes, id dtype or device; a node does not exist; one is a block.
     """
-    batch = [graphs] if isinstance(graphs, DGLGraph) else list(graphs)
+    batch = [graphs] if isinstance(graphs, DGLGraph) else graphs_of(graphs, "compact_graphs")
     if not batch:
         return []
     first = batch[0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dglite
-from dglite.nn import AGNNConv, ChebConv, GatedGraphConv, GraphConv, SAGEConv, SGConv
+from dglite.nn import AGNNConv, APPNPConv, ChebConv, GatedGraphConv, GraphConv, PNAConv, SAGEConv, SGConv
 
 NODES, WIDTH = 40, 16
 
@@ -45,3 +45,28 @@ def kept(layer: torch.nn.Module) -> float:
 )
 def test_a_layer_keeps_no_more_than_its_gradient_reads(make: Callable[[], torch.nn.Module], tensors: int) -> None:
     assert tensors <= kept(make()) < tensors + 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GraphConv(WIDTH, 2),
+        lambda: GraphConv(WIDTH, 2, norm="left"),
+        lambda: SGConv(WIDTH, 2, 2),
+        lambda: ChebConv(WIDTH, 2, 3),
+        lambda: APPNPConv(2, 0.1),
+        lambda: PNAConv(WIDTH, 2, ["mean", "std"], ["identity", "amplification"], 1.5),
+    ],
+    ids=["GraphConv", "GraphConv left", "SGConv", "ChebConv", "APPNPConv", "PNAConv"],
+)
+def test_a_graph_that_was_used_in_inference_mode_is_trained_on(make: Callable[[], torch.nn.Module]) -> None:
+    """Degrees' scales are kept with the graph; torch saves no tensor for backward that inference mode made."""
+    layer, x = make(), torch.ones(NODES, WIDTH)
+    g = dglite.add_self_loop(dglite.rand_graph(NODES, NODES))
+    with torch.inference_mode():
+        expected = layer(g, x)
+    result = layer(g, x.requires_grad_())
+    result.sum().backward()
+    assert torch.equal(result.detach(), expected)
+    assert x.grad is not None
+    assert x.grad.any()

@@ -150,6 +150,11 @@ def test_labels() -> None:
     drawn(dglite.plot(ring(), color=["$", "$$", "_", "^"]))
 
 
+def test_labels_are_black_on_light_nodes_and_white_on_dark_ones() -> None:
+    axes = dglite.plot(ring(), color=[0.0, 1.0, 0.0, 1.0], labels=True, cmap="viridis")  # from violet to yellow
+    assert [text.get_color() for text in axes.texts] == ["white", "black", "white", "black"]
+
+
 def test_weights_make_edges_wide() -> None:
     g = ring()
     g.edata["w"] = torch.tensor([0.0, 1.0, 0.5, 1.0])

@@ -90,6 +90,8 @@ class ChebConv(Layer):
 
     def _stretch(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float]) -> Tensor:
         """Return 2 / lambda_max of each node's graph, (num_nodes, 1)."""
+        if isinstance(lambda_max, str):
+            raise DGLError(f"ChebConv: lambda_max must be numbers, one for each batched graph, got {lambda_max!r:.60}")
         largest: Any = (
             lambda_max if active.is_tensor(lambda_max) else framework.tensor(list(lambda_max), dtype=feat.dtype)
         )

@@ -24,6 +24,8 @@ class Explainer(Layer):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         functional.require_torch(self)
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"{type(self).__name__}: model must be a torch.nn.Module, got {model!r:.60}")
         self.model = model
 
     @contextmanager

@@ -121,6 +121,10 @@ def require_module(layer: Any, argument: str, module: Any, example: str) -> None
 def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
     """Raise ``DGLError`` unless each size, or both of a pair, is an integer from ``least`` up."""
     for name, size in sizes.items():
+        if isinstance(size, tuple) and len(size) != 2:
+            raise DGLError(
+                f"{type(layer).__name__}: {name} must be an integer, or a pair (source, destination), got {size!r:.60}"
+            )
         for each in pair_of_sizes(size):
             count_of(each, f"{type(layer).__name__}: {name}", least)
 

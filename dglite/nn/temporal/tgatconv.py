@@ -27,7 +27,7 @@ class TGATConv(Layer):
     .. math::
         \alpha_{uv} &= \mathrm{softmax}_u \big(W_q [h_v \| \phi(0)] \cdot W_k [h_u \| e_{uv} \| \phi(t_v - t_{uv})]
         / \sqrt{d}\big) \\
-        h_v' &= W_2 \,\mathrm{ReLU}\big(W_1 [\textstyle\sum_u \alpha_{uv} W_v [h_u \| e_{uv} \| \phi(t_v - t_{uv})]
+        h_v' &= W_2 \,\mathrm{ReLU}\big(W_1 [\sum_u \alpha_{uv} W_v [h_u \| e_{uv} \| \phi(t_v - t_{uv})]
         \,\|\, h_v]\big)
 
     for each head; :math:`\phi` is a :class:`TimeEncoding`. The features of an edge are multiplied with matrices node by
