@@ -234,14 +234,14 @@ def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op:
 
 
 def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
-    shape = active.shape(graph_feat)
-    if len(sizes) == 1 and (not shape or shape[0] != 1):
+    shape, batch_size = active.shape(graph_feat), sizes.shape[0]  # in a program any number: len() would make it one
+    if batch_size == 1 and (not shape or shape[0] != 1):
         warnings.warn(
             f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=3
         )
         graph_feat = active.reshape(graph_feat, (1, *shape))
-    elif shape[:1] != (len(sizes),):
-        raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {len(sizes)} rows, one per graph")
+    elif not shape or shape[0] != batch_size:
+        raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {batch_size} rows, one per graph")
     if core.is_program_of(sizes):
         return core.TracedSegments(sizes, frame.num_rows).repeat(graph_feat)
     return active.take(graph_feat, np.repeat(np.arange(len(sizes)), sizes))

@@ -301,6 +301,18 @@ def test_a_pooling_layer_is_for_any_number_of_graphs(layer: nn.Module, portable:
 
 @pytest.mark.parametrize("strict", [False, True])
 @exports
+def test_rows_of_graphs_reach_their_nodes_for_any_number_of_graphs(strict: bool) -> None:
+    def function(g: DGLGraph, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return dglite.broadcast_nodes(g, rows), dglite.broadcast_edges(g, rows)
+
+    serve = dglite.export(function, batch(3, 5, 2), torch.randn(3, 2), strict=strict).module()
+    for g in (batch(4), batch(1, 6, 2, 3)):
+        rows = torch.randn(g.batch_size, 2)
+        torch.testing.assert_close(serve(g, rows), function(g, rows))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@exports
 def test_edges_may_be_the_inputs(strict: bool) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -33,6 +33,7 @@ from .torch_plain import (
     PLAIN,
     address,
     are_read,
+    has_gradient_inside,
     innermost,
     is_forward_mode,
     is_recorded,
@@ -142,7 +143,7 @@ class TorchBackend(Backend):
         for x in xs:
             if x.requires_grad:
                 return torch.is_grad_enabled()
-        return False
+        return is_transformed() and torch.is_grad_enabled() and any(map(has_gradient_inside, xs))
 
     def needs_grad(self, xs: Sequence[torch.Tensor]) -> tuple[bool, ...]:
         recorded = torch.is_grad_enabled()

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from .protocols import RESULT, MakeOp
 from .torch_breaks import left_to_python
-from .torch_plain import as_in_mode, refuse_class
+from .torch_plain import as_in_mode, is_transformed, refuse_class
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
@@ -154,12 +155,17 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         return _described(make(relation, recipe, (False,) * len(inputs), False).describe(*inputs), inputs, dtypes)
 
     def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        src, dst, *counts, recipe = structure
-        ends = src.long(), dst.long()  # ONNX has no scatter operations on other integers
-        op = make((*ends, *counts), recipe, (False,) * len(inputs), False)
-        return op.composed(*inputs), torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
+        src, dst, *others = structure
+        return composed(inputs, src.long(), dst.long(), *others)  # ONNX has no scatter operations on other integers
+
+    def composed(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        *relation, recipe = structure
+        result = make(relation, recipe, (False,) * len(inputs), False).composed(*inputs)
+        return result, torch.empty(_NOTHING[0], dtype=dtypes[_NOTHING[1]])
 
     def differentiable(keyset: Any, inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        if forward_ad._current_level >= 0 or is_transformed():  # a program runs in there: its calls come here alone
+            return composed(inputs, *structure)
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
         if not recorded and _is_dense(keyset):
             return compute(inputs, *structure)

@@ -151,6 +151,15 @@ def innermost(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def has_gradient_inside(x: torch.Tensor) -> bool:
+    """Whether a tensor inside of wrappers of transforms requires a gradient: vmap's batches do not say so."""
+    while _is_wrapped(x):
+        x = torch._C._functorch.get_unwrapped(x)
+        if x.requires_grad:
+            return True
+    return False
+
+
 def readable(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor with the values of ``x``, for NumPy to read while torch looks on.
 

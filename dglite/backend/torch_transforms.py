@@ -10,26 +10,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C._functorch import TransformType
 
 from .protocols import RESULT, TransformedOp
 from .torch_library import call_both, fold_batch
 from .torch_plain import is_transformed, needs_operator, unwrapped
+
+_LEVELS = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
+"""The dispatcher's key that has operations go through the transforms; a level excludes it while it runs one."""
 
 
 def transformed(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Run ``op``, made as if all inputs needed a gradient, under the active transform; None without one."""
     if not is_transformed():
         return None
+    if torch._C._dispatch_tls_is_dispatch_key_excluded(_LEVELS):
+        return op.composed(*inputs)  # an operator that a program calls is composed at one of the levels
+    levels = {level.key() for level in torch._C._functorch.get_interpreter_stack()}
+    if TransformType.Functionalize in levels:  # which has no rule for functions, and needs none for operators
+        return op.composed(*inputs) if len(levels) > 1 else _call(op, inputs)[0]
     return _Transformed.apply(op, *inputs)[0]  # type: ignore[no-any-return]
+
+
+def _call(op: TransformedOp, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    tensors = [unwrapped(x) for x in op.adj.tensors]
+    return call_both(op.name, inputs, tensors, (op.adj.num_src, op.adj.num_dst), op.recipe())
 
 
 class _Transformed(torch.autograd.Function):
     @staticmethod
     def forward(op: TransformedOp, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if not op.is_real or needs_operator(inputs):
-            return call_both(
-                op.name, inputs, [unwrapped(x) for x in op.adj.tensors], (op.adj.num_src, op.adj.num_dst), op.recipe()
-            )
+            return _call(op, inputs)
         result = op.forward(*inputs)
         return result, result.new_empty(0, dtype=torch.uint8) if op.aux is None else op.aux
 

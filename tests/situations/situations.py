@@ -321,6 +321,43 @@ def returned(function: Function, xs: Tensors) -> Outcome:
     return list(backward(torch.ones_like(value))), _reference_gradients(function, xs)
 
 
+def gradient_of_batches(function: Function, xs: Tensors) -> Outcome:
+    """The gradient of what ``vmap`` returns: its batches do not say that they require one."""
+    if not _has_derivative(function, xs):
+        return [], []
+    several = xs, other(xs)
+    inputs = [torch.stack(x).requires_grad_() for x in zip(*several, strict=True)]
+    total = torch.vmap(_total(function))(*inputs).sum()
+    gradients = torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
+    want = [torch.stack(x) for x in zip(*(_reference_gradients(function, ys) for ys in several), strict=True)]
+    return list(gradients), want
+
+
+def functionalized(function: Function, xs: Tensors) -> Outcome:
+    """``torch.func.functionalize``, alone and of a gradient."""
+    with torch.no_grad():
+        result = list(torch.func.functionalize(lambda *ys: tuple(function(*ys)))(*xs))
+    if not _has_derivative(function, xs):
+        return result, function(*xs)
+    gradient = torch.func.grad(_total(function), tuple(range(len(xs))))
+    return result + list(torch.func.functionalize(gradient)(*xs)), function(*xs) + _reference_gradients(function, xs)
+
+
+def program_in_forward_mode(function: Function, xs: Tensors) -> Outcome:
+    """A program of ``make_fx``, recorded outside and run with dual numbers: it calls operators, not functions."""
+    return dual(_program(function, xs), xs)[0], dual(function, xs)[1]
+
+
+def program_transformed(function: Function, xs: Tensors) -> Outcome:
+    """A program of ``make_fx``, recorded outside, in ``torch.func.grad``."""
+    return transformed(_program(function, xs), xs)[0], transformed(function, xs)[1]
+
+
+def _program(function: Function, xs: Tensors) -> Function:
+    """Return a program that keeps what gradients need."""
+    return make_fx(lambda *ys: function(*ys))(*(x.requires_grad_() for x in other(xs)))  # type: ignore[no-any-return]
+
+
 # -- what keeps and computes again -------------------------------------------------------------------------------------
 def checkpointed(function: Function, xs: Tensors) -> Outcome:
     """``torch.utils.checkpoint``."""
@@ -372,6 +409,10 @@ SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "forward mode": dual,
     "is_grads_batched": gradients_in_batches,
     "vjp, called later": returned,
+    "gradient of vmap": gradient_of_batches,
+    "functionalize": functionalized,
+    "program in forward mode": program_in_forward_mode,
+    "program in func.grad": program_transformed,
     "checkpoint": checkpointed,
     "saved tensors elsewhere": packed,
     "dispatch mode with gradients": watched_with_gradients,

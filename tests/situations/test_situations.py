@@ -27,8 +27,14 @@ READ = {"topk_nodes", "topk_edges", "SortPooling", "KNNGraph"}
 MADE_INSIDE = {"sparse coalesce", "sparse index_select", "sparse csr", "send and recv"}
 """Operations of the table that are called with ids that they make: fake ones in the mode of fake tensors."""
 ALL = {operation.name for operation in operations()}
+RECORDED = (
+    *("make_fx", "jit.trace", "fake, outside of the mode", "wrapper", "vmap", "gradient of vmap"),
+    *("program in forward mode", "program in func.grad"),
+)
+LSTM = "Batching rule not implemented for aten::lstm"
+FORWARD = "forward AD with _(scaled_dot_product_flash_attention|cdist)"
 REFUSED = {
-    **dict.fromkeys(("make_fx", "jit.trace", "fake, outside of the mode", "wrapper", "vmap"), READ),
+    **dict.fromkeys(RECORDED, READ),
     **dict.fromkeys(("fake", "make_fx, symbolic"), READ | MADE_INSIDE),
     **dict.fromkeys(("meta", "wrapper that knows no operator", "DTensor"), ALL),
 }
@@ -36,9 +42,9 @@ REFUSED = {
 TORCHS = {
     "meta": "not on the expected device|not at the same device",
     "DTensor": "got mixed torch.Tensor and DTensor|does not have a sharding strategy registered",
-    "vmap": "Batching rule not implemented for aten::lstm",
-    "func.jvp": "forward AD with _(scaled_dot_product_flash_attention|cdist)",
-    "forward mode": "forward AD with _(scaled_dot_product_flash_attention|cdist)",
+    "vmap": LSTM,
+    "gradient of vmap": f"{LSTM}|_scaled_dot_product_flash_attention_for_cpu' is not differentiable",
+    **dict.fromkeys(("func.jvp", "forward mode", "program in forward mode"), FORWARD),
 }
 """Errors of torch's own operations in layers, whose parameters are ordinary tensors."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
@@ -111,6 +111,19 @@ class _GroupCall:
         return framework.cat(inputs[::-1], -1)
 
 
+def _with_values(module: nn.Module) -> Callable[..., Tensor]:
+    """Return a module as a function that reads the parameters and buffers of now.
+
+    When the gradient is computed, ``torch.func.functional_call`` has put others back into the module.
+    """
+    values = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    functional_call = framework.func.functional_call
+    return lambda *args: functional_call(module, values, args)  # type: ignore[no-any-return]
+
+
 def _grouped(modules: Any, g: DGLGraph, x: Tensor, args: Sequence[Tensor], states: list[bytes] | None = None) -> Tensor:
     """Return the layer's output. To ``states`` is added the generator's before each group's module."""
     parts, total, outputs = x.chunk(len(modules), -1), None, []
@@ -141,6 +154,7 @@ def _function() -> Any:
             ctx.call, ctx.num_others = call, len(others)
             call.args = others[: call.num_args]
             output = call.forward(x, *call.args)
+            call.modules = [_with_values(module) for module in call.modules]
             call.output = output.detach()
             if call.before is not None:
                 call.before.output, call.before.after = None, call

@@ -115,3 +115,29 @@ def test_further_arguments_are_cut_too() -> None:
 def test_groups_that_do_not_divide() -> None:
     with pytest.raises(DGLError, match=r"2 groups do not divide features of shape \(4, 3\)"):
         GroupRevRes(GraphConv(1, 1))(dense.graph(), torch.ones(4, 3))
+
+
+def test_parameters_of_a_functional_call_are_those_of_its_gradient() -> None:
+    """They are out of the module again when the gradient is computed; frozen ones count for the input's."""
+    g, chain, x = dense.graph(), Chain(2, 2).double(), dense.double(dense.graph().num_nodes(), 4)
+    for frozen in (False, True):
+        values = {
+            name: (2 * p.detach() + 0.1).requires_grad_(not (frozen and name.endswith("weight")))
+            for name, p in chain.named_parameters()
+        }
+        sources = [x, *(value for value in values.values() if value.requires_grad)]
+        result = torch.func.functional_call(chain, values, (g, x))
+        gradients = torch.autograd.grad(result.sin().sum(), sources)
+        by_transform = torch.func.grad(
+            lambda *xs: (
+                torch.func.functional_call(
+                    chain,
+                    {**values, **dict(zip((n for n in values if values[n].requires_grad), xs[1:], strict=True))},
+                    (g, xs[0]),
+                )
+                .sin()
+                .sum()
+            ),
+            tuple(range(len(sources))),
+        )(*(source.detach() for source in sources))
+        torch.testing.assert_close(gradients, by_transform)
