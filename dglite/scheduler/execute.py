@@ -134,7 +134,8 @@ def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
 
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
-    log_unfused(function, False)
+    if not step.function.few_edges:
+        log_unfused(function, False)
     batch = relation.edge_batch(function)
     table = checked(
         call_with_batch(function, batch, "edges"), (batch.batch_size(),), "edges", relation.device, function

@@ -15,13 +15,13 @@ from ..expr import Operand, Side
 from ..function import MessageFunction, ReduceFunction
 from ..kernels.layout import broadcast_layout, broadcast_shape
 from ..ops import core
-from ..recorder import Unrecordable, refusal
+from ..recorder import Unrecordable
 from ..structure.adjacency import Adjacency
 from ..tables import bytes_text, html_card, html_table, html_text, text_table
 from ..udf import function_name
 from .after import apply_after
 from .bucket import buckets_of
-from .learned import bucket, why_bucketed
+from .learned import bucket, why_as_written, why_bucketed
 from .lower import MessageSignature, lower_edges, lower_update
 from .plan import (
     Apply,
@@ -128,10 +128,10 @@ def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Exp
         g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device, g
     )
     functions = (message, reduce, apply)
-    messages = messages_of(message, 0, relation)
+    messages = messages_of(message, 0, relation, reduce is not None)
     semantic, executable, lines, why = _planned(functions, messages, relation)
     recorded = (not isinstance(messages, UserFunction), why is None and why_bucketed(reduce) is None, True)
-    reasons = (refusal(message), why or why_bucketed(reduce), None)
+    reasons = (why_as_written(messages, message), why or why_bucketed(reduce), None)
     legend = tuple(
         f"f{slot} is {_name(function)}{_recording(recorded[slot], reasons[slot]) if slot < 2 else ''}"
         for slot, function in enumerate(functions)
@@ -333,8 +333,7 @@ def _structure_bytes(adjacency: Adjacency) -> int:
 
 def _recording(recorded: bool, reason: str | None) -> str:
     """Say whether a user's function is recorded, and why not."""
-    why = reason or "it fails on columns without values"
-    return ", recorded" if recorded else f", executed as written, without fusion: {why}"
+    return ", recorded" if recorded else f", executed as written, without fusion: {reason}"
 
 
 def _name(function: Any) -> str:

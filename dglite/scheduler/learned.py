@@ -24,6 +24,7 @@ from ..recorder import (
     repeats,
 )
 from ..udf import function_name
+from .plan import UserFunction
 from .relation import Relation, has_kernels
 
 _logger = logging.getLogger("dglite")
@@ -93,8 +94,15 @@ def bucket(function: Any, reason: str) -> None:
         _bucketed[code] = reason
 
 
+def why_as_written(signature: Any, function: Any) -> str:
+    """Return why a message function is executed as written."""
+    if isinstance(signature, UserFunction) and signature.few_edges:
+        return "on so few edges that takes less time"
+    return why_not_fused(function, False)
+
+
 def why_not_fused(function: Any, reduces: bool) -> str:
-    """Return why a message function, or a reduce function, is executed as written."""
+    """Return why a message function, or a reduce function, cannot be fused."""
     return (why_bucketed(function) if reduces else refusal(function)) or "it fails on columns without values"
 
 

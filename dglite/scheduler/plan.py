@@ -19,10 +19,14 @@ from ..opspec import Reducer
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """The user's function number ``slot`` of the call; ``recorded`` if it is to be traced."""
+    """The user's function number ``slot`` of the call; ``recorded`` if it is to be traced.
+
+    With ``few_edges`` it could be recorded, and is not, since calling it as written takes less time.
+    """
 
     slot: int
     recorded: bool = False
+    few_edges: bool = False
 
     def __str__(self) -> str:
         return f"f{self.slot}"

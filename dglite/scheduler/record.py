@@ -16,7 +16,8 @@ from typing import Any
 
 from ..backend import active as backend
 from ..function import MessageFunction, ReduceFunction
-from ..recorder import Unrecordable, constants_of, refusal
+from ..ops.traced import is_read
+from ..recorder import Unrecordable, constants_of, refusal, repeats
 from ..udf import checked, ends_computation, function_name
 from .execute import execute
 from .learned import bucket, cached_builtins, cached_messages, note_messages, why_bucketed
@@ -26,15 +27,16 @@ from .relation import Relation, Table, has_kernels
 from .tape import RelationTape
 
 # -- message functions -------------------------------------------------------------------------------------------------
-FEW_EDGES = 1 << 12
-"""Chosen edges up to which recording a function takes longer than the gathers that it saves."""
+FEW_EDGES = {False: 1 << 12, True: 1 << 10}
+"""Edges, for messages that are reduced or not, up to which recording a function takes longer than it saves."""
 
 
 def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = True) -> MessageSignature:
     """Return the signature of a message argument: a user's function as built-in messages, if it can be.
 
-    Tensors of the function's own that take part become ``relation.captured``. On few chosen edges a function whose
-    messages are not ``reduced``, as in ``apply_edges``, is executed as written: it may differ at each call.
+    Tensors of the function's own that take part become ``relation.captured``. On few edges a function that would be
+    recorded anew at each call is executed as written, and so is one that is not ``reduced``, as in ``apply_edges``, on
+    a few of the edges, which may differ at each call.
     """
     if type(function) is MessageFunction:
         return (function,)
@@ -44,9 +46,17 @@ def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = Tr
     signature = message_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.has_edges or refusal(function) is not None:
         return signature
-    if not reduced and relation.edge_rows is not None and relation.adjacency.num_edges <= FEW_EDGES:
-        return signature
+    if is_faster_as_written(function, relation, reduced):
+        return UserFunction(slot, few_edges=True)
     return _recorded(function, relation) or signature
+
+
+def is_faster_as_written(function: Any, relation: Relation, reduced: bool) -> bool:
+    """Whether so few edges take part that recording the function takes longer than it saves."""
+    adjacency = relation.adjacency
+    if is_read(adjacency) or adjacency.num_edges > FEW_EDGES[reduced]:
+        return False
+    return not repeats(function) or not (reduced or relation.edge_rows is None)
 
 
 def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:

@@ -240,6 +240,8 @@ class Relation:
     def only(self, edge_ids: np.ndarray) -> Relation:
         """Return the relation with these edges alone, in this order, and the nodes that they reach."""
         subset = self.adjacency.subset(edge_ids)
+        if subset.adjacency is self.adjacency:
+            return self
         return self._with(subset.adjacency, subset.edge_ids, subset.dst_ids.astype(np.int64, copy=False))
 
     def into(self, nodes: np.ndarray, keep: Callable[[np.ndarray], np.ndarray] | None = None) -> Relation:

@@ -22,7 +22,7 @@ from ..ops import devices
 from ..ops.call_cache import run_cached
 from ..ops.run import run_sddmm, run_spmm
 from ..scheduler.execute import HANDLERS
-from ..scheduler.learned import why_not_fused
+from ..scheduler.learned import why_as_written, why_not_fused
 from ..scheduler.plan import Apply, ApplyAfter, BucketReduce, ReduceOnce, RunEdgeUDF, UserFunction
 from ..tables import Bar, bytes_text, html_card, html_table, seconds_text, text_table
 from ..udf import function_name
@@ -336,7 +336,8 @@ def _why(step: Any, function: Any) -> str:
         return ""
     if isinstance(step, ReduceOnce):
         return "called once, on fused reductions"
-    return f"not fused: {why_not_fused(function, isinstance(step, BucketReduce))}"
+    reduces = isinstance(step, BucketReduce)
+    return f"not fused: {why_not_fused(function, True) if reduces else why_as_written(step.function, function)}"
 
 
 def _spmm_label(

@@ -464,10 +464,12 @@ class Adjacency(EdgesOnDevice):
         """Return the given edges as a relation of their own, in O(k log k) for k edges, whatever the number of nodes.
 
         Edge ``edge_ids[i]`` becomes edge i. Sources keep their ids; destinations are renumbered to the sorted distinct
-        ones, which ``dst_ids`` lists.
+        ones, which ``dst_ids`` lists. All edges in their order, where each destination has one, are this relation.
         """
         src, dst = self.endpoints()
         dst_ids, local = numbered(dst[edge_ids])
+        if len(dst_ids) == self.num_dst and np.array_equal(edge_ids, np.arange(self.num_edges)):
+            return EdgeSubset(self, edge_ids, dst_ids)
         adjacency = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
         adjacency._endpoints = src[edge_ids].astype(adjacency.index_dtype), local.astype(adjacency.index_dtype)
         return EdgeSubset(adjacency, edge_ids, dst_ids)

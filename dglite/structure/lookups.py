@@ -191,6 +191,8 @@ class Lookups(ABC):
 
         The first time that a pair occurs it gives its edge of lowest id, the second time the next one, and so on round.
         """
+        if len(u) == self.num_edges and all(map(np.array_equal, self.endpoints(), (u, v))):  # all edges, as g.edges()
+            return np.arange(len(u), dtype=self.idtype)
         if len(u) < 2 or not self.is_multigraph:
             return self.edge_ids(u, v)
         edge_ids_of, first, last = self._pair_entries(u, v)

@@ -624,3 +624,19 @@ def test_a_failed_multi_update_all_writes_no_type() -> None:
             "sum",
         )
     assert "out" not in g.nodes["user"].data and "out" not in g.nodes["item"].data
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_sending_along_all_edges_by_their_ends_is_sending_along_all(reached: bool) -> None:
+    """Parallel edges count once each, and nodes that nothing reaches keep their rows; formats are not made anew."""
+    src, dst = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 2, 2, 0])
+    g = dglite.graph((src, dst), num_nodes=3 if reached else 4)
+    g.ndata["h"], g.edata["w"] = torch.rand(g.num_nodes(), 2), torch.rand(4, 1)
+    g.ndata["out"] = torch.full((g.num_nodes(), 2), 7.0)
+    want = torch.zeros(g.num_nodes(), 2).index_add(0, dst, g.ndata["h"][src] * g.edata["w"])
+    for edges in (g.edges(), g.edges(form="eid"), (dst.flip(0) * 0 + src, dst)):
+        g.send_and_recv(edges, fn.u_mul_e("h", "w", "m"), fn.sum("m", "out"))
+        torch.testing.assert_close(g.ndata["out"][:3], want[:3])
+        assert reached or g.ndata["out"][3].tolist() == [7, 7]
+    assert ("csc" in g.formats()["created"]) == reached
+    assert g.edge_ids(*g.edges()).tolist() == [0, 1, 1, 3]

@@ -12,7 +12,7 @@ import dglite
 from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.kernels.cpu.graph import sparse
-from dglite.scheduler import UserFunction, messages_of, reducer_of
+from dglite.scheduler import UserFunction, messages_of, record, reducer_of
 from dglite.scheduler.relation import FEW_EDGES
 from tests.recorder.common import (
     ForReal,
@@ -578,7 +578,10 @@ def test_what_lay_in_the_data_of_one_call_is_not_held_against_the_function(first
 
 
 @pytest.mark.parametrize("chosen", [[0, 2], dglite.ALL])
-def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(chosen: Any) -> None:
+def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(
+    chosen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "FEW_EDGES", {False: 2, True: 0})
     g, seen = multigraph(), []
 
     class Watched(torch.nn.Linear):
@@ -592,6 +595,37 @@ def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(chosen: Any)
     src, _ = g.find_edges(ids)
     torch.testing.assert_close(g.edata["m"][ids], torch.nn.Linear.forward(layer, g.ndata["h"][src]))
     assert seen == [chosen is not dglite.ALL]
+
+
+@pytest.mark.parametrize("few", [0, 14])
+@pytest.mark.parametrize("reduced", [False, True])
+def test_what_would_be_recorded_anew_at_each_call_is_called_as_written_on_few_edges(
+    few: int, reduced: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Results and gradients are the same; a function that reads its batch alone is recorded once on any graph."""
+    monkeypatch.setattr(record, "FEW_EDGES", {reduced: few, not reduced: 0})
+    caplog.set_level("INFO", "dglite")
+    g, layer = multigraph(), torch.nn.Linear(3, 2, dtype=torch.float64)
+    h = g.ndata["h"] = g.ndata["h"].requires_grad_()
+
+    def through(edges: Any) -> Any:
+        return {"m": torch.tanh(layer(edges.src["h"]) * edges.data["w"])}
+
+    def alone(edges: Any) -> Any:
+        return {"m": torch.tanh(edges.src["h"] * edges.data["w"])}
+
+    reduce = fn.sum("m", "out") if reduced else None
+    g.update_all(through, reduce) if reduced else g.apply_edges(through)
+    assert isinstance(messages_of(through, 0, relation_of(g), reduced), UserFunction) == bool(few)
+    src, dst = g.edges()
+    messages = torch.tanh(torch.nn.functional.linear(h[src], layer.weight, layer.bias) * g.edata["w"])
+    want = torch.zeros(6, 2, dtype=h.dtype).index_add(0, dst, messages) if reduced else messages
+    out = g.ndata["out"] if reduced else g.edata["m"]
+    torch.testing.assert_close(out, want)
+    torch.testing.assert_close(*(torch.autograd.grad(x.square().sum(), h)[0] for x in (out, want)))
+    assert ("as written, without fusion: on so few edges" in reason(g, through, reduce)) == bool(few)
+    assert "recorded" in reason(g, alone, reduce) and "as written" not in reason(g, alone, reduce)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("num_chosen", [FEW_EDGES, FEW_EDGES + 1])
