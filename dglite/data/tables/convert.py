@@ -17,12 +17,12 @@ from ...convert import heterograph
 from ...errors import DGLError
 from ...io.layout import csc_layout
 from ...progress import progress
+from ...structure.sizes import bytes_of, memory_limit
 from ..raw import npy_of
 from .columns import TableFeature
 from .files import ConversionState, RowFile, file_name, write_all
 from .folder import META, VERSION, GraphFolder
 from .ids import NodeIds
-from .memory import bytes_of, memory_limit
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
 from .sort import SortedRelation, reserve
 
