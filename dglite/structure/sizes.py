@@ -21,7 +21,7 @@ def memory_limit(memory: int | str | None, least: int = _LEAST) -> int:
         It is no such text, or below ``least`` bytes, which no batch of rows fits in.
     """
     if memory is None:
-        return max(_free() // 2, least)
+        return max(free_memory() // 2, least)
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)(i?B)?\s*", memory, re.IGNORECASE)
         if match is None or match[1].count(".") > 1 or match[1] == ".":
@@ -39,7 +39,8 @@ def bytes_of(count: int) -> str:
     raise AssertionError
 
 
-def _free() -> int:
+def free_memory() -> int:
+    """Return the bytes of memory that are free."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             return int(re.search(r"MemAvailable:\s+(\d+)", file.read())[1]) << 10  # type: ignore[index]

@@ -175,3 +175,19 @@ def test_wrong_sequences_are_named():
         former(events, EventSequence(*(x[:3] for x in others)))
     with pytest.raises(DGLError, match="num_neighbors=6 is no multiple of patch_size=4"):
         DyGFormer(2, 3, 4, 4, 5, 6, patch_size=4)
+
+
+def test_memory_refuses_times_that_are_nan_or_go_back_and_stays_as_it_was():
+    memory = TGNMemory(4, 1, 3, 2)
+    feat = torch.ones(2, 1)
+    for times in ([5.0, 7.0], [7.0, 8.0]):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor(times), feat)
+    before = {name: x.clone() for name, x in memory.state_dict().items()}
+    with pytest.raises(DGLError, match="the time of event 1 is NaN"):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([9.0, float("nan")]), feat)
+    message = r"node 0 has an event at time 3, after one at time 7; give batches in the order of time, and call reset"
+    with pytest.raises(DGLError, match=message):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([3, 9]), feat)
+    assert all(torch.equal(x, before[name]) for name, x in memory.state_dict().items())
+    memory.reset_state()
+    memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([3, 9]), feat)
