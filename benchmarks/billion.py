@@ -1,23 +1,28 @@
 """Tables of any size to a graph on disk with a memory limit, and batches of it: seconds, rates and resident memory.
 
     python benchmarks/billion.py                            100M nodes, 1.2G edges, 25 GB of features
-    python benchmarks/billion.py --nodes 2e6 --edges 2e7 --width 16 --memory "500 MB"
+    python benchmarks/billion.py --nodes 1e7 --edges 1e8                        10 GB of disk
+    python benchmarks/billion.py --nodes 2e6 --edges 2e7 --width 16 --memory "500 MB" --limits "200 MB"
     python benchmarks/billion.py --sparse-ids               ids with gaps, which need a look-up
     python benchmarks/billion.py --folder /mnt/disk         where files are made; they are removed afterwards
 
 Edges are of a power law, in Parquet files of 10M rows, sources and destinations in random order. Converting runs in a
 process of its own, whose anonymous memory (``RssAnon``, without pages of files that the system may drop) is watched.
+Then GraphSAGE [15, 10, 5] trains on some batches with features on disk: without a cache, in memory, and by schedules
+with limits of memory, whose hits are beside Belady's bound, computed in another way, and whose losses are compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +30,11 @@ import pyarrow.parquet as pq
 import torch
 
 from dglite.data import GraphFolder, convert_tables, estimate_conversion
-from dglite.dataloading import DataLoader, MappedFeatures, NeighborSampler
+from dglite.dataloading import DataLoader, MappedFeatures, NeighborSampler, ScheduledFeatures, TensorFeatures
+from dglite.nn import SAGEConv
 
-FILE, GROUP = 10_000_000, 1_000_000
-"""Rows of a file, and of a row group."""
+FILE, GROUP, HIDDEN = 10_000_000, 1_000_000, 64
+"""Rows of a file, and of a row group; width of the model."""
 
 
 def node_ids(numbers: np.ndarray, sparse: bool) -> np.ndarray:
@@ -81,16 +87,119 @@ def convert(folder: Path, memory: str) -> None:
     print(f"{seconds:.1f} s, {(highest - before) / 2**20:.0f} MB more memory at most")
 
 
-def load(folder: GraphFolder, batches: int) -> tuple[float, int]:
-    """Return seconds for each batch and its mean number of rows of features."""
+class Model(torch.nn.Module):
+    """GraphSAGE of three layers."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(SAGEConv(w, HIDDEN, "mean") for w in (width, HIDDEN, HIDDEN))
+
+    def forward(self, blocks: list, x: torch.Tensor) -> torch.Tensor:
+        """Return the result of the last layer."""
+        for layer, block in zip(self.layers, blocks, strict=True):
+            x = layer(block, x).relu()
+        return x
+
+
+class Part(NamedTuple):
+    """A part of an epoch: seconds for each batch without the first, rows of all, their losses, highest memory."""
+
+    seconds: float
+    rows: list[np.ndarray]
+    losses: list[float]
+    memory: int
+
+
+def epoch(folder: GraphFolder, store: Any, batches: int, workers: int) -> Part:
+    """Go through some batches of 1000 seeds, and train with them; the same ones for any store."""
     g = folder.graph
-    store = MappedFeatures(folder.feature_file("_N", "x"))
     sampler = NeighborSampler([15, 10, 5], prefetch_node_feats={"x": store})
     seeds = torch.from_numpy(np.random.default_rng(1).choice(g.num_nodes(), 1000 * batches, replace=False))
-    rows, start = 0, time.perf_counter()
-    for inputs, _, _ in DataLoader(g, seeds, sampler, batch_size=1000, num_workers=1):
-        rows += len(inputs)
-    return (time.perf_counter() - start) / batches, rows // batches
+    generator = torch.Generator().manual_seed(0)
+    rows, losses, highest, start = [], [], 0, 0.0
+    torch.manual_seed(0)
+    model: Any = None
+    for inputs, _, blocks in DataLoader(g, seeds, sampler, batch_size=1000, num_workers=workers, generator=generator):
+        start = start or time.perf_counter()
+        rows.append(inputs.numpy().astype(np.int32 if g.num_nodes() < 2**31 else np.int64))
+        x = blocks[0].srcdata["x"].float()
+        model = model or Model(x.shape[1])
+        loss = (model(blocks, x) - 1).square().mean()
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= 0.01 * weight.grad
+        losses.append(loss.item())
+        highest = max(highest, resident())
+    return Part((time.perf_counter() - start) / max(batches - 1, 1), rows, losses, highest)
+
+
+def fewest_reads(requests: list[np.ndarray], capacity: int, num_rows: int) -> int:
+    """Return the reads of Belady's rule, from the times of next use of all rows, batch after batch."""
+    never = len(requests)
+    due, following = np.full(num_rows, never, np.int32), []
+    for number in reversed(range(never)):
+        following.append(due[requests[number]])
+        due[requests[number]] = number
+    due[:] = never
+    reads = 0
+    for rows in requests:
+        reads += int((due[rows] == never).sum())
+        due[rows] = following.pop()
+        waiting = np.flatnonzero(due < never)
+        if len(waiting) > capacity:
+            due[waiting[np.argpartition(due[waiting], capacity)[capacity:]]] = never
+    return reads
+
+
+def forget(path: Path) -> None:
+    """Let the system drop a file's pages."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def bandwidth(path: Path) -> float:
+    """Return the bytes a second of reading a file from its beginning, at most 4 GB of it, from the disk."""
+    forget(path)
+    start, count = time.perf_counter(), 0
+    with path.open("rb", buffering=0) as file:
+        while count < 4 << 30 and (part := len(file.read(1 << 24))):
+            count += part
+    return count / (time.perf_counter() - start)
+
+
+def train(folder: GraphFolder, batches: int, limits: list[str]) -> None:
+    """Print a line for each store: rates, hits beside Belady's bound, memory, and whether losses are the same."""
+    path = folder.feature_file("_N", "x")
+    print(f"disk       {bandwidth(path) / 1e6:,.0f} MB a second from the beginning to the end")
+
+    def mapped() -> MappedFeatures:
+        forget(path)
+        return MappedFeatures(path, widen=False)
+
+    row_bytes = mapped().rows([0]).nbytes
+    epoch(folder, mapped(), 1, 0)  # compiles
+    plain = epoch(folder, mapped(), batches, 1)
+    asked = sum(map(len, plain.rows))
+    in_memory = epoch(folder, TensorFeatures(np.load(path), widen=False), batches, 1)
+    for name, part in (("no cache", plain), ("in memory", in_memory)):
+        rate = asked / batches / part.seconds
+        print(f"{name:10} {1e3 * part.seconds:,.0f} ms a batch, {rate / 1e3:,.0f} thousand rows a second")
+    for limit in limits:
+        for workers in (1, 2):
+            store, before = ScheduledFeatures(mapped(), limit), resident()
+            part = epoch(folder, store, batches, workers)
+            bound = fewest_reads(part.rows, store.capacity, folder.graph.num_nodes())
+            same = "the same" if part.losses == plain.losses == in_memory.losses else "OTHER"
+            print(
+                f"{limit:10} {workers} workers: {1e3 * part.seconds:,.0f} ms a batch "
+                f"({plain.seconds / part.seconds:.2f} x no cache, {in_memory.seconds / part.seconds:.0%} of the rate "
+                f"in memory), {store.misses * row_bytes / 1e6:,.0f} MB read; hits {store.hit_rate:.2%}, by Belady's bound "
+                f"{1 - bound / asked:.2%}; {(part.memory - before) >> 20:,} MB more memory; losses are {same}",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -101,6 +210,7 @@ def main() -> None:
     options.add_argument("--width", type=int, default=128)
     options.add_argument("--memory", default="8 GB")
     options.add_argument("--batches", type=int, default=20)
+    options.add_argument("--limits", nargs="+", default=["1 GB", "4 GB"], help="memory for features, by Belady's rule")
     options.add_argument("--sparse-ids", action="store_true")
     options.add_argument("--folder", type=Path)
     options.add_argument("--convert", type=Path, help=argparse.SUPPRESS)
@@ -119,9 +229,9 @@ def main() -> None:
         graph = GraphFolder(folder / "graph")
         num_edges = graph.graph.num_edges()
         print(f"open       {time.perf_counter() - start:.3f} s, {num_edges:,} edges")
-        seconds, rows = load(graph, arguments.batches)
-        rate = rows / seconds / 1e3
-        print(f"batch      {1e3 * seconds:.0f} ms, {rows:,} rows of features: {rate:,.0f} thousand a second")
+        for path in folder.glob("*.parquet"):
+            path.unlink()
+        train(graph, arguments.batches, arguments.limits)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ from sampling import cases_table as sampling_table
 from scaling import scaling_table
 from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
+from temporal import temporal_table
 from tofu_search import plans_table
 from tofu_train import steps_table as partitioned_table
 from udf import pairs_table, sizes_table
@@ -201,6 +202,14 @@ def out_of_core(results: dict[str, Any]) -> str:
     return f"{size} In memory beside it for the cache: {results['cached']:.0%}.\n\n{rates_table(results)}"
 
 
+def temporal(results: dict[str, Any]) -> str:
+    """Return a row for each model and library, after what they were trained on."""
+    sizes = "; ".join(
+        f"{name}: {size['events']:,} events, {size['epochs']} epochs" for name, size in results["sizes"].items()
+    )
+    return f"{sizes}.\n\n{temporal_table(results['tasks'])}"
+
+
 def first_calls(results: dict[str, Any]) -> str:
     """Return how many are slow, and all folded away."""
     records = results["records"]
@@ -306,6 +315,7 @@ SECTIONS = (
     (minibatch, "minibatch"),
     (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
+    (temporal, "temporal"),
     (before_after, "before_after"),
     (projects, "projects"),
     (projects_seen, "projects"),

@@ -53,6 +53,7 @@ from .convert import (
     to_networkx,
 )
 from .dataloading import inference
+from .dataloading.estimate import estimate
 from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph, rand_power_law_graph
@@ -314,6 +315,7 @@ __all__ = [
     "edge_subgraph",
     "edge_type_subgraph",
     "empty_cache",
+    "estimate",
     "explain",
     "export",
     "from_networkx",

@@ -52,7 +52,8 @@ NEVER_CALLED = {
         src_frame src_type_id to_canonical_etype unpin_memory_
         BinaryMessageFunction CopyMessageFunction MessageFunction ReduceFunction Reshaped copy_edge copy_src
         src_mul_edge message_expression message_function reduce_function""",
-    "gathers rows as the loaders with features do": "CachedFeatures TensorFeatures",
+    "runs what it is given": "estimate",
+    "gathers rows as the loaders with features do": "CachedFeatures ScheduledFeatures TensorFeatures",
     "trains for long before its first answer": "PGExplainer HeteroPGExplainer SubgraphX HeteroSubgraphX",
     "is for the dynamic networks, whose kernels are those of lazy tensors": """
         ByKind Children LastRun LazyTensor Partial Persistent VertexFunction cell last_run persistent""",

@@ -27,6 +27,7 @@ from .features import CachedFeatures, FeatureStore, MappedFeatures, TensorFeatur
 from .graph_loader import GraphDataLoader
 from .inference import inference
 from .neighbor_sampler import LaborSampler, MultiLayerFullNeighborSampler, MultiLayerNeighborSampler, NeighborSampler
+from .schedule import ScheduledFeatures
 from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSampler
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "NodeDataLoader",
     "SAINTSampler",
     "Sampler",
+    "ScheduledFeatures",
     "ShaDowKHopSampler",
     "SpotTarget",
     "SubgraphSampler",

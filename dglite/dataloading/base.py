@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import DGLError
@@ -46,12 +48,31 @@ def set_dst_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     _gather(g.dstnodes, g.dsttypes, feature_names, "destination node")
 
 
+class _Recording(threading.local):
+    requests: list[tuple[Any, Any]] | None = None
+
+
+_recording = _Recording()
+
+
+@contextmanager
+def recorded_requests() -> Iterator[list[tuple[Any, Any]]]:
+    """Let samplers that this thread runs gather nothing; yield a list of what they would: stores and ids of rows."""
+    before, _recording.requests = _recording.requests, []
+    try:
+        yield _recording.requests
+    finally:
+        _recording.requests = before
+
+
 def _gather(view: Any, types: Sequence[Any], names: Names, argument: str) -> None:
     for type_, type_names in names_by_type(types, names, argument).items():
         columns = view[type_].data
         for name in type_names:
             store = type_names[name] if isinstance(type_names, Mapping) else None
-            if store is not None:
+            if _recording.requests is not None:
+                _recording.requests.append((store, columns.get(NID, ())))
+            elif store is not None:
                 columns[name] = _stored(store, name, columns, f"{argument}s of type {type_!r}")
             elif name in columns:
                 columns.gathered(name, take_rows)

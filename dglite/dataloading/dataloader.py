@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -14,7 +14,8 @@ from .base import Sampler
 from .buffers import Buffers
 from .edge_sampler import EdgePredictionSampler
 from .items import Items
-from .loader import Loader, shortened
+from .loader import Loader, Progress, shortened
+from .schedule import Schedule, scheduled_stores
 from .transfer import Transfer, moved, on_gpu
 
 if TYPE_CHECKING:
@@ -143,6 +144,25 @@ class DataLoader(Loader, Generic[Batch]):
         if self._transfer is not None:
             self._transfer.begin()
         make_formats(self.graph, self.graph_sampler)
+
+    def _maker(self, progress: Progress, batches: list[np.ndarray]) -> Callable[[int], Any]:
+        make, stores = super()._maker(progress, batches), scheduled_stores(self.graph_sampler)
+        if not stores:
+            return make
+        draws, sample, g, items = self._draws(progress.epoch), self.graph_sampler.sample, self.graph, self._items
+
+        def sampled(position: int) -> None:
+            with draws(position):
+                sample(g, items.at(batches[position]))
+
+        in_flight = self._ahead() + 1 if self.num_workers else 2
+        schedule = Schedule(sampled, progress.position, len(batches), stores, self.num_workers, in_flight)
+
+        def scheduled(position: int) -> Any:
+            with schedule.batch(position):
+                return make(position)
+
+        return scheduled
 
     def _make(self, positions: np.ndarray) -> Any:
         batch = self.graph_sampler.sample(self.graph, self._items.at(positions))

@@ -89,7 +89,7 @@ class _Stored:
             An id is no row, or ``out`` has another shape or dtype or is not contiguous.
         """
         rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
-        target, result = _target((len(rows), *self.shape), self.dtype, out)
+        target, result = target_of((len(rows), *self.shape), self.dtype, out)
         self.gather(rows, _NO_POSITIONS, target)
         return result
 
@@ -267,19 +267,24 @@ class CachedFeatures:
     def rows(self, ids: Any, out: Any = None) -> Tensor:
         """Return the rows ``ids``, as the store does."""
         rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
-        target, result = _target((len(rows), *self._cache.shape), self._cache.dtype, out)
+        target, result = target_of((len(rows), *self._cache.shape), self._cache.dtype, out)
         slots = self._slots[rows]
         hits, misses = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
         self._cache.gather(slots[hits], hits, target)
         if len(misses):
-            if isinstance(self._store, _Stored):
-                self._store.gather(rows[misses], misses, target)
-            else:
-                target[misses] = active.to_numpy(self._store.rows(rows[misses]))
+            gather_into(self._store, rows[misses], misses, target)
         with self._counting:
             self.hits += len(hits)
             self.misses += len(misses)
         return result
+
+
+def gather_into(store: Any, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
+    """Write row ``rows[i]`` of a store to ``target[places[i]]``."""
+    if isinstance(store, _Stored):
+        store.gather(rows, places, target)
+    else:
+        target[places] = active.to_numpy(store.rows(rows))
 
 
 def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = None) -> np.ndarray:
@@ -344,7 +349,7 @@ def _kernels() -> SimpleNamespace:
     return SimpleNamespace(gather=gather, rows=rows)
 
 
-def _target(shape: tuple[int, ...], dtype: str, out: Any) -> tuple[np.ndarray, Any]:
+def target_of(shape: tuple[int, ...], dtype: str, out: Any) -> tuple[np.ndarray, Any]:
     """Return an array to write to, and what to return: a tensor over its memory, or ``out``."""
     if out is None:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize

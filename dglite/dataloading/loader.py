@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import index
 from typing import Any
 
@@ -194,12 +194,12 @@ class Loader(Resumable, _Base):
         batches = self._order.of_epoch(progress.epoch)
         if self.num_workers:
             self._prepare()
-        seed, rank, make, buffers = self._seed, self._share.rank, self._make, self._buffers
+        make, draws = self._maker(progress, batches), self._draws(progress.epoch)
 
         def produce(position: int) -> Any:
             try:
-                with draws_keyed_by(seed, rank, progress.epoch, position), buffers.in_use():
-                    return make(batches[position])
+                with draws(position):
+                    return make(position)
             except Exception as error:
                 error.add_note(f"(batch {position} of epoch {progress.epoch}: {self._describe(batches[position])})")
                 raise
@@ -208,6 +208,22 @@ class Loader(Resumable, _Base):
         results = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
         return Epoch(results, progress, self._received)
+
+    def _draws(self, epoch: int) -> Callable[[int], AbstractContextManager[None]]:
+        """Return a context for each position: draws are keyed by it, and features gathered into the loader's memory."""
+        seed, rank, buffers = self._seed, self._share.rank, self._buffers
+
+        @contextmanager
+        def draws(position: int) -> Iterator[None]:
+            with draws_keyed_by(seed, rank, epoch, position), buffers.in_use():
+                yield
+
+        return draws
+
+    def _maker(self, progress: Progress, batches: list[np.ndarray]) -> Callable[[int], Any]:
+        """Return the function that makes the batch at a position of an epoch that begins at ``progress``."""
+        make = self._make
+        return lambda position: make(batches[position])
 
     def _ahead(self) -> int:
         """Return the most batches in progress or waiting: by default one for each core at work, and two more."""

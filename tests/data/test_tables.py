@@ -6,6 +6,8 @@ import doctest
 import errno
 import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,39 @@ def test_a_full_disk_leaves_the_earlier_result_and_the_next_call_continues(
     assert len(reads) == 2 + (2 - len(done))  # two by from_tables
 
 
+LIMITED = """
+import resource, sys
+from dglite.data import convert_tables
+nodes, target = sys.argv[1:]
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+options = {"memory": "4 MB", "overwrite": True, "show_progress": False}
+for megabytes in range(1, 8):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes << 20, hard))
+    try:
+        convert_tables(None, nodes, target, **options)
+    except Exception as error:
+        print(type(error).__name__, error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+print(convert_tables(None, nodes, target, **options).graph.num_edges())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no limit there")
+def test_the_system_ends_a_write_for_real_and_the_next_call_continues(tmp_path: Path) -> None:
+    ends = np.random.default_rng(0).integers(0, 1000, (2, 500_000))
+    pq.write_table(pa.table(dict(zip(["src", "dst"], ends, strict=True))), tmp_path / "e.parquet", 50_000)
+    target = tmp_path / "graph"
+    convert_tables({"_N": {"id": [1]}}, {("_N", "_E", "_N"): {"src": [1], "dst": [1]}}, target)
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path / "e.parquet", target], capture_output=True, text=True, check=True
+    )
+    *errors, edges = run.stdout.splitlines()
+    assert edges == "500000"
+    assert errors
+    assert all(line.startswith("DGLError a file in ") and "is as it was before" in line for line in errors)
+    assert_same(dglite.from_tables(None, tmp_path / "e.parquet"), GraphFolder(target).graph)
+
+
 def test_changed_files_start_again(shop: Path, tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "e.csv"
     path.write_text("src,dst\n" + "1,2\n" * 10)
@@ -306,6 +341,22 @@ def test_a_column_of_another_type(tmp_path: Path) -> None:
     )
     (tmp_path / "c.csv").write_text("src,dst\n" + "1,2\n" * 400_000 + "1,x\n")
     refused(r"c\.csv, from row \d+ on .*'x'", None, tmp_path / "c.csv", tmp_path)
+
+
+def test_columns_that_are_there_twice_and_times_that_are_texts(tmp_path: Path) -> None:
+    twice = pa.table([[1], [2], [3]], names=["src", "dst", "dst"])
+    pq.write_table(twice, tmp_path / "e.parquet")
+    refused("has several columns named 'dst'", None, twice, tmp_path)
+    refused(r"e\.parquet has several columns named 'dst'", None, tmp_path / "e.parquet", tmp_path)
+    text = Table({"src": [1], "dst": [2], "t": ["yesterday"]}, time="t")
+    refused("column 't' is string; times are numbers, timestamps or dates", None, text, tmp_path)
+
+
+def test_ids_that_are_no_utf8(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(b"src,dst\na,b\nb,\xc3\n")
+    g = dglite.from_tables(None, tmp_path / "e.csv")
+    assert g.num_nodes() == 3
+    assert [x.tolist() for x in g.edges()] == [[0, 1], [1, 2]]
 
 
 def test_missing_numbers_times_and_lists_of_other_lengths(tmp_path: Path) -> None:

@@ -169,6 +169,8 @@ def _kind(kind: Any, column: str, options: Mapping[str, Any]) -> str:
     listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if listed and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
         return "list"
+    if column == options["time"]:
+        raise DGLError(f"column {column!r} is {kind}; times are numbers, timestamps or dates")
     raise DGLError(
         f"column {column!r} is {kind}, which is no feature; name it in categories=, or leave it out of features="
     )

@@ -17,15 +17,20 @@ from ...convert import heterograph
 from ...errors import DGLError
 from ...io.layout import csc_layout
 from ...progress import progress
+from ...structure.sizes import bytes_of, memory_limit
 from ..raw import npy_of
 from .columns import TableFeature
 from .files import ConversionState, RowFile, file_name, write_all
 from .folder import META, VERSION, GraphFolder
 from .ids import NodeIds
-from .memory import bytes_of, memory_limit
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
 from .sort import SortedRelation, reserve
 
+_NO_SPACE = {
+    errno.ENOSPC: "the disk of {} is full",
+    errno.EDQUOT: "the quota of the disk of {} is used up",
+    errno.EFBIG: "a file in {} would be larger than the system lets files be (ulimit -f, or the file system's limit)",
+}
 _SHARE = 32
 """A batch takes this part of the memory limit, as several are read, decoded and written at a time."""
 
@@ -93,11 +98,11 @@ def convert_tables(
         _Conversion(work, node_tables, edge_tables, limit, not show_progress).run()
         _put_in_place(work, target)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NO_SPACE:
             raise
         raise DGLError(
-            f"the disk of {work} is full; {target} is as it was before. Free some space and call again: the conversion "
-            f"continues. Or remove {work}"
+            f"{_NO_SPACE[error.errno].format(work)}; {target} is as it was before. Free some space and call again: the "
+            f"conversion continues. Or remove {work}"
         ) from error
     return GraphFolder(target)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backend import active
 from ...kernels import compiled
-from .memory import bytes_of, memory_limit
+from ...structure.sizes import bytes_of, memory_limit
 from .plan import EdgeTable, NodeTable, plan_tables
 from .sort import bytes_to_sort
 

@@ -179,7 +179,8 @@ def key_arrays(values: Any, place: Any) -> Keys:
             return np.asarray(values.cast(pyarrow.int64())), None
         except pyarrow.ArrowInvalid as error:
             raise DGLError(f"{place(0)} and later: ids beyond 63 bits ({error}); write them as texts") from error
-    if not (types.is_string(values.type) or types.is_large_string(values.type) or types.is_binary(values.type)):
+    texts = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    if not any(is_text(values.type) for is_text in texts):
         try:
             values = values.cast(pyarrow.large_string())
         except pyarrow.ArrowException as error:

@@ -106,6 +106,11 @@ class TableSource:
         self._arrow = arrow()
         self._table: Any = None if self.files else _arrow_table(data, label)
         self.schema = self._table.schema if self._table is not None else self._schema_of(self.files[0])
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        if twice:
+            raise DGLError(
+                f"{self.files[0] if self.files else label} has several columns named {twice[0]!r}; rename them"
+            )
         for path in self.files[1:]:
             self._check_schema(path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
+from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
 from .timeencoding import TimeEncoding
@@ -112,7 +113,8 @@ class TGNMemory(Layer):
         Raises
         ------
         DGLError
-            There are not as many times, features or destinations as sources, or features of another width.
+            There are not as many times, features or destinations as sources, or features of another width; a time is
+            NaN; or a node's events are all earlier than those of a batch before. The memory is then as it was.
         """
         count = len(src)
         for argument, x in (("dst", dst), ("t", t), ("raw_msg", raw_msg)):
@@ -120,6 +122,8 @@ class TGNMemory(Layer):
         functional.require_width(self, "raw_msg", raw_msg, self.raw_msg_dim)
         if not count:
             return
+        if (t != t).any():
+            raise DGLError(f"TGNMemory: the time of event {int((t != t).nonzero()[0])} is NaN")
         with framework.no_grad():
             nodes, places = framework.unique(framework.cat([src, dst]), return_inverse=True)
             memory, times = self._updated(nodes)
@@ -132,9 +136,20 @@ class TGNMemory(Layer):
                 latest // 2
             ]
             other = places.reshape(2, count)[1 - latest % 2, event]
+            event_times = t[event].to(self._time.dtype)
+            if (event_times < times).any():
+                raise DGLError(self._backwards(nodes, times, event_times))
             self.memory[nodes], self.last_update[nodes] = memory, times
             self._other[nodes], self._raw_msg[nodes] = memory[other], raw_msg[event]
-            self._time[nodes], self._waits[nodes] = t[event].to(self._time.dtype), True
+            self._time[nodes], self._waits[nodes] = event_times, True
+
+    def _backwards(self, nodes: Tensor, times: Tensor, event_times: Tensor) -> str:
+        first = int((event_times < times).nonzero()[0])
+        node, before, now = int(nodes[first]), times[first].item(), event_times[first].item()
+        return (
+            f"TGNMemory: node {node} has an event at time {now:g}, after one at time {before:g}; give batches in the "
+            "order of time, and call reset_state() when an epoch begins"
+        )
 
     def _updated(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return memory and times of distinct nodes, after the messages that wait."""

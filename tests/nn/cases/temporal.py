@@ -21,6 +21,8 @@ def tgat(layer: TGATConv, g: Any, x: Any, age: torch.Tensor, e: torch.Tensor) ->
     value = (layer.fc_value(source)[src] + layer.fc_value_edge(of_edge)).unflatten(1, (heads, -1))
     scores = (query * key).sum(-1, keepdim=True) / query.shape[-1] ** 0.5
     attended = add_up(g, dense.softmax_by_destination(g, scores) * value).flatten(1)
+    if "fc_out.weight" not in layer.state_dict():
+        return attended + layer.fc_merge(destination)
     return layer.fc_out(torch.relu(layer.fc_merge(torch.cat([attended, destination], 1))))
 
 
@@ -43,5 +45,13 @@ CASES = [
         TGAT,
         smooth=False,
         refused=((inputs(feat(), efeat(1)), "edge_feat is missing"),),
-    )
+    ),
+    Case(
+        "TGATConv",
+        lambda: TGATConv(4, 2, 3, 6, 2, merge="sum"),
+        inputs(feat(), efeat(1), efeat(2, seed=5)),
+        tgat,
+        {name: shape for name, shape in TGAT.items() if "out" not in name} | {"fc_merge.weight": (6, 4)},
+        smooth=False,
+    ),
 ]

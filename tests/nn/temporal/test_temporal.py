@@ -41,6 +41,31 @@ def test_tgatconv_takes_a_pair_and_no_edges():
         TGATConv(4, 2, 2, 4)(dglite.graph(([0], [1])), torch.ones(2, 4), torch.zeros(1))
 
 
+def test_tgatconv_that_adds_is_pygs_attention_of_tgn():
+    """With the same weights, and a query that does not look at the time, which PyG's has not."""
+    geometric = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(0)
+    src, dst = torch.randint(0, 6, (2, 30)).clamp(max=5)
+    graph = dglite.graph((src, dst), num_nodes=7)  # node 6 has no in-edges
+    x, feat, age = torch.randn(7, 5).double(), torch.randn(30, 3).double(), torch.rand(30).double()
+    layer = TGATConv(5, 3, 4, 6, merge="sum").double()
+    peer = geometric.TransformerConv(5, 3, heads=2, edge_dim=7).double()
+    with torch.no_grad():
+        layer.fc_query.weight[:, 5:] = 0
+        peer.lin_query.weight.copy_(layer.fc_query.weight[:, :5])
+        peer.lin_query.bias.copy_(layer.fc_query.bias)
+        for ours, theirs in ((layer.fc_key, peer.lin_key), (layer.fc_value, peer.lin_value)):
+            theirs.load_state_dict(ours.state_dict())
+        peer.lin_skip.load_state_dict(layer.fc_merge.state_dict())
+        layer.fc_value_edge.weight.copy_(layer.fc_key_edge.weight)
+        peer.lin_edge.weight.copy_(layer.fc_key_edge.weight)
+    encoded = torch.cat([feat, layer.time_encoding(age)], 1)
+    close(layer(graph, x, age, feat), peer(x, torch.stack([src, dst]), encoded))
+    layer.reset_parameters()
+    with pytest.raises(DGLError, match='merge=\'max\' is not known; expected "mlp" or "sum"'):
+        TGATConv(5, 3, 4, 6, merge="max")
+
+
 class MemoryByEvents:
     """The paper's memory, a dictionary of one message for each node."""
 
@@ -175,3 +200,19 @@ def test_wrong_sequences_are_named():
         former(events, EventSequence(*(x[:3] for x in others)))
     with pytest.raises(DGLError, match="num_neighbors=6 is no multiple of patch_size=4"):
         DyGFormer(2, 3, 4, 4, 5, 6, patch_size=4)
+
+
+def test_memory_refuses_times_that_are_nan_or_go_back_and_stays_as_it_was():
+    memory = TGNMemory(4, 1, 3, 2)
+    feat = torch.ones(2, 1)
+    for times in ([5.0, 7.0], [7.0, 8.0]):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor(times), feat)
+    before = {name: x.clone() for name, x in memory.state_dict().items()}
+    with pytest.raises(DGLError, match="the time of event 1 is NaN"):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([9.0, float("nan")]), feat)
+    message = r"node 0 has an event at time 3, after one at time 7; give batches in the order of time, and call reset"
+    with pytest.raises(DGLError, match=message):
+        memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([3, 9]), feat)
+    assert all(torch.equal(x, before[name]) for name, x in memory.state_dict().items())
+    memory.reset_state()
+    memory.update_state(torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([3, 9]), feat)
