@@ -196,8 +196,8 @@ def train(folder: GraphFolder, batches: int, limits: list[str]) -> None:
             print(
                 f"{limit:10} {workers} workers: {1e3 * part.seconds:,.0f} ms a batch "
                 f"({plain.seconds / part.seconds:.2f} x no cache, {in_memory.seconds / part.seconds:.0%} of the rate "
-                f"in memory), {store.misses * row_bytes / 1e6:,.0f} MB read; hits {store.hit_rate:.2%}, by Belady's bound "
-                f"{1 - bound / asked:.2%}; {(part.memory - before) >> 20:,} MB more memory; losses are {same}",
+                f"in memory), {store.misses * row_bytes / 1e6:,.0f} MB read; hits {store.hit_rate:.2%}, by Belady's "
+                f"bound {1 - bound / asked:.2%}; {(part.memory - before) >> 20:,} MB more memory; losses are {same}",
                 flush=True,
             )
 

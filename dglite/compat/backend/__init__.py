@@ -6,6 +6,8 @@ dglite, importing this module says so.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ... import backend as _active
 
 if _active.name != "torch":
@@ -36,6 +38,10 @@ __all__ = [
 ]
 
 globals().update(data_type_dict)
+
+if TYPE_CHECKING:  # the names of tables
+
+    def __getattr__(name: str) -> Any: ...
 
 
 def get_preferred_backend() -> str:

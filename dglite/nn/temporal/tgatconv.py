@@ -96,7 +96,7 @@ class TGATConv(Layer):
         of_nodes, of_edges = (self.fc_query, self.fc_key, self.fc_value), (self.fc_key_edge, self.fc_value_edge)
         for module in (self.time_encoding, *of_nodes, *of_edges, self.fc_merge):
             module.reset_parameters()
-        if not self._adds:
+        if isinstance(self.fc_out, nn.Linear):
             self.fc_out.reset_parameters()
 
     def forward(

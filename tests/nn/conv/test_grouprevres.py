@@ -128,16 +128,11 @@ def test_parameters_of_a_functional_call_are_those_of_its_gradient() -> None:
         sources = [x, *(value for value in values.values() if value.requires_grad)]
         result = torch.func.functional_call(chain, values, (g, x))
         gradients = torch.autograd.grad(result.sin().sum(), sources)
-        by_transform = torch.func.grad(
-            lambda *xs: (
-                torch.func.functional_call(
-                    chain,
-                    {**values, **dict(zip((n for n in values if values[n].requires_grad), xs[1:], strict=True))},
-                    (g, xs[0]),
-                )
-                .sin()
-                .sum()
-            ),
-            tuple(range(len(sources))),
-        )(*(source.detach() for source in sources))
+
+        def loss(x: torch.Tensor, *trained: torch.Tensor, values: dict[str, torch.Tensor] = values) -> torch.Tensor:
+            names = [name for name, value in values.items() if value.requires_grad]
+            replaced = values | dict(zip(names, trained, strict=True))
+            return torch.func.functional_call(chain, replaced, (g, x)).sin().sum()
+
+        by_transform = torch.func.grad(loss, tuple(range(len(sources))))(*(source.detach() for source in sources))
         torch.testing.assert_close(gradients, by_transform)
