@@ -22,7 +22,7 @@ from .base import Backend
 from .library import HOST, Device, library
 from .memory import new_array
 from .operations import dtype_of, functions
-from .protocols import DifferentiableOp, MakeOp
+from .protocols import DifferentiableOp
 
 _HAS_KERNELS = "array libraries run kernels; operations are not composed of theirs"
 
@@ -58,9 +58,6 @@ class ArrayBackend(Backend):
 
     def layers_in(self, layer: Any) -> Iterable[Any]:
         return layer.modules()  # type: ignore[no-any-return]
-
-    def is_sparse(self, x: Tensor) -> bool:
-        return False
 
     def sparse_parts(self, x: Tensor) -> tuple[str, np.ndarray, np.ndarray, Tensor]:
         raise DGLError("tensors of this backend are dense; sparse matrices are SciPy's")
@@ -194,30 +191,6 @@ class ArrayBackend(Backend):
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         return record(op, *inputs)
 
-    def defer(self, recipe: Any) -> Tensor:
-        return recipe.compute(*recipe.sources)  # type: ignore[no-any-return]
-
-    def can_defer(self, x: Tensor) -> bool:
-        return False
-
-    def any_deferred(self, *xs: Tensor) -> bool:
-        return False
-
-    def recipe_of(self, x: Tensor) -> None:
-        return None
-
-    def pass_by(self, x: Tensor) -> None:
-        """Do nothing: no tensor is deferred."""
-
-    def watched(self, x: Tensor, watch: Any) -> Tensor:
-        return x
-
-    def compiling(self) -> bool:
-        return False
-
-    def register(self, name: str, make: MakeOp) -> None:
-        """Do nothing: there is no compiler."""
-
     def call(self, name: str, *arguments: Any) -> Tensor:
         raise DGLError(f"{name}: array libraries have no compiler that would ask for registered operations")
 
@@ -226,15 +199,9 @@ class ArrayBackend(Backend):
     ) -> tuple[Tensor, Tensor]:
         return Tensor(src), Tensor(dst)
 
-    def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        return make()
-
     def require(self, condition: Tensor, message: str) -> None:
         if not condition:
             raise DGLError(message)
-
-    def autocast_dtype(self) -> str | None:
-        return None
 
     def detach(self, x: Tensor) -> Tensor:
         return x.detach()

@@ -1,7 +1,8 @@
 """The interface between dglite and a tensor library: the methods that graphs, the scheduler and layers call.
 
 A backend knows tensors and autograd, never graphs. Names follow the Python array API standard where it has one. An
-abstract method that a backend lacks fails when the backend is constructed, that is at import, not at use.
+abstract method that a backend lacks fails when the backend is constructed, that is at import, not at use. The others
+answer as a library does that has neither compiler nor deferred nor sparse tensors.
 
 Two worlds meet here. *Tensors* are the framework's and carry features and gradients. *Arrays* are NumPy's and carry
 structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share memory between them on the CPU.
@@ -167,9 +168,9 @@ class Backend(ABC):
     def copy(self, x: Tensor) -> Tensor:
         """Return ``x`` in new memory."""
 
-    @abstractmethod
     def is_sparse(self, x: Tensor) -> bool:
         """Whether ``x`` stores the elements that differ from 0 only."""
+        return False
 
     @abstractmethod
     def sparse_parts(self, x: Tensor) -> tuple[str, np.ndarray, np.ndarray, Tensor]:
@@ -347,34 +348,34 @@ class Backend(ABC):
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
 
-    @abstractmethod
     def can_defer(self, x: Tensor) -> bool:
         """Whether a tensor that is computed from ``x`` may be deferred until something reads it."""
+        return False
 
-    @abstractmethod
     def defer(self, recipe: Recipe) -> Tensor:
         """Return the recipe's tensor, computed when something reads it. Nobody else may write to its sources."""
+        return recipe.compute(*recipe.sources)
 
-    @abstractmethod
     def any_deferred(self, *xs: Tensor) -> bool:
         """Whether one of ``xs`` may be a tensor that has not been read: see :meth:`recipe_of`."""
+        return False
 
-    @abstractmethod
     def recipe_of(self, x: Tensor) -> Recipe | None:
         """Return how ``x`` is computed if something may be made of that now; None once it has been: most tensors."""
+        return None
 
-    @abstractmethod
     def pass_by(self, x: Tensor) -> None:
         """Note that another recipe consumed the recipe of ``x``: the recipe's watch then sees its gradient."""
+        return
 
-    @abstractmethod
     def watched(self, x: Tensor, watch: Watch) -> Tensor:
         """Return ``x``, whose gradient ``watch`` will see and may change."""
+        return x
 
     # -- compilers and mixed precision --------------------------------------------------------------------------
-    @abstractmethod
     def compiling(self) -> bool:
         """Whether a compiler is reading the program now, so that operations have to be registered ones."""
+        return False
 
     def exporting(self) -> bool:
         """Whether a program is recorded for other processes, in which no structure of this one exists."""
@@ -384,9 +385,9 @@ class Backend(ABC):
         """Whether a number may stand for any: a program is recorded, and comparing it would narrow the program."""
         return False
 
-    @abstractmethod
     def register(self, name: str, make: MakeOp) -> None:
         """Make an operation known to the library's compiler, under ``name``."""
+        return
 
     def left_to_python(self, function: Unread) -> Unread:
         """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
@@ -473,17 +474,17 @@ class Backend(ABC):
         :meth:`structure_of` finds ``owner`` by them.
         """
 
-    @abstractmethod
     def structure_of(self, src: Tensor, dst: Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return the structure whose tensors these are; one that ``make`` makes is kept while they and values last."""
+        return make()
 
     @abstractmethod
     def require(self, condition: Tensor, message: str) -> None:
         """Stop with ``message`` when a compiled program runs and ``condition``, one boolean, is false."""
 
-    @abstractmethod
     def autocast_dtype(self) -> str | None:
         """Return the dtype that matrix products take now, None outside autocast."""
+        return None
 
     @abstractmethod
     def detach(self, x: Tensor) -> Tensor:
