@@ -74,8 +74,7 @@ def batch(
         _joined(first.id_arrays, relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
         for relation, (src, dst) in zip(relations, first.type_graph.ends, strict=True)
     )
-    batched = make_graph(first.type_graph, adjacencies, total, first.device)
-    batched.numpy_idtype = first.numpy_idtype
+    batched = make_graph(first.type_graph, adjacencies, total, like=first)
     _set_batch_numbers(batched, graphs, counts, relations)
     num_edges = [[adjacency.num_edges for adjacency in relation] for relation in relations]
     node_frames, edge_frames = (
@@ -93,8 +92,7 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
     So what is made of a structure once, its CSC or the order of its levels, is there in the next epoch, too.
     """
     adjacencies = [x if x.allowed == FORMATS else _unrestricted(x) for x in g.adjacencies]
-    batched = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
-    batched.numpy_idtype = g.numpy_idtype
+    batched = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, like=g)
     num_edges = [x.num_edges for x in adjacencies]
     if g.batch_node_counts is None or g.batch_edge_counts is None:
         batched.batch_node_counts = tuple([np.array([count]) for count in g.node_counts])
@@ -302,13 +300,8 @@ def _component_adjacencies(
 
 
 def _component_graphs(g: DGLGraph, parts: list[list[Adjacency]], counts: list[list[int]]) -> list[DGLGraph]:
-    metagraph, device = g.type_graph, g.device
-    graphs = []
-    for i, num_nodes in enumerate(counts):
-        graph = make_graph(metagraph, tuple([relation[i] for relation in parts]), num_nodes, device)
-        graph.numpy_idtype = g.numpy_idtype
-        graphs.append(graph)
-    return graphs
+    relations = zip(*parts, strict=True) if parts else [()] * len(counts)
+    return [make_graph(g.type_graph, x, sizes, like=g) for x, sizes in zip(relations, counts, strict=True)]
 
 
 def _deal(frame: Frame | None, targets: list[list[Frame | None]], index: int, numbers: np.ndarray) -> None:
@@ -345,8 +338,7 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
         sizes = src_end - src_start, dst_end - dst_start
         adjacencies.append(Adjacency.from_ends(*sizes, *ends, adjacency.idtype, g.id_arrays, validate=True))
     counts = [end - start for start, end in node_ranges]
-    part = make_graph(g.type_graph, tuple(adjacencies), counts, g.device)
-    part.numpy_idtype = g.numpy_idtype
+    part = make_graph(g.type_graph, tuple(adjacencies), counts, like=g)
     part.node_frames = [_rows(x, *ends) for x, ends in zip(g.node_frames, node_ranges, strict=True)]
     part.edge_frames = [_rows(x, *ends) for x, ends in zip(g.edge_frames, edge_ranges, strict=True)]
     if store_ids:
@@ -389,8 +381,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
         none = np.zeros(len(graphs), np.int64)
         relation = [g.adjacencies[index] for g in graphs]
         adjacencies.append(_joined(first.id_arrays, relation, none, none, counts[src_set], counts[dst_set]))
-    merged = make_graph(first.type_graph, tuple(adjacencies), counts, first.device)
-    merged.numpy_idtype = first.numpy_idtype
+    merged = make_graph(first.type_graph, tuple(adjacencies), counts, like=first)
     for index in range(len(counts)):
         for g in graphs:
             frame = g.node_frames[index]

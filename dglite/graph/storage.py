@@ -281,10 +281,16 @@ def make_graph(
     adjacencies: tuple[Adjacency, ...],
     num_nodes: Sequence[int],
     device: Any = None,
+    like: DGLGraph | None = None,
 ) -> DGLGraph:
-    """Return a graph of relations that fit the metagraph, with ``num_nodes`` by node set and no features."""
+    """Return a graph of relations that fit the metagraph, with ``num_nodes`` by node set and no features.
+
+    It is on the device of ``like`` and has its id dtype; without, on ``device``, with that of the relations.
+    """
     graph = object.__new__(DGLGraph)
     _fill(graph, metagraph, adjacencies, num_nodes, device)
+    if like is not None:
+        graph._device, graph.numpy_idtype = like._device, like.numpy_idtype
     return graph
 
 

@@ -163,8 +163,7 @@ def frontier(
         )
         for old, edges in zip(g.adjacencies, packed, strict=True)
     )
-    result = make_graph(g.type_graph, adjacencies, g.node_counts, g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, adjacencies, g.node_counts, like=g)
     if copy_ndata:
         result.node_frames = copies(g.node_frames)
     if copy_edata:

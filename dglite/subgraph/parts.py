@@ -85,8 +85,7 @@ def extracted(
         adjacency = Adjacency.from_ends(*sizes, *pair, graph.numpy_idtype, graph.id_arrays)
         adjacency.allowed = old.allowed
         adjacencies.append(adjacency)
-    part = make_graph(graph.type_graph, tuple(adjacencies), counts, graph.device)
-    part.numpy_idtype = graph.numpy_idtype
+    part = make_graph(graph.type_graph, tuple(adjacencies), counts, like=graph)
     part.node_frames = [
         None if frame is None else frame.copy() if nodes is None else frame.take(nodes[i])
         for i, frame in enumerate(graph.node_frames)

@@ -60,9 +60,8 @@ def _of_types(graph: DGLGraph, etype_ids: list[int], output_device: Any) -> DGLG
     else:
         sets = graph.type_graph.slice(etype_ids)[1]
     part = make_graph(
-        metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph.node_counts[i] for i in sets], graph.device
+        metagraph, tuple(graph.adjacencies[i] for i in etype_ids), [graph.node_counts[i] for i in sets], like=graph
     )
-    part.numpy_idtype = graph.numpy_idtype
     part.node_frames = [graph.node_frame_at(i) for i in sets]
     part.edge_frames = [graph.edge_frame_at(i) for i in etype_ids]
     return part if output_device is None else part.to(output_device)

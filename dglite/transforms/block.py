@@ -75,8 +75,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
         for (a, b), pair in zip(g.type_graph.ends, ends, strict=True)
     )
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
-    block = make_graph(_block_metagraph(g.type_graph), adjacencies, counts, g.device)
-    block.numpy_idtype = g.numpy_idtype
+    block = make_graph(_block_metagraph(g.type_graph), adjacencies, counts, like=g)
     block.node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
     block.edge_frames = _edge_frames(g, block, dst_given)
     return block
@@ -300,8 +299,7 @@ def numbered_block(
             Adjacency.from_csc(*sizes, indptr, indices, None, g.numpy_idtype, copy=False, validate=False)
         )
     counts = [*map(len, src_ids), *num_dst]
-    block = make_graph(_block_metagraph(g.type_graph), tuple(adjacencies), counts, g.device)
-    block.numpy_idtype = g.numpy_idtype
+    block = make_graph(_block_metagraph(g.type_graph), tuple(adjacencies), counts, like=g)
     dst_ids = [ids[:size] for ids, size in zip(src_ids, num_dst, strict=True)]
     block.node_frames = [_node_frame(g, block, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
     return block

@@ -61,8 +61,7 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
         sizes = adjacency.num_src, adjacency.num_dst
         doubled = Adjacency.from_coo(*sizes, *both, adjacency.idtype, validate=False, copy=False)
         adjacencies.append(without_parallel(doubled)[0])
-    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, like=g)
     result.node_frames = node_frames(g, copy_ndata)
     return result
 
@@ -110,8 +109,7 @@ def add_reverse_edges(
         ends = arrays.concatenate([src, dst[added]]), arrays.concatenate([dst, src[added]])
         adjacencies.append(Adjacency.from_ends(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, arrays))
         rows.append(arrays.concatenate([edges, added]))
-    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, like=g)
     result.node_frames = node_frames(g, copy_ndata)
     if copy_edata:
         result.edge_frames = [

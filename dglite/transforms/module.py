@@ -197,8 +197,7 @@ class ToLevi(BaseTransform):
             Adjacency.from_coo(counts[0], counts[1], numbers, dst, g.numpy_idtype, validate=False),
             Adjacency.from_coo(counts[1], counts[0], src, numbers, g.numpy_idtype, validate=False),
         )
-        result = make_graph(Metagraph(names, relations), adjacencies, counts, g.device)
-        result.numpy_idtype = g.numpy_idtype
+        result = make_graph(Metagraph(names, relations), adjacencies, counts, like=g)
         result.node_frame_at(0).update(g.edge_frame_at(0))
         result.node_frame_at(1).update(g.node_frame_at(0))
         return result
@@ -283,8 +282,7 @@ def with_relations(
     relations.update(added)
     etypes = sorted(relations)
     result = make_graph(
-        Metagraph(g.ntypes, etypes), tuple(relations[etype][0] for etype in etypes), g.node_counts, g.device
+        Metagraph(g.ntypes, etypes), tuple(relations[etype][0] for etype in etypes), g.node_counts, like=g
     )
-    result.numpy_idtype = g.numpy_idtype
     result.node_frames, result.edge_frames = copies(g.node_frames), [relations[etype][1] for etype in etypes]
     return result

@@ -229,7 +229,6 @@ def _over(whole: DGLGraph, nodes: np.ndarray, edges: np.ndarray) -> DGLGraph:
     new_ids[nodes] = np.arange(len(nodes))
     src, dst = (new_ids[end[edges]] for end in whole.adjacencies[0].endpoints())
     relation = Adjacency.from_coo(len(nodes), len(nodes), src, dst, whole.numpy_idtype, validate=False)
-    part = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], whole.device)
-    part.numpy_idtype = whole.numpy_idtype
+    part = make_graph(HOMOGENEOUS, (relation,), [len(nodes)], like=whole)
     part.ndata[NID], part.edata[EID] = part.ids_tensor(nodes.copy()), part.ids_tensor(edges.copy())
     return part

@@ -66,6 +66,5 @@ def one_relation(adjacency: Adjacency, src_type: str, etype: str, dst_type: str,
     relation = (src_type, etype, dst_type)
     homogeneous = HOMOGENEOUS.canonical_etypes[0]
     metagraph = HOMOGENEOUS if relation == homogeneous else Metagraph(names, [relation])
-    result = make_graph(metagraph, (adjacency.as_idtype(like.numpy_idtype),), counts, like.device)
-    result.numpy_idtype = like.numpy_idtype
+    result = make_graph(metagraph, (adjacency.as_idtype(like.numpy_idtype),), counts, like=like)
     return result

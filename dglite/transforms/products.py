@@ -53,9 +53,8 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
         HOMOGENEOUS,
         (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False),),
         [count],
-        g.device,
+        like=g,
     )
-    result.numpy_idtype = g.numpy_idtype
     if shared and g.edge_frames[0]:
         result.node_frame_at(0).update(g.edge_frame_at(0))
     return result
@@ -95,8 +94,7 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     if nodes is not None:
         src, dst = nodes[src], nodes[dst]
     relation = Adjacency.from_coo(num_nodes, num_nodes, src, dst, g.numpy_idtype, validate=False)
-    result = make_graph(g.type_graph, (relation,), [num_nodes], g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, (relation,), [num_nodes], like=g)
     result.node_frames = node_frames(g, copy_ndata)
     return result
 
@@ -224,8 +222,7 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     sizes = parts[0][0].num_src, parts[0][0].num_dst
     src, dst = (np.concatenate(ends) for ends in zip(*(adjacency.endpoints() for adjacency, _ in parts), strict=True))
     relation, weights = _summed(src, dst, active.concat([weights for _, weights in parts]), sizes, first)
-    result = make_graph(first.type_graph, (relation,), first.node_counts, first.device)
-    result.numpy_idtype = first.numpy_idtype
+    result = make_graph(first.type_graph, (relation,), first.node_counts, like=first)
     result.edge_frame_at(0)[weight_name] = weights
     return result
 

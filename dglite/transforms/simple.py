@@ -81,8 +81,7 @@ def to_simple(
         merged, order, counts = without_parallel(adjacency)
         adjacencies.append(merged)
         groups.append((order, counts))
-    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, tuple(adjacencies), g.node_counts, like=g)
     result.node_frames = node_frames(g, copy_ndata)
     for index, (order, counts) in enumerate(groups):
         if copy_edata and aggregator == "arbitrary":
@@ -195,8 +194,7 @@ def _compacted(g: DGLGraph, node_ids: list[np.ndarray], ends: Pairs, copy_ndata:
     for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g.type_graph.ends, strict=True):
         counts = len(node_ids[src_set]), len(node_ids[dst_set])
         adjacencies.append(Adjacency.from_coo(*counts, *pair, adjacency.idtype, validate=False))
-    result = make_graph(g.type_graph, tuple(adjacencies), [len(ids) for ids in node_ids], g.device)
-    result.numpy_idtype = g.numpy_idtype
+    result = make_graph(g.type_graph, tuple(adjacencies), [len(ids) for ids in node_ids], like=g)
     if copy_ndata:
         result.node_frames = [x.take(ids) if x else None for x, ids in zip(g.node_frames, node_ids, strict=True)]
     if copy_edata:

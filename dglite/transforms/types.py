@@ -75,9 +75,8 @@ def to_homogeneous(
             parts.append(ids + offsets[node_set])
     src, dst = (np.concatenate(parts) for parts in sides)
     result = make_graph(
-        HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G.numpy_idtype, validate=False),), [total], G.device
+        HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G.numpy_idtype, validate=False),), [total], like=G
     )
-    result.numpy_idtype = G.numpy_idtype
     for frame, frames, counts, names, id_name, type_name in (
         (result.node_frame_at(0), G.node_frames, node_counts, ndata, NID, NTYPE),
         (result.edge_frame_at(0), G.edge_frames, edge_counts, edata, EID, ETYPE),
@@ -148,8 +147,7 @@ def to_heterogeneous(
         )
         for (u, _, v), ids in zip(relations, rows, strict=True)
     )
-    result = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G.device)
-    result.numpy_idtype = G.numpy_idtype
+    result = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], like=G)
     result.node_frames = [_dealt(G.node_frame_at(0), node_ids[name], ntype_field, result, NID) for name in names]
     result.edge_frames = [_dealt(G.edge_frame_at(0), ids, etype_field, result, EID) for ids in rows]
     return result
@@ -261,7 +259,6 @@ def block_to_graph(block: DGLGraph) -> DGLGraph:
     metagraph = block.type_graph
     names = [f"{name}_src" for name in metagraph.srctypes] + [f"{name}_dst" for name in metagraph.dsttypes]
     relations = [(f"{src}_src", etype, f"{dst}_dst") for src, etype, dst in metagraph.canonical_etypes]
-    result = make_graph(Metagraph(names, relations), block.adjacencies, block.node_counts, block.device)
-    result.numpy_idtype = block.numpy_idtype
+    result = make_graph(Metagraph(names, relations), block.adjacencies, block.node_counts, like=block)
     result.node_frames, result.edge_frames = copies(block.node_frames), copies(block.edge_frames)
     return result
