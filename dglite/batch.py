@@ -117,20 +117,19 @@ def _check_alike(graphs: list[DGLGraph], caller: str) -> None:
     if not graphs:
         raise DGLError(f"{caller}: the list of graphs is empty; give at least one graph")
     first = graphs[0]
+    types, idtype, device = first.type_graph, first.numpy_idtype, first.device
     for i, g in enumerate(graphs):
-        if g.type_graph is not first.type_graph and (
+        if g.type_graph is not types and (
             g.canonical_etypes != first.canonical_etypes or g.ntypes != first.ntypes or g.is_block != first.is_block
         ):
             raise DGLError(
                 f"{caller}: graph {i} has node types {g.ntypes} and edge types {g.canonical_etypes}, graph 0 has "
                 f"{first.ntypes} and {first.canonical_etypes}; they must be the same"
             )
-        if g.numpy_idtype is not first.numpy_idtype and g.numpy_idtype != first.numpy_idtype:
-            raise DGLError(
-                f"{caller}: graph {i} has ids of {g.numpy_idtype}, graph 0 of {first.numpy_idtype}; use g.int()"
-            )
-        if g.device is not first.device and g.device != first.device:
-            raise DGLError(f"{caller}: graph {i} is on {g.device}, graph 0 on {first.device}; use g.to(device)")
+        if g.numpy_idtype is not idtype and g.numpy_idtype != idtype:
+            raise DGLError(f"{caller}: graph {i} has ids of {g.numpy_idtype}, graph 0 of {idtype}; use g.int()")
+        if (other := g.device) is not device and other != device:
+            raise DGLError(f"{caller}: graph {i} is on {other}, graph 0 on {device}; use g.to(device)")
 
 
 def _joined(
@@ -295,7 +294,11 @@ def _component_adjacencies(
     pieces, idtype = [], adjacency.idtype
     for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
         src, dst = local[0][start:end], local[1][start:end]
-        pieces.append(Adjacency.from_ends(count_src, count_dst, src, dst, idtype, arrays))
+        if arrays is HOST:
+            piece = Adjacency.from_coo(count_src, count_dst, src, dst, idtype, validate=False, copy=False)
+        else:
+            piece = Adjacency.from_ends(count_src, count_dst, src, dst, idtype, arrays)
+        pieces.append(piece)
     return pieces
 
 

@@ -163,7 +163,9 @@ class Adjacency(EdgesOnDevice):
         if copy:
             self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
         else:
-            self._endpoints = src.astype(self.index_dtype, copy=False), dst.astype(self.index_dtype, copy=False)
+            dtype = self.index_dtype
+            same = src.dtype is dtype and dst.dtype is dtype  # spares small graphs, of which batches are cut, a call
+            self._endpoints = (src, dst) if same else (src.astype(dtype, copy=False), dst.astype(dtype, copy=False))
         return self
 
     @classmethod
