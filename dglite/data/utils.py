@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,16 @@ def makedirs(path: str | Path) -> None:
     Path(path).expanduser().mkdir(parents=True, exist_ok=True)
 
 
+def read_numbers(source: Any, dtype: Any, **options: Any) -> np.ndarray:
+    """Return what ``numpy.loadtxt`` reads; raise ``ValueError`` for fractions where integers are wanted."""
+    with warnings.catch_warnings():  # older versions of NumPy cut them, with a warning
+        warnings.filterwarnings("error", r"loadtxt\(\): Parsing an integer via a float", DeprecationWarning)
+        try:
+            return np.loadtxt(source, dtype, **options)
+        except DeprecationWarning as error:
+            raise ValueError(str(error)) from None
+
+
 def loadtxt(path: str | Path, delimiter: str, dtype: Any = None) -> np.ndarray:
     """Return the numbers in a text file, (rows, columns): int64 if all are integers, float64 if not, or ``dtype``.
 
@@ -134,8 +145,7 @@ def loadtxt(path: str | Path, delimiter: str, dtype: Any = None) -> np.ndarray:
     """
     for kind in (np.int64, np.float64) if dtype is None else (dtype,):
         try:
-            rows: np.ndarray = np.loadtxt(path, dtype=kind, delimiter=delimiter, ndmin=2)
-            return rows
+            return read_numbers(path, kind, delimiter=delimiter, ndmin=2)
         except (ValueError, OverflowError) as error:
             fault = error
     raise DGLError(f"{path} is not a table of numbers separated by {delimiter!r}: {fault}") from fault

@@ -65,7 +65,7 @@ def test_bfloat16_is_kept_as_its_bits(tmp_path):
     x = torch.randn(10, 21).bfloat16()
     path = saved(tmp_path, x.view(torch.uint16).numpy())
     assert torch.equal(MappedFeatures(path, dtype="bfloat16").rows(ROWS), x[ROWS].float())
-    assert torch.equal(MappedFeatures(path).rows(ROWS), x.view(torch.uint16)[ROWS])
+    assert torch.equal(MappedFeatures(path).rows(ROWS).view(torch.bfloat16), x[ROWS])
 
 
 @pytest.mark.parametrize("scale", [0.5, np.linspace(0.1, 2, 10, dtype=np.float32)])

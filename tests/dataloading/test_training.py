@@ -18,6 +18,7 @@ from dglite.nn import SAGEConv
 from tests.dataloading.graphs import plain, ring
 from tests.patience import PATIENCE
 from tests.sampling.graphs import random_graph
+from tests.versions import compiles_whole
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +63,7 @@ def test_sampled_gradients_are_those_of_the_whole_graph_in_the_mean(options):
         assert_unbiased(torch.stack(draws), expected * 1.2)
 
 
+@compiles_whole
 def test_one_compiled_program_serves_batches_of_all_sizes():
     torch._dynamo.reset()
     dglite.seed(0)

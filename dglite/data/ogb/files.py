@@ -13,6 +13,7 @@ import numpy as np
 from ... import backend
 from ...errors import DGLError
 from ..numeric_pickle import read_numeric_pt
+from ..utils import read_numbers
 
 _RATIO, _FREE = 200, 256 << 20
 """A table may unpack to 200 times its size and 256 MiB. A column of one number, which there is, packs 1000 times."""
@@ -57,8 +58,7 @@ def _numbers(path: Path) -> np.ndarray:
     for source, kind in ((path, np.int64), (path, np.float32), (None, np.float32)):
         try:
             lines = _filled(path) if source is None else source
-            rows: np.ndarray = np.loadtxt(lines, kind, delimiter=",", ndmin=2, comments=None, encoding="utf-8")
-            return rows
+            return read_numbers(lines, kind, delimiter=",", ndmin=2, comments=None, encoding="utf-8")
         except (ValueError, OverflowError) as error:
             fault = error
     raise DGLError(f"{path} is not a table of numbers: {fault}") from fault
