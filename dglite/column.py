@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,15 @@ class LazyColumn:
         return rows if inner is None else active.take(inner, rows)
 
     def gather(self, take: Take | None = None) -> Tensor:
+        """Return the rows, which are kept unless they lack the gradient that a later read would record."""
         source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
         if value is None:
             whole = source.gather() if type(source) is LazyColumn else source
-            value = self.value = (self.take or take or active.take)(whole, self.rows)
+            take = self.take or take or active.take
+            if getattr(whole, "requires_grad", False) and not active.requires_grad(whole):
+                return take(whole, self.rows)
+            with nullcontext() if active.compiling() else active.lasting():
+                value = self.value = take(whole, self.rows)
             self.source = None
         return value
 

@@ -120,7 +120,9 @@ class Frame(MutableMapping[str, Tensor]):
             raise self._missing(name) from None
         if type(column) is LazyColumn:
             value = column.gather()
-            if self._columns.get(name) is column:  # else another thread has written to it meanwhile
+            if (
+                column.value is value and self._columns.get(name) is column
+            ):  # else another thread has written to it meanwhile
                 self._columns[name] = value
             return value
         return column

@@ -225,3 +225,18 @@ def test_a_deep_copy_of_a_graph() -> None:
     g.edata["w"] = torch.ones(2, requires_grad=True).exp()
     with pytest.raises(DGLError, match=r"feature 'w' on the edge.* use g.clone"):
         copy.deepcopy(g)
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_lazy_rows_that_were_read_without_gradients_are_trained_on(mode: str, learned: bool) -> None:
+    g = dglite.graph(([0, 1, 2], [1, 2, 0]))
+    g.ndata["x"] = x = torch.ones(3, 2, requires_grad=learned)
+    weight = torch.ones(2, 1, requires_grad=True)
+    sub = g.subgraph([2, 1])
+    with getattr(torch, mode)():
+        assert not sub.ndata["x"].requires_grad
+    (sub.ndata["x"] @ weight).sum().backward()
+    assert weight.grad.tolist() == [[2.0], [2.0]]
+    assert not learned or x.grad.tolist() == [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    assert sub.ndata["x"] is sub.ndata["x"]

@@ -369,6 +369,9 @@ LOADERS = [
     ("dgl.sampling.random_walk(g, [9], length=3)", "9 does not exist"),
     ("ClusterGCNSampler(x, 2)", "takes a graph", "torch.Tensor"),
     ("dgl.data.MiniGCDataset('5', 10, 20)", "num_graphs must be an integer", "'5'"),
+    ("dgl.sampling.node2vec_random_walk(g, [0], p='a', q=1, walk_length=2)", "p must be a number", "'a'"),
+    ("dgl.NodeEmbedding(4, 2, 'by number')(1)", "tensor of integers", "got 1"),
+    ("dgl.NodeEmbedding(4, 2, 'by floats')(torch.tensor([0.5]))", "tensor of integers", "0.5"),
 ]
 
 NAMES = [

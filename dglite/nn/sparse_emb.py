@@ -76,6 +76,10 @@ class NodeEmbedding:
 
     def __call__(self, node_ids: Tensor, device: Any = "cpu") -> Tensor:
         """Return the rows (ids, embedding_dim) on a device; where gradients are recorded, optimizers learn of them."""
+        if not framework.is_tensor(node_ids) or node_ids.is_floating_point():
+            raise DGLError(
+                f"{type(self).__name__} takes a tensor of integers, the numbers of rows; got {node_ids!r:.60}"
+            )
         rows = self._rows_at(node_ids).to(device)
         if framework.is_grad_enabled():
             rows.requires_grad_()

@@ -14,7 +14,7 @@ from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import draw_key
 from ..structure import Adjacency
-from ..structure.ids import count_of, integer_array
+from ..structure.ids import count_of, integer_array, number_of
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
 
@@ -265,6 +265,7 @@ def node2vec_random_walk(
     require_graph(g)
     if not g.is_homogeneous:
         raise DGLError("node2vec_random_walk needs one node type and one edge type")
+    p, q = number_of(p, "p"), number_of(q, "q")
     if not (0 < p < np.inf and 0 < q < np.inf):
         raise DGLError(f"p and q must be above 0 and finite, got p={p} and q={q}")
     length = len(_relations(g, None, walk_length))

@@ -318,7 +318,7 @@ def draw_labels(
         radius = math.sqrt(area[node] / math.pi)
         size = min(9.0, 2.2 * radius / max(len(text), 1.6))
         if size >= 6.5:
-            ink = "black" if colours[node, :3] @ (0.299, 0.587, 0.114) > 0.6 else "white"
+            ink = "black" if colours[node, :3] @ (0.299, 0.587, 0.114) > 0.7 else "white"
             axes.text(
                 *positions[node], text, color=ink, size=size, ha="center", va="center", zorder=4, parse_math=False
             )

@@ -116,9 +116,9 @@ def plot(
     positions = _positions(g, sets, ties, layout, seed, total)
     axes = _axes(ax)
     try:
-        area, drawn = draw_nodes(axes, positions, sets, colors, color, sizes, rings, legend, cmap)
+        area, fills = draw_nodes(axes, positions, sets, colors, color, sizes, rings, legend, cmap)
         draw_edges(axes, positions, ties, area, edge_weights is not None, legend is not False)
-        draw_labels(axes, positions, texts, area, drawn)
+        draw_labels(axes, positions, texts, area, fills)
     except Exception:
         if ax is None:
             _pyplot().close(axes.figure)
