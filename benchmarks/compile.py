@@ -3,8 +3,7 @@
     python benchmarks/compile.py              a quarter of an hour on an idle machine
     python benchmarks/compile.py --quick      ten batches in place of a hundred
     python benchmarks/compile.py --only PNA   layers whose name matches this
-
-Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
+    python benchmarks/compile.py --minutes 8  begins no layer after that: call it until nothing is left
 
 Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
 
@@ -18,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import warnings
 from typing import Any
 
@@ -104,18 +104,22 @@ def summary(records: list[dict[str, Any]]) -> str:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--only", default="", help="layers whose name matches this")
+    options.add_argument("--minutes", type=float, default=float("inf"), help="begin no layer after these")
     options.add_argument("--note", default="", help="a sentence about the machine, kept with the results")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     torch._dynamo.config.allow_rnn = True  # Set2Set has an LSTM
     count = 10 if arguments.quick else BATCHES
     records: dict[str, dict[str, Any]] = {}
+    end = time.monotonic() + 60 * arguments.minutes
     path = RESULTS / "compile.json"
     if path.exists():
         records = {record["layer"]: record for record in json.loads(path.read_text())["records"]}
     for case in layers.CASES:
         if not re.search(arguments.only, case.title) or records.get(case.title, {}).get("batches", 0) >= count:
             continue
+        if time.monotonic() > end:
+            break
         try:
             record = measure(case, count)
         except Exception as error:  # one layer that fails leaves the others
