@@ -8,7 +8,7 @@
 Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
 
 Each layer of ``layers.py`` runs on a hundred graphs of other sizes, as batches of a sampler are. A difference is the
-largest of any output, and of any gradient of a parameter on the first ten, relative to the largest of the eager
+largest of any output, and of the parameters' gradients on the first ten, relative to the largest of the eager
 layer's. The backend is "aot_eager": torch's traces of forward and backward, without the code that Inductor makes of the
 operations between dglite's. Results are written after each layer, so a run that is cut leaves those it has.
 """
@@ -44,14 +44,18 @@ def batch(case: layers.Case, number: int) -> tuple[tuple[Any, ...], dict[str, An
     return (*([] if graph is None else [graph]), *inputs), {key: data.tensors[name] for key, name in case.options}
 
 
-def gradients(layer: torch.nn.Module, result: Any) -> list[torch.Tensor]:
-    """Return the gradient of each parameter that the result depends on."""
+def gradients(layer: torch.nn.Module, result: Any) -> torch.Tensor:
+    """Return the gradients of all parameters that the result depends on, one after the other.
+
+    In one vector, since some are zero but for rounding: a softmax does not depend on its scores' bias.
+    """
     leaves = [x for x in torch.utils._pytree.tree_leaves(result) if x.requires_grad]
     parameters = [x for x in layer.parameters() if x.requires_grad]
     if not leaves or not parameters:
-        return []
+        return torch.empty(0)
     total = sum((x.sin().sum() for x in leaves), torch.zeros(()))
-    return [x for x in torch.autograd.grad(total, parameters, allow_unused=True) if x is not None]
+    parts = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+    return torch.cat([x.flatten() for x in parts])
 
 
 def measure(case: layers.Case, count: int) -> dict[str, Any]:
