@@ -3,13 +3,12 @@
     python benchmarks/compile.py              a quarter of an hour on an idle machine
     python benchmarks/compile.py --quick      ten batches in place of a hundred
     python benchmarks/compile.py --only PNA   layers whose name matches this
-
-Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
+    python benchmarks/compile.py --minutes 8  begins no layer after that: call it until nothing is left
 
 Layers that have run on as many batches already are left out: remove ``results/compile.json`` to run all of them again.
 
 Each layer of ``layers.py`` runs on a hundred graphs of other sizes, as batches of a sampler are. A difference is the
-largest of any output, and of any gradient of a parameter on the first ten, relative to the largest of the eager
+largest of any output, and of the parameters' gradients on the first ten, relative to the largest of the eager
 layer's. The backend is "aot_eager": torch's traces of forward and backward, without the code that Inductor makes of the
 operations between dglite's. Results are written after each layer, so a run that is cut leaves those it has.
 """
@@ -18,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import warnings
 from typing import Any
 
@@ -44,14 +44,18 @@ def batch(case: layers.Case, number: int) -> tuple[tuple[Any, ...], dict[str, An
     return (*([] if graph is None else [graph]), *inputs), {key: data.tensors[name] for key, name in case.options}
 
 
-def gradients(layer: torch.nn.Module, result: Any) -> list[torch.Tensor]:
-    """Return the gradient of each parameter that the result depends on."""
+def gradients(layer: torch.nn.Module, result: Any) -> torch.Tensor:
+    """Return the gradients of all parameters that the result depends on, one after the other.
+
+    In one vector, since some are zero but for rounding: a softmax does not depend on its scores' bias.
+    """
     leaves = [x for x in torch.utils._pytree.tree_leaves(result) if x.requires_grad]
     parameters = [x for x in layer.parameters() if x.requires_grad]
     if not leaves or not parameters:
-        return []
+        return torch.empty(0)
     total = sum((x.sin().sum() for x in leaves), torch.zeros(()))
-    return [x for x in torch.autograd.grad(total, parameters, allow_unused=True) if x is not None]
+    parts = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
+    return torch.cat([x.flatten() for x in parts])
 
 
 def measure(case: layers.Case, count: int) -> dict[str, Any]:
@@ -104,18 +108,22 @@ def summary(records: list[dict[str, Any]]) -> str:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--only", default="", help="layers whose name matches this")
+    options.add_argument("--minutes", type=float, default=float("inf"), help="begin no layer after these")
     options.add_argument("--note", default="", help="a sentence about the machine, kept with the results")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")
     torch._dynamo.config.allow_rnn = True  # Set2Set has an LSTM
     count = 10 if arguments.quick else BATCHES
     records: dict[str, dict[str, Any]] = {}
+    end = time.monotonic() + 60 * arguments.minutes
     path = RESULTS / "compile.json"
     if path.exists():
         records = {record["layer"]: record for record in json.loads(path.read_text())["records"]}
     for case in layers.CASES:
         if not re.search(arguments.only, case.title) or records.get(case.title, {}).get("batches", 0) >= count:
             continue
+        if time.monotonic() > end:
+            break
         try:
             record = measure(case, count)
         except Exception as error:  # one layer that fails leaves the others

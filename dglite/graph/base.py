@@ -281,4 +281,9 @@ def sizes_in_program(of_batch: tuple[np.ndarray, ...] | None, index: int, count:
 
     Without any, there is one graph, of ``count``.
     """
-    return framework.full((1,), count) if of_batch is None else framework.as_tensor(of_batch[index])
+    if of_batch is None:
+        return framework.full((1,), count)
+    sizes: Any = of_batch[
+        index
+    ]  # as_tensor of a tensor would be two more operations of every call of an exported program
+    return sizes if active.is_tensor(sizes) else framework.as_tensor(sizes)

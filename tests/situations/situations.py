@@ -272,7 +272,7 @@ def _tangents(function: Function, xs: Tensors) -> list[torch.Tensor]:
             parts = torch.autograd.grad(element, inputs, retain_graph=True, allow_unused=True) if some else ()
             pairs = zip(parts, _directions(xs), strict=some)
             rows.append(sum(((part * x).sum() for part, x in pairs if part is not None), result.new_zeros(())))
-        tangents.append(torch.stack(rows).reshape(result.shape) if rows else result.detach())
+        tangents.append(torch.stack(rows).reshape(result.shape).to(result.dtype) if rows else result.detach())
     return tangents
 
 

@@ -117,22 +117,18 @@ def test_groups_that_do_not_divide() -> None:
         GroupRevRes(GraphConv(1, 1))(dense.graph(), torch.ones(4, 3))
 
 
-def test_parameters_of_a_functional_call_are_those_of_its_gradient() -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_parameters_of_a_functional_call_are_those_of_its_gradient(frozen: bool) -> None:
     """They are out of the module again when the gradient is computed; frozen ones count for the input's."""
     g, chain, x = dense.graph(), Chain(2, 2).double(), dense.double(dense.graph().num_nodes(), 4)
-    for frozen in (False, True):
-        values = {
-            name: (2 * p.detach() + 0.1).requires_grad_(not (frozen and name.endswith("weight")))
-            for name, p in chain.named_parameters()
-        }
-        sources = [x, *(value for value in values.values() if value.requires_grad)]
-        result = torch.func.functional_call(chain, values, (g, x))
-        gradients = torch.autograd.grad(result.sin().sum(), sources)
+    values = {name: 2 * p.detach() + 0.1 for name, p in chain.named_parameters()}
+    names = [name for name in values if not (frozen and name.endswith("weight"))]
 
-        def loss(x: torch.Tensor, *trained: torch.Tensor, values: dict[str, torch.Tensor] = values) -> torch.Tensor:
-            names = [name for name, value in values.items() if value.requires_grad]
-            replaced = values | dict(zip(names, trained, strict=True))
-            return torch.func.functional_call(chain, replaced, (g, x)).sin().sum()
+    def total(x: torch.Tensor, *some: torch.Tensor) -> torch.Tensor:
+        parameters = {**values, **dict(zip(names, some, strict=True))}
+        return torch.func.functional_call(chain, parameters, (g, x)).sin().sum()
 
-        by_transform = torch.func.grad(loss, tuple(range(len(sources))))(*(source.detach() for source in sources))
-        torch.testing.assert_close(gradients, by_transform)
+    sources = [x.detach(), *(values[name] for name in names)]
+    by_transform = torch.func.grad(total, tuple(range(len(sources))))(*sources)
+    inputs = [source.clone().requires_grad_() for source in sources]
+    torch.testing.assert_close(torch.autograd.grad(total(*inputs), inputs), by_transform)
