@@ -285,7 +285,7 @@ class Schedule:
         self._plans = {}  # frees the caches
         requests = list(Ordered(self._requests_of, first, last, self._workers, last - first))
         for store in self._stores:
-            by_batch = [[rows for asked, rows in batch if asked is store] for batch in requests]
+            by_batch = [[rows for source, rows in batch if source is store] for batch in requests]
             numbers = np.concatenate([[0], np.cumsum([len(batch) for batch in by_batch])])
             most = max(sum(map(len, batch)) for batch in by_batch)
             self._numbers[store] = numbers
