@@ -44,13 +44,13 @@ def kept_rows(requests: Sequence[np.ndarray], capacity: int) -> tuple[np.ndarray
     again = every[order[1:]] == every[order[:-1]]
     following = np.full(len(every), -1, np.int64)
     following[order[:-1][again]] = order[1:][again]
-    kept, waiting, occupied = np.zeros(len(every), np.bool_), np.zeros(len(sizes), np.int64), 0
+    stays, waiting, occupied = np.zeros(len(every), np.bool_), np.zeros(len(sizes), np.int64), 0
     furthest = 0
     for number in range(len(sizes)):
         occupied -= int(waiting[number])
         later = following[offsets[number] : offsets[number + 1]]
         later = later[later >= 0]
-        kept[later] = True
+        stays[later] = True
         targets = np.searchsorted(offsets, later, "right") - 1
         waiting += np.bincount(targets, minlength=len(sizes))
         occupied += len(later)
@@ -58,24 +58,24 @@ def kept_rows(requests: Sequence[np.ndarray], capacity: int) -> tuple[np.ndarray
         while occupied > capacity:
             while not waiting[furthest]:
                 furthest -= 1
-            held = offsets[furthest] + np.flatnonzero(kept[offsets[furthest] : offsets[furthest + 1]])
-            evicted = held[-min(occupied - capacity, len(held)) :]
-            kept[evicted] = False
+            entries = offsets[furthest] + np.flatnonzero(stays[offsets[furthest] : offsets[furthest + 1]])
+            evicted = entries[-min(occupied - capacity, len(entries)) :]
+            stays[evicted] = False
             waiting[furthest] -= len(evicted)
             occupied -= len(evicted)
-    return following, kept
+    return following, stays
 
 
 def planned_reads(requests: Sequence[np.ndarray], capacity: int) -> tuple[list[Reads], int]:
     """Return the reads of each request, with slots of the cache, and the number of slots; see :func:`kept_rows`."""
-    following, kept = kept_rows(requests, capacity)
-    slots = np.full(len(kept), -1, np.int32)
+    following, stays = kept_rows(requests, capacity)
+    slots = np.full(len(stays), -1, np.int32)
     free, num_slots, first, reads = np.empty(0, np.int32), 0, 0, []
     for rows in requests:
         part = slice(first, first + len(rows))
         first += len(rows)
         before, later = slots[part], following[part]
-        staying = np.flatnonzero((later >= 0) & kept[later])
+        staying = np.flatnonzero((later >= 0) & stays[later])
         free = np.concatenate([free, before[before >= 0]])
         more = max(len(staying) - len(free), 0)
         free = np.concatenate([free, np.arange(num_slots, num_slots + more, dtype=np.int32)])

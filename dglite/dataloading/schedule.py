@@ -122,7 +122,7 @@ class ScheduledFeatures:
             self.misses += misses
         return result
 
-    def plan(self, requests: Sequence[np.ndarray], most: int, in_flight: int) -> _Plan:
+    def plan(self, requests: Sequence[np.ndarray], most: int, in_flight: int) -> _StorePlan:
         """Return the plan of some batches' requests.
 
         ``most`` is the highest number of rows of a batch, and ``in_flight`` of batches that are in memory at a time.
@@ -142,10 +142,10 @@ class ScheduledFeatures:
         reads, num_slots = planned_reads(requests, self.capacity)
         self.planned, self.planned_reads = total, sum(int((x.before < 0).sum()) for x in reads)
         self.distinct = len(distinct(np.concatenate([*requests, np.empty(0, np.int64)])))
-        return _Plan(reads, np.empty((num_slots, *sample.shape[1:]), sample.dtype))
+        return _StorePlan(reads, np.empty((num_slots, *sample.shape[1:]), sample.dtype))
 
 
-class _Plan:
+class _StorePlan:
     """The reads of a store for some batches, and the cache. Threads use the cache in the order of the requests."""
 
     def __init__(self, reads: list[Reads], cache: np.ndarray) -> None:
@@ -187,10 +187,10 @@ class _Plan:
             self._changed.notify_all()
 
 
-class _Batch(NamedTuple):
+class _PlannedBatch(NamedTuple):
     """A batch that is made: the plans of stores, and the numbers of its next request and of the next batch's."""
 
-    plans: dict[ScheduledFeatures, _Plan]
+    plans: dict[ScheduledFeatures, _StorePlan]
     following: dict[ScheduledFeatures, list[int]]
 
     def next_request(self, store: ScheduledFeatures) -> int:
@@ -203,7 +203,7 @@ class _Batch(NamedTuple):
 
 
 class _Thread(threading.local):
-    batch: _Batch | None = None
+    batch: _PlannedBatch | None = None
 
 
 _here = _Thread()
@@ -237,7 +237,7 @@ class Schedule:
         self._sample, self._count, self._stores = sample, count, stores
         self._workers, self._in_flight = workers, in_flight
         self._together = min((store.batches for store in stores if store.batches is not None), default=count)
-        self._plans: dict[ScheduledFeatures, _Plan] = {}
+        self._plans: dict[ScheduledFeatures, _StorePlan] = {}
         self._numbers: dict[ScheduledFeatures, np.ndarray] = {}
         self._first, self._last, self._unfinished = first, first, 0
         self._error: BaseException | None = None
@@ -262,7 +262,7 @@ class Schedule:
                 self._unfinished -= 1
                 self._changed.notify_all()
 
-    def _begin(self, position: int) -> _Batch:
+    def _begin(self, position: int) -> _PlannedBatch:
         with self._changed:
             while position >= self._last and self._error is None:
                 if self._unfinished:
@@ -277,7 +277,7 @@ class Schedule:
                 raise self._error
             place = position - self._first
             following = {store: numbers[place : place + 2].tolist() for store, numbers in self._numbers.items()}
-            return _Batch(self._plans, following)
+            return _PlannedBatch(self._plans, following)
 
     def _plan(self) -> None:
         """Plan the next batches, once those before have been made."""
@@ -285,7 +285,7 @@ class Schedule:
         self._plans = {}  # frees the caches
         requests = list(Ordered(self._requests_of, first, last, self._workers, last - first))
         for store in self._stores:
-            by_batch = [[rows for asked, rows in batch if asked is store] for batch in requests]
+            by_batch = [[rows for source, rows in batch if source is store] for batch in requests]
             numbers = np.concatenate([[0], np.cumsum([len(batch) for batch in by_batch])])
             most = max(sum(map(len, batch)) for batch in by_batch)
             self._numbers[store] = numbers
