@@ -59,6 +59,22 @@ def test_one_process_has_too_little_memory() -> None:
     assert "can't allocate memory" in done.stderr
 
 
+def test_a_llama_goes_on_in_another_number_of_processes(tmp_path: Path) -> None:
+    folder, text = tmp_path / "checkpoints", tmp_path / "dev.txt"
+    text.write_text("".join(f"w{i % 7}|O w{i % 7 + 1}|O w{i * i % 5}|O .|O\n" for i in range(120)))
+    size = "--length=8 --width=16 --layers=1 --heads=4 --batch-size=8 --learning-rate=0.02".split()
+    options = [*size, f"--raw-dir={tmp_path}"]
+    alone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    whole = run("llama.py", *options, "--epochs=3", f"--folder={tmp_path / 'whole'}", "--expect=4", **alone)
+    assert whole.returncode == 0, whole.stderr
+    ranks = run_together(tmp_path, "llama.py", *options, "--epochs=2", f"--folder={folder}")
+    assert [rank.returncode for rank in ranks] == [0, 0], ranks
+    again = run("llama.py", *options, "--epochs=3", f"--folder={folder}", "--resume", **alone)
+    assert again.returncode == 0, again.stderr
+    lines = [ranks[0].stdout.splitlines()[:2], again.stdout.splitlines()[:1]]
+    assert [line for part in lines for line in part] == whole.stdout.splitlines()[:3]
+
+
 def test_a_whole_graph_trains_in_two_processes() -> None:
     done = launched("full_graph.py", 2, "--synthetic=200", "--epochs=30", "--expect=0.9")
     assert done.returncode == 0, done.stderr
