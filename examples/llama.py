@@ -157,8 +157,8 @@ def main() -> None:
     for number in range(first, arguments.epochs):
         order = torch.randperm(len(training), generator=torch.Generator().manual_seed(number))
         total, batches = 0.0, order[: len(order) // arguments.batch_size * arguments.batch_size]
-        for chosen in batches.split(arguments.batch_size):
-            batch = training[chosen]
+        for numbers in batches.split(arguments.batch_size):
+            batch = training[numbers]
             total += step.backward(batch[:, :-1], batch[:, 1:]).item()
             step.clip_grad_norm_(1.0)
             step.update()
