@@ -296,4 +296,13 @@ RECIPES = (
         paths=("graph4nlp",),
         without=("stanfordcorenlp", "torchtext", "torchtext.vocab", *_PYTHONDS, "sacrebleu", "pyrouge"),
     ),
+    Recipe(
+        "gadbench",
+        f"{_GITHUB}/squareRoot3/GADBench",
+        "f9aa021",
+        ("sympy", "scipy"),
+        "no tests; the step trains nine of its networks on a generated graph",
+        folder="gadbench",
+        paths=("gadbench",),
+    ),
 )

@@ -25,6 +25,10 @@ _ZIP, _TORCH = b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """The first bytes of files of ``torch.save``, since 2020 and before."""
 
 
+class _NotAdmitted(pickle.UnpicklingError):
+    """The pickle holds what is not read: its message is a noun."""
+
+
 class _Unread(NamedTuple):
     """A graph whose state has been read but not understood: the tensors in it may be filled later."""
 
@@ -50,7 +54,7 @@ def _initializer(*_: object) -> None:
 def _getattr(owner: Any, name: str) -> Any:
     """Stand in for ``getattr``, by which DGL names one method."""
     if owner is not states.SchemeState or name != "_reconstruct_scheme":
-        raise pickle.UnpicklingError(f"the attribute {name!r:.40} of {owner!r:.40}")
+        raise _NotAdmitted(f"the attribute {name!r:.40} of {owner!r:.40}")
     return states.SchemeState._reconstruct_scheme
 
 
@@ -59,14 +63,14 @@ def _bytes(content: Any = b"", encoding: str | None = None) -> bytes:
     if isinstance(content, str) and encoding == "latin-1":
         return content.encode("latin-1")
     if not isinstance(content, bytes):
-        raise pickle.UnpicklingError(f"bytes of {type(content).__name__}")
+        raise _NotAdmitted(f"bytes of {type(content).__name__}")
     return content
 
 
 def _encode(text: str, encoding: str) -> bytes:
     """Stand in for ``_codecs.encode``, by which the older protocols write bytes."""
     if not isinstance(text, str) or encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r:.40}")
+        raise _NotAdmitted(f"bytes encoded as {encoding!r:.40}")
     return text.encode("latin1")
 
 
@@ -152,14 +156,14 @@ def _load_build(unpickler: Any) -> None:
     """Run the opcode ``BUILD`` on objects alone: a class or a function would be changed for the whole process."""
     target = unpickler.stack[-2]
     if callable(target):
-        raise pickle.UnpicklingError(f"a change of {target!r:.60}")
+        raise _NotAdmitted(f"a change of {target!r:.60}")
     pickle._Unpickler.dispatch[pickle.BUILD[0]](unpickler)
 
 
 def _refuse_range(arguments: Any) -> None:
     """Raise for a call on a range: 30 bytes of a file would become a list of any length."""
     if any(isinstance(argument, range) for argument in arguments):
-        raise pickle.UnpicklingError("a container of the numbers of a range")
+        raise _NotAdmitted("a container of the numbers of a range")
 
 
 def _load_reduce(unpickler: Any) -> None:
@@ -205,7 +209,7 @@ class _Unpickler(pickle._Unpickler):
 
     def get_extension(self, code: int) -> None:
         """Refuse the opcodes ``EXT1`` to ``EXT4``: the process caches any object that was loaded by its code."""
-        raise pickle.UnpicklingError(f"extension code {code}, a name of the process that wrote it")
+        raise _NotAdmitted(f"extension code {code}, a name of the process that wrote it")
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ADMITTED:
@@ -216,7 +220,7 @@ class _Unpickler(pickle._Unpickler):
             value = _of_torch(module, name)
             if value is not None:
                 return value
-        raise pickle.UnpicklingError(f"{module}.{name}, which is neither of DGL's nor a number, tensor or container")
+        raise _NotAdmitted(f"{module}.{name}, which is neither of DGL's nor a number, tensor or container")
 
 
 def _of_torch(module: str, name: str) -> Any:
@@ -273,11 +277,15 @@ def load_pickled(path: Any) -> Any:
         if str(path) in str(error):
             raise
         raise DGLError(f"{path} is not read: {error}") from error
+    except _NotAdmitted as error:
+        raise DGLError(
+            f"{path} is not read: it holds {error}. Expected a pickle of graphs of DGL, tensors, arrays, numbers, text "
+            "and containers of these; if you trust the file, read anything else by pickle.load or torch.load where "
+            '"import dgl" is dglite'
+        ) from error
     except Exception as error:  # a damaged pickle raises nearly anything: IndexError, TypeError, MemoryError ...
         raise DGLError(
-            f"{path} is not read: it holds {error or type(error).__name__}. Expected a pickle of graphs of DGL, "
-            "tensors, arrays, numbers, text and containers of these; if you trust the file, read anything else by "
-            'pickle.load or torch.load where "import dgl" is dglite'
+            f"{path} is not read: it is damaged, or neither a pickle nor torch's ({type(error).__name__}: {error})"
         ) from error
 
 

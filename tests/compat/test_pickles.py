@@ -268,6 +268,14 @@ def test_damaged_files_raise_errors(version, tmp_path):
             assert "damaged.pkl" in str(error)
 
 
+@pytest.mark.parametrize("content", [b"", b"some text\n", b"\x80\x04\x95\xff", b"PK\x03\x04", b"\x80\x02h\x05."])
+def test_what_is_no_pickle_is_said(content, tmp_path):
+    path = tmp_path / "notes.pkl"
+    path.write_bytes(content)
+    with pytest.raises(DGLError, match=r"notes.pkl is not read: it is damaged, or neither a pickle nor torch's"):
+        load_pickled(path)
+
+
 def test_edges_and_versions_that_do_not_fit(tmp_path):
     content = (FILES / "0.9.1.pkl").read_bytes()
     place = next(at for op, arg, at in pickletools.genops(content) if isinstance(arg, bytes | str) and len(arg) == 232)
