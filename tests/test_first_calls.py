@@ -11,6 +11,7 @@ import pytest
 
 import dglite
 from dglite import data, dataloading, dynamic, function, geometry, metrics, nn, ops, optim, sampling, sparse
+from dglite.graph.base import INTERNAL_NAMES
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NEVER_CALLED = {
@@ -66,7 +67,9 @@ def unlisted(module: ModuleType | type) -> list[str]:
     """Return the functions and classes of a module, or the methods of a class, that no call of the benchmark names."""
     texts = [(BENCHMARKS / name).read_text() for name in ("first_calls.py", "layers.py")]
     called = set(re.findall(r"\w+", " ".join(texts)))
-    names = module.__all__ if isinstance(module, ModuleType) else [name for name in dir(module) if name[0] != "_"]
+    names = (
+        module.__all__ if isinstance(module, ModuleType) else {n for n in dir(module) if n[0] != "_"} - INTERNAL_NAMES
+    )
     return [name for name in names if name not in called and callable(getattr(module, name))]
 
 
