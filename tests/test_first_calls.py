@@ -42,15 +42,15 @@ NEVER_CALLED = {
         check_sha1 download extract_archive get_download_dir load_labels load_tensors loadtxt save_tensors
         AsGraphPredDataset Subset add_node_property_split add_nodepred_split mask_nodes_by_property""",
     "states or reads a description of a graph or a message": """
-        clear copy_from_parent copy_to_parent dst_frame dst_type_id edge_attr_schemes edge_frame etype_id
+        clear copy_from_parent copy_to_parent edge_attr_schemes 
         edge_id is_homograph from_scipy_sparse_matrix get_e_repr
         get_edge_storage get_etype_id get_n_repr get_node_storage get_ntype_id
         get_ntype_id_from_dst get_ntype_id_from_src is_pinned map_to_subgraph_nid materialize_data metagraph
-        node_attr_schemes node_frame num_dst_nodes num_src_nodes
+        node_attr_schemes num_dst_nodes num_src_nodes
         pin_memory_ pop_e_repr pop_n_repr readonly record_stream
         register_apply_edge_func register_apply_node_func register_message_func register_reduce_func
         set_batch_num_edges set_batch_num_nodes set_e_initializer set_e_repr set_n_initializer set_n_repr shared_memory
-        src_frame src_type_id to_canonical_etype unpin_memory_
+        to_canonical_etype unpin_memory_
         BinaryMessageFunction CopyMessageFunction MessageFunction ReduceFunction Reshaped copy_edge copy_src
         src_mul_edge message_expression message_function reduce_function""",
     "runs what it is given": "estimate",
@@ -70,7 +70,7 @@ def unlisted(module: ModuleType | type) -> list[str]:
     names = (
         module.__all__ if isinstance(module, ModuleType) else {n for n in dir(module) if n[0] != "_"} - INTERNAL_NAMES
     )
-    return [name for name in names if name not in called and callable(getattr(module, name))]
+    return [name for name in names if name[0] != "_" and name not in called and callable(getattr(module, name))]
 
 
 def is_excused(name: str, value: Any) -> bool:
