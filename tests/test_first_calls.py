@@ -42,7 +42,7 @@ NEVER_CALLED = {
         check_sha1 download extract_archive get_download_dir load_labels load_tensors loadtxt save_tensors
         AsGraphPredDataset Subset add_node_property_split add_nodepred_split mask_nodes_by_property""",
     "states or reads a description of a graph or a message": """
-        clear copy_from_parent copy_to_parent edge_attr_schemes 
+        clear copy_from_parent copy_to_parent edge_attr_schemes
         edge_id is_homograph from_scipy_sparse_matrix get_e_repr
         get_edge_storage get_etype_id get_n_repr get_node_storage get_ntype_id
         get_ntype_id_from_dst get_ntype_id_from_src is_pinned map_to_subgraph_nid materialize_data metagraph
