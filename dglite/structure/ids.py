@@ -61,7 +61,8 @@ def number_of(value: Any, label: str, least: float = -math.inf, most: float = ma
     except (TypeError, ValueError, RuntimeError, OverflowError):
         number = math.nan
     if not least <= number <= most:
-        raise DGLError(f"{label} must be a number from {least:g} to {most:g}, got {value!r:.60}")
+        limits = "" if least == -math.inf and most == math.inf else f" from {least:g} to {most:g}"
+        raise DGLError(f"{label} must be a number{limits}, got {value!r:.60}")
     return number
 
 
