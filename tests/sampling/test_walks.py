@@ -168,7 +168,7 @@ def test_second_order_walks_end():
 def test_second_order_bad_input():
     g = dglite.graph(([0, 1], [1, 0]))
     for p, q in ((0, 1), (1, -1), (math.nan, 1), (math.inf, 1)):
-        with pytest.raises(DGLError, match="p and q must be above 0|p must be a number, got nan"):
+        with pytest.raises(DGLError, match=r"p and q must be above 0|p must be a number, got nan"):
             node2vec_random_walk(g, [0], p, q, 2)
     g.edata["w"] = torch.tensor([1.0, -2.0])
     with pytest.raises(DGLError, match="weight of edge 1"):
