@@ -37,9 +37,10 @@ class GraphMixer(Layer):
     r"""Embeddings of nodes from their latest events, of Cong et al., "Do we really need complicated model architectures
     for temporal networks?", 2023.
 
-    The features of each of the latest ``num_neighbors`` events, with a fixed encoding of its age, pass an MLP-Mixer and
-    are averaged; that, beside the node's own features, is mapped to ``out_feats``. Events that are missing are zeros.
-    It needs torch.
+    The features of each of the latest ``num_neighbors`` events, with a fixed encoding of its age, pass an MLP-Mixer,
+    missing events as zeros, and are averaged; that, beside the node's own features, is mapped to ``out_feats``. The
+    mean is over the events that there are, 0 without any: where nodes have few of them, a mean over all
+    ``num_neighbors``, which the paper's formula has, hardly learns. It needs torch.
 
     Parameters
     ----------
@@ -102,7 +103,9 @@ class GraphMixer(Layer):
             A shape is not what the layer was constructed with.
         """
         x = event_features(self, events, age, edge_feat, self._num_neighbors, self._edge_feats)
-        mixed = self.norm(self.mixers(self.fc_event(x) * (events >= 0)[..., None])).mean(1)
+        there = (events >= 0)[..., None]
+        rows = self.norm(self.mixers(self.fc_event(x) * there)) * there
+        mixed = rows.sum(1) / there.sum(1).clamp(min=1)
         if self._node_feats:
             functional.require_rows(self, "node_feat", node_feat, len(events), "nodes")
             assert node_feat is not None
