@@ -128,18 +128,19 @@ class Backend(ABC):
         return tuple([self.requires_grad(x) for x in xs])
 
     def signature(self, xs: Sequence[Tensor | None]) -> tuple[Any, ...] | None:
-        """Return what the choice of a way depends on, of tensors on the CPU with values: equal ones go the same way.
+        """Return what the choice of a way depends on, of tensors with values: equal ones go the same way.
 
-        That is shapes, dtypes, and whether gradients are recorded. None for other tensors, inside autocast, and of a
-        backend without this: each call is checked then.
+        That is shapes, dtypes, devices, and whether gradients are recorded. None for other tensors, inside autocast,
+        and of a backend without this: each call is checked then.
         """
         return None
 
     def plain(self, xs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
-        """Return shapes and dtypes, and addresses, of tensors that a kernel on the CPU takes as they are; else None.
+        """Return shapes and dtypes, and addresses, of tensors that a kernel takes as they are; else None.
 
-        They lie in memory row after row, and no gradient is recorded. Calls with equal shapes and dtypes then differ in
-        nothing but addresses. A backend without this answers None, and each call is checked.
+        They lie in memory row after row, and no gradient is recorded. Calls with equal shapes and dtypes, on a GPU with
+        equal streams, then differ in nothing but addresses. A backend without this answers None, and each call is
+        checked.
         """
         return None
 

@@ -69,6 +69,14 @@ def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
     return either
 
 
+def _current_stream(device: torch.device) -> int:
+    """Return the handle of torch's current stream; asked for in every call, so without an object of it."""
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch's own compiled programs call
+    if raw is None:
+        return int(torch.cuda.current_stream(device).cuda_stream)
+    return int(raw(torch.cuda.current_device() if device.index is None else device.index))
+
+
 @final
 class TorchBackend(Backend):
     """Tensors are ``torch.Tensor``."""
@@ -150,25 +158,29 @@ class TorchBackend(Backend):
         return tuple([recorded and x.requires_grad for x in xs])
 
     def signature(self, xs: Sequence[torch.Tensor | None]) -> tuple[Any, ...] | None:
-        recorded, parts = torch.is_grad_enabled(), list[Any]()
+        recorded, kind, parts = torch.is_grad_enabled(), "cpu", list[Any]()
         for x in xs:
             if x is None:
                 parts += (None,)
                 continue
-            if type(x) not in PLAIN or not x.is_cpu or x.layout is not _DENSE:
+            if type(x) not in PLAIN or x.layout is not _DENSE or x.is_meta:
                 return None
             parts += (x.shape, x.dtype, recorded and x.requires_grad)
-        return None if torch.is_autocast_enabled("cpu") or is_watched() else tuple(parts)
+            if not x.is_cpu:
+                device = x.device
+                parts.append(device)
+                kind = device.type
+        return None if torch.is_autocast_enabled(kind) or is_watched() else tuple(parts)
 
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
-        addresses = []
+        addresses, device = [], None
         # Inside a transform, even the memory for a result is wrapped.
         if _dispatch_modes() or forward_ad._current_level >= 0 or is_transformed():
             return None
         try:
             for x in xs:
-                if type(x) not in PLAIN or not x.is_cpu or not x.is_contiguous() or x.is_neg():
+                if type(x) not in PLAIN or not x.is_contiguous() or x.is_neg():
                     return None
                 if x.requires_grad and torch.is_grad_enabled():
                     return None
@@ -177,12 +189,18 @@ class TorchBackend(Backend):
                     return None
                 signature += (x.shape, x.dtype)
                 addresses.append(address)
+                if not x.is_cpu:
+                    device = x.device
+                    signature.append(device)
         except RuntimeError:  # a sparse layout, or a transform has wrapped it
             return None
+        if device is not None:
+            signature.append(self.stream(device))
         return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
-        return int(torch.cuda.current_stream(device).cuda_stream) if torch.device(device).type == "cuda" else 0
+        device = torch.device(device)
+        return _current_stream(device) if device.type == "cuda" else 0
 
     def version(self, x: torch.Tensor) -> int | None:
         return None if x.is_inference() else x._version

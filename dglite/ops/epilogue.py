@@ -62,11 +62,14 @@ def spmm_epilogue(
         return _SpmmEpilogue(adj, expr, reducer, (bias is not None, residual is not None, relu), ()).traced(operands)
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
-    cached: _Plan | None = None if signature is None else lookup(adj, key)
+    cached: _Plan | str | None = None if signature is None else lookup(adj, key)
     follows = bias is not None, residual is not None, relu
-    plan = cached or _planned(adj, expr, reducer, operands, weight, more, follows)
-    if plan is None:
-        return _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
+    plan = cached or _planned(adj, expr, reducer, operands, weight, more, follows) or _STEPS
+    if isinstance(plan, str):
+        result = _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
+        if cached is None and signature is not None:
+            store(adj, key, plan)
+        return result
     if weight is not None and plan.of_product:
         operands = (operands[0], weight, *operands[1:], *more)
     else:
@@ -98,6 +101,8 @@ def _unfused(
 
 
 _ONE = Constant(1.0)
+_STEPS = "in steps"
+"""In place of a plan, where no kernel does all of it."""
 
 
 class After(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +66,9 @@ def run_spmm(
         kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
     else:
         kernel(structure, addresses, active.address(out), device.queue, argmax_address)
-        if device is HOST and argmax is None and not comes_again:
-            run = kernel.bound_to(structure, lambda: HOST.queue, _longest_row(adj))
+        if argmax is None and not comes_again and math.prod(shape):
+            longest = _longest_row(adj) if device is HOST else 0
+            run = kernel.bound_to(structure, lambda: device.queue, longest)
             cache_kernel(adj, reduction, operands, run, shape, scaling)
     return out
 

@@ -58,23 +58,27 @@ API cuModuleGetFunction(void** function, void* module, const char* name) {
     *function = (void*)(0x7200000000000000 + strlen(name));
     return 0;
 }
-static void started(const char* way, void* function, const unsigned* shape, void* stream, void** parameters) {
+static void started(const char* way, void* function, const unsigned* shape, void* stream, long long** parameters) {
     note("%s %ld grid %u %u %u block %u %u %u shared %u stream %ld in %lx", way, (long)function - 0x7200000000000000,
          shape[0], shape[1], shape[2], shape[3], shape[4], shape[5], shape[6], (long)stream,
          depth ? (long)contexts[depth - 1] : 0L);
-    for (int i = 0; i < words; ++i) note("word %lld", *(long long*)parameters[i]);
+    for (int i = 0; i < words; ++i) note("word %lld", *parameters[i]);
 }
 API cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** parameters, void** extra) {
     const unsigned shape[] = {gx, gy, gz, bx, by, bz, shared};
-    if (extra) return 1;
-    started("launch", f, shape, stream, parameters);
+    if (parameters || extra[0] != (void*)1 || extra[2] != (void*)2 || extra[4]) return 1;
+    const long long count = *(size_t*)extra[3] / 8;
+    if (count != words || *(size_t*)extra[3] % 8) return 1;
+    long long* each[64];
+    for (int i = 0; i < count; ++i) each[i] = (long long*)extra[1] + i;
+    started("launch", f, shape, stream, each);
     return failure("cuLaunchKernel");
 }
 API cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                               unsigned shared, void* stream, void** parameters) {
     const unsigned shape[] = {gx, gy, gz, bx, by, bz, shared};
-    started("together", f, shape, stream, parameters);
+    started("together", f, shape, stream, (long long**)parameters);
     return failure("cuLaunchCooperativeKernel");
 }
 API cuMemcpyHtoDAsync_v2(void* to, const void* from, size_t bytes, void* stream) {

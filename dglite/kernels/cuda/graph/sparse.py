@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+from operator import or_
 
 from ....expr import Expr
 from ....opspec import Reducer
@@ -134,26 +135,58 @@ class CudaSpmmKernel(_BoundProgram):
         if not width or not structure.num_rows:
             return
         spec, program = self.program(operands, out, structure.mean)
+        self._start(structure, operands, (out, argmax), runner, program, self.grid(spec, structure))
+
+    def _start(
+        self,
+        structure: Structure,
+        operands: Sequence[int],
+        results: tuple[int, int],
+        runner: Runner,
+        program: CudaProgram,
+        grid: tuple[int, int],
+    ) -> None:
+        """Start the kernel, and the one that puts chunks together; ``results`` is where it and its argmax go."""
+        width = self.layout.width
         elements = structure.num_chunks * width
         partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
         partial = runner.empty(partial_bytes) if elements else None
         partial_argmax = runner.empty(elements * self.num_selecting * 8) if elements and self.argmax else None
         partials = [0 if memory is None else memory.address for memory in (partial, partial_argmax)]
-        words = [*structure.words, out, argmax, *partials, width, *self.operand_words(runner, operands)]
-        runner.launch(program, "rows", self.grid(spec, structure), words)
+        words = [*structure.words, *results, *partials, width, *self.operand_words(runner, operands)]
+        runner.launch(program, "rows", grid, words)
         if elements:
             words = [
                 structure.indptr.address,
                 *structure.addresses[2:],
                 structure.num_long,
-                out,
-                argmax,
+                *results,
                 *partials,
                 width,
                 structure.num_rows,
                 structure.num_chunks,
             ]
             runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
+
+    def bound_to(
+        self, structure: Structure, queue: Callable[[], Runner], longest: int
+    ) -> Callable[[Sequence[int], int], None]:
+        """Return a function of the addresses of the operands and of the result that runs this on ``structure``.
+
+        The kernel is that for the alignment of what torch allocates; for addresses inside of such memory another one is
+        looked for.
+        """
+        runner, aligned = queue(), [0] * (max((operand.slot for operand in self.operands), default=0) + 1)
+        spec, program = self.program(aligned, 0, structure.mean)
+        grid = self.grid(spec, structure)
+
+        def run(operands: Sequence[int], out: int) -> None:
+            if reduce(or_, operands, out) % VECTOR_BYTES:
+                self(structure, operands, out, runner)
+            else:
+                self._start(structure, operands, (out, 0), runner, program, grid)
+
+        return run
 
 
 class CudaSddmmKernel(_BoundProgram):

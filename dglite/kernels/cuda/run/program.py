@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["BLOCK", "CPP_TYPES", "CudaProgram", "Memory", "Runner", "blocks_for", "make_program", "packed"]
+__all__ = ["BLOCK", "CPP_TYPES", "CudaProgram", "Memory", "Runner", "as_word", "blocks_for", "make_program", "packed"]
 
 BLOCK = 256
 """Threads of every block (``BLOCK`` in common.cuh)."""
@@ -103,10 +103,14 @@ class Runner(Protocol):
 
 def packed(words: Sequence[int | float]) -> array:
     """Return arguments as 64 bits each: doubles, and numbers from -2**63 up to 2**64."""
-    return array("q", [_as_word(word) for word in words])
+    try:
+        return array("q", words)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return array("q", [word if type(word) is int and word < 2**63 else as_word(word) for word in words])
 
 
-def _as_word(word: int | float) -> int:
+def as_word(word: int | float) -> int:
+    """Return a double, or a number up to 2**64, as the 64 bits of it in a signed number."""
     if isinstance(word, float):
         bits: int = struct.unpack("q", struct.pack("d", word))[0]
         return bits
