@@ -15,18 +15,20 @@ from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
-from ..structure.arrays import HOST, place_of
+from ..structure.arrays import place_of
 from ..structure.derived import CacheKey, cache_key, variant
 from .devices import device_of
 from .products import product, weight_gradient
 
 _ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
-_IDLE: CacheKey[np.ndarray | Tensor] = cache_key("idle sources", "sources without out-edges, by device and stream")
+_IDLE: CacheKey[np.ndarray] = cache_key("idle sources", "sources without out-edges, by the number looked at")
 _OPERANDS = {
     Score.ADDITIVE: ("x", "left", "right"),
     Score.GATV2: ("x", "right", "attn"),
     Score.DOT: ("x", "right"),
 }
+_STRIDES = {name: f"{name}_stride" for name in "x left right x_grad left_grad right_grad".split()}
+"""What the kernels are told of rows that need not lie one behind the other."""
 _SIDES = ("left", "right", "left_grad", "right_grad")
 """What lies side by side, left before right, where scores are projected."""
 
@@ -91,9 +93,11 @@ class FusedAttention:
         self.composed, self.wants_step_gradients = composed, wants_step_gradients
         self.saved: tuple[int, ...] = ()
         self.buffers: dict[str, Tensor] = {}
+        self.writes_every_row = False
 
     def forward(self, *inputs: Tensor) -> Tensor:
         adj, x = self.adj, inputs[0]
+        self.writes_every_row = device_of(x).kernels("graph.attention").WRITES_EVERY_ROW
         _, heads, features = active.shape(x)
         named, wide = self.options.named(inputs), (adj.num_dst, heads, features)
         shapes: dict[str, tuple[int, ...]] = {"out": wide}
@@ -104,7 +108,7 @@ class FusedAttention:
             if self.options.score is Score.ADDITIVE and not self.options.edges:
                 shapes |= {"sloped_out": wide, "sloped_sum": wide[:2]}
         self.buffers = self._projections(named) if self.options.projected else {}
-        self.buffers |= {name: _rows(adj, shape, x) for name, shape in shapes.items()}
+        self.buffers |= {name: self._rows(adj, shape, x) for name, shape in shapes.items()}
         parts = self._parts(("out", "edge_out"), self.buffers["out"], x)
         self._run(Phase.FORWARD, adj, inputs, {**self.buffers, **parts}, training=self.training)
         out = self.buffers["out"]
@@ -136,7 +140,7 @@ class FusedAttention:
         sides = {**named, **self.buffers}
         results = self._side_gradients(x, sides["right"])
         if options.score is Score.GATV2:
-            results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
+            results["attn_grad"] = self._rows(adj, active.shape(sides["right"]), x)
         # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
         at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & operands_with_grad
         of_edges = {
@@ -153,7 +157,7 @@ class FusedAttention:
             behind, results = adj.reverse(), {**results, **of_edges}
             for name in ("x", "left"):
                 if name in sides and f"{name}_grad" not in results:
-                    results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
+                    results[f"{name}_grad"] = self._rows(behind, active.shape(sides[name]), x)
             self._run(Phase.SOURCE, behind, operands, {**shared, **results}, projected=options.projected, **second)
         if options.projected:
             self._through_projections(named, results)
@@ -191,10 +195,10 @@ class FusedAttention:
     def _side_gradients(self, x: Tensor, right: Tensor) -> dict[str, Tensor]:
         """Return buffers for the gradient of ``right``; of both sides, ``sides_grad``, if the scores are projected."""
         if not self.options.projected:
-            return {"right_grad": _rows(self.adj, active.shape(right), x)}
+            return {"right_grad": self._rows(self.adj, active.shape(right), x)}
         rows, heads, _ = active.shape(x)
         shape, dtype, device = (rows, 2 * heads), compute_dtype(active.dtype(x)), active.device(x)
-        whole = rows == self.adj.num_dst and _all_rows_used(self.adj) and _all_rows_used(self.adj.reverse())
+        whole = rows == self.adj.num_dst and self._writes_all(self.adj) and self._writes_all(self.adj.reverse())
         both = active.empty(shape, dtype, device) if whole else active.full(shape, 0.0, dtype, device)
         return {"sides_grad": both, "left_grad": both[:, :heads], "right_grad": both[: self.adj.num_dst, heads:]}
 
@@ -207,33 +211,30 @@ class FusedAttention:
         diagonal = _identity(heads, both)[:, :, None]
         for name, of_side in zip(("attn", "attn_right"), (gradients[:heads], gradients[heads:]), strict=True):
             results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * diagonal, 0)
-        if not _all_rows_used(self.adj.reverse()):
+        if not self._writes_all(self.adj.reverse()):
             vector = active.astype(named["attn_right"], active.dtype(both))
-            idle, x_grad = self._idle_sources(num_dst, active.device(x)), results["x_grad"]
-            if active.on_cpu(x):
-                passed = active.take(right, idle)[:, :, None] * vector
-                results["x_grad"] = active.put(x_grad, idle, passed)
-            else:  # by a mask: the host need not learn how many there are
-                count = active.shape(idle)[0]
-                first = active.functions["where"](idle[:, None, None], right[:count, :, None] * vector, x_grad[:count])
-                results["x_grad"] = active.concat([first, x_grad[count:]])
+            idle = self._idle_sources(num_dst)
+            passed = active.take(right, idle)[:, :, None] * vector
+            results["x_grad"] = active.put(results["x_grad"], idle, passed)
 
-    def _idle_sources(self, num_dst: int, device: Any) -> np.ndarray | Tensor:
-        """Return those of the first ``num_dst`` sources that have no out-edge, kept with the structure.
-
-        Their ids on the CPU; elsewhere whether each is one of them.
-        """
-        key = variant(_IDLE, num_dst, place_of(device))
+    def _idle_sources(self, num_dst: int) -> np.ndarray:
+        """Return the ids of those of the first ``num_dst`` sources that have no out-edge, kept with the structure."""
+        key = variant(_IDLE, num_dst)
         idle = self.adj.cache.get(key)
         if idle is None:
-            arrays = self.adj.arrays_near(device)
-            is_idle = self.adj.degrees(arrays, 0)[:num_dst] == 0
-            if device == active.cpu():
-                idle = np.flatnonzero(is_idle)
-            else:
-                idle = active.from_numpy(is_idle, device) if arrays is HOST else is_idle
-            self.adj.cache[key] = idle
+            idle = self.adj.cache[key] = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
         return idle
+
+    def _writes_all(self, rows: Adjacency) -> bool:
+        """Whether the kernels write a result for each of the rows: the CPU's do where each has an entry."""
+        if not self.writes_every_row and _ALL_ROWS_USED not in rows.cache:
+            rows.cache[_ALL_ROWS_USED] = bool(rows.in_degrees().all())
+        return self.writes_every_row or rows.cache[_ALL_ROWS_USED]
+
+    def _rows(self, rows: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Return memory for a result of each row, zero-filled if some are not written."""
+        dtype, device = compute_dtype(active.dtype(like)), active.device(like)
+        return active.empty(shape, dtype, device) if self._writes_all(rows) else active.full(shape, 0.0, dtype, device)
 
     def _run(
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
@@ -253,7 +254,8 @@ class FusedAttention:
         arguments: dict[str, int | float] = {"slope": float(options.slope), "score_scale": float(options.scale)}
         for name, tensor in {**named, **others}.items():
             arguments[name] = active.address(tensor)
-            arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
+            if name in _STRIDES:
+                arguments[_STRIDES[name]] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
         if options.seed is not None:
             arguments |= compiled.dropout_words(options.dropout, options.seed)
         compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.queue)
@@ -267,16 +269,3 @@ def _identity(size: int, like: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def _identity_on(size: int, dtype: str, device: Any, place: Any) -> Tensor:
     return active.astype(active.from_numpy(np.eye(size), device), dtype)
-
-
-def _all_rows_used(adj: Adjacency) -> bool:
-    """Whether every destination has an in-edge; kept with the structure. No is the answer for edges on a device."""
-    if _ALL_ROWS_USED not in adj.cache:
-        adj.cache[_ALL_ROWS_USED] = adj.arrays_made() is HOST and bool(adj.in_degrees().all())
-    return adj.cache[_ALL_ROWS_USED]
-
-
-def _rows(adj: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
-    """Return an output buffer with one row per destination, zero-filled if some destinations have no in-edges."""
-    dtype, device = compute_dtype(active.dtype(like)), active.device(like)
-    return active.empty(shape, dtype, device) if _all_rows_used(adj) else active.full(shape, 0.0, dtype, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.dynamic import persistent
 from dglite.kernels.cuda.graph import argmax, attention, convert
+from dglite.kernels.cuda.graph.attention import Team
 from dglite.kernels.cuda.graph.softmax import softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
@@ -71,9 +72,9 @@ def programs() -> list[CudaProgram]:
     for spec, team in [
         (
             attention_spec(Score.ADDITIVE, Phase.FORWARD, "float32", "int32", 8, 32, training=True, **all_flags),
-            (4, 8, 2, 1),
+            Team(4, 8, 4, 1, 1, 4),
         ),
-        (attention_spec(Score.ADDITIVE, Phase.DESTINATION, "float16", "int32", 8, 32), (8, 4, 1, 1)),
+        (attention_spec(Score.ADDITIVE, Phase.DESTINATION, "float16", "int32", 8, 32), Team(8, 4, 8, 1, 1, 2)),
         (
             attention_spec(
                 *(Score.ADDITIVE, Phase.SOURCE, "bfloat16", "int64", 8, 32),
@@ -81,17 +82,20 @@ def programs() -> list[CudaProgram]:
                 projected=True,
                 **all_flags,
             ),
-            (8, 4, 2, 1),
+            Team(8, 4, 8, 1, 1, 2),
         ),
         (
             attention_spec(Score.GATV2, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags),
-            (2, 32, 1, 3),
+            Team(2, 32, 1, 1, 3, 2),
         ),
-        (attention_spec(Score.GATV2, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
+        (
+            attention_spec(Score.GATV2, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags),
+            Team(4, 8, 4, 1, 1, 2),
+        ),
         (
             attention_spec(Score.DOT, Phase.SOURCE, "float32", "int32", 1, 7, weight_gradient=True, **all_flags),
-            (1, 8, 4, 1),
+            Team(1, 8, 1, 4, 1, 2),
         ),
     ]:
-        results.append(attention.attention_program(spec, *team))
+        results.append(attention.attention_program(spec, team))
     return results

@@ -16,6 +16,8 @@ from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
 
 Structure = tuple[int, int, int, int, int]
+WRITES_EVERY_ROW = False
+"""Rows without entries are left as they are."""
 
 
 def attention_spec(

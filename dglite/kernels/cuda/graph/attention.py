@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, reduce
+from operator import or_
+from typing import NamedTuple
 
 from ...render.dropout import dropout_words
 from ...render.tiles import AttentionSpec, Phase, Score
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
-from .sparse import WARP, widest_vector
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, as_word, blocks_for, make_program
+from .sparse import VECTOR_BYTES, WARP, power_of_two, widest_vector
 from .structure import Structure
 
 __all__ = ["attention_program", "attention_spec", "dropout_multipliers", "dropout_words", "run_attention"]
@@ -31,6 +33,12 @@ WORDS = {
 """Types of the kernels' arguments: the members of ``AttentionArguments`` in attention.cuh, in order."""
 _VECTORS = ("x", "right", "grad", "attn", "attn_right")
 """Given tensors that are read as vectors."""
+_NUMBERS = tuple(name for name, kind in WORDS.items() if kind == "double")
+_ABSENT: dict[str, int | float] = dict.fromkeys(WORDS, 0)
+MOST_AHEAD, VALUES_AHEAD = 4, 16
+"""Entries that a lane has under way at once, and values of these."""
+WRITES_EVERY_ROW = True
+"""Rows without entries are written, too: 0."""
 
 
 def attention_spec(
@@ -51,26 +59,27 @@ def run_attention(
     spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], runner: Runner
 ) -> None:
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
-    values = {**arguments, "heads": spec.heads, "features": spec.features}
-    program, lanes = specialised(spec, [int(values.get(name, 0)) for name in _VECTORS], structure.mean)
-    additive_destination = spec.phase is Phase.DESTINATION and spec.score is Score.ADDITIVE
+    values = {**_ABSENT, **arguments, "heads": spec.heads, "features": spec.features}
+    addresses = tuple([int(values[name]) for name in _VECTORS])
+    kernels = _kernels(spec, structure.mean, addresses if reduce(or_, addresses) % VECTOR_BYTES else ())
     shares = None
     if spec.weight_gradient and spec.heads > 1:
         shares = runner.empty(structure.num_entries * spec.heads * ITEM_BYTES[spec.compute])
         values["weight_grad"] = shares.address
     partial = None
-    if structure.num_chunks and not additive_destination:
+    if structure.num_chunks and not kernels.whole_rows:
         # A multiple of the widest vector, so that every chunk's share begins at one.
         values["partial_stride"] = stride = -(-(2 * spec.features + 3) // 8) * 8
         partial = runner.empty(structure.num_chunks * spec.heads * stride * ITEM_BYTES[spec.compute])
         values["partial"] = partial.address
-    words = [
-        float(values.get(name, 0)) if kind == "double" else int(values.get(name, 0)) for name, kind in WORDS.items()
-    ]
+    for name in _NUMBERS:
+        values[name] = as_word(float(values[name]))
+    words = [values[name] for name in WORDS]
     rows, teams = structure.words, structure.num_teams
-    if additive_destination:
+    if kernels.whole_rows:
         rows, teams = structure.uncut_words, structure.num_rows
-    runner.launch(program, "rows", (blocks_for(teams * spec.heads * lanes), 1), [*rows, *words])
+    program = kernels.program
+    runner.launch(program, "rows", (blocks_for(teams * kernels.lanes), kernels.groups), [*rows, *words])
     if partial is not None:
         long_rows = [*structure.addresses[2:], structure.num_long]
         runner.launch(program, "merge", (blocks_for(structure.num_long * spec.width), 1), [*long_rows, *words])
@@ -79,26 +88,59 @@ def run_attention(
         runner.launch(_dropout_program(spec.compute), "add_heads", (blocks_for(structure.num_entries), 1), summed)
 
 
-def specialised(spec: AttentionSpec, addresses: list[int], mean: float) -> tuple[CudaProgram, int]:
-    """Return the kernels for tensors at ``addresses`` and rows of ``mean`` entries, and the lanes of a team."""
+class Team(NamedTuple):
+    """How lanes share a row: see attention.cuh. ``lanes`` have a head, of which each team has ``heads``."""
+
+    vec: int
+    lanes: int
+    heads: int
+    entries: int
+    vectors: int
+    ahead: int
+
+
+class _Kernels(NamedTuple):
+    """The kernels of a phase: lanes of a team, groups of heads, and whether they take rows whole, however long."""
+
+    program: CudaProgram
+    lanes: int
+    groups: int
+    whole_rows: bool
+
+
+@lru_cache(maxsize=256)
+def _kernels(spec: AttentionSpec, mean: float, addresses: tuple[int, ...]) -> _Kernels:
+    """Return the kernels for rows of ``mean`` entries, and for tensors at ``addresses`` that are not all aligned."""
+    whole_rows = spec.phase is Phase.DESTINATION and spec.score is Score.ADDITIVE
+    team = team_for(spec, 1.0 if whole_rows else mean, addresses)
+    lanes = team.lanes * team.heads * team.entries
+    return _Kernels(attention_program(spec, team), lanes, -(-spec.heads // team.heads), whole_rows)
+
+
+def team_for(spec: AttentionSpec, mean: float, addresses: Sequence[int] = ()) -> Team:
+    """Return how lanes share rows of ``mean`` entries, with tensors at ``addresses``.
+
+    Lanes that the heads leave over share the entries, where there are at least four for each.
+    """
     vec = widest_vector(spec.dtype, spec.features, addresses)
     vectors = -(-spec.features // vec)
-    features = min(WARP, 1 << (vectors - 1).bit_length())
-    entries = 1
-    while features * entries < min(WARP, mean):  # a tile should be about as long as a row
-        entries *= 2
-    return attention_program(spec, vec, features, entries, -(-vectors // features)), features * entries
+    lanes = min(WARP, power_of_two(vectors))
+    heads = min(WARP // lanes, power_of_two(spec.heads))
+    entries = min(WARP // (lanes * heads), 1 << (max(int(mean) // 4, 1).bit_length() - 1))
+    vectors = -(-vectors // lanes)
+    most = MOST_AHEAD if spec.score is Score.ADDITIVE else MOST_AHEAD // 2
+    return Team(vec, lanes, heads, entries, vectors, max(1, min(most, VALUES_AHEAD // (vec * vectors))))
 
 
 @cache
-def attention_program(spec: AttentionSpec, vec: int, features: int, entries: int, vectors: int) -> CudaProgram:
-    """Return the kernels ``rows`` and ``merge`` of a phase, for teams of ``features * entries`` lanes."""
+def attention_program(spec: AttentionSpec, team: Team) -> CudaProgram:
+    """Return the kernels ``rows`` and ``merge`` of a phase."""
     additive = spec.score is Score.ADDITIVE
     side = {Phase.DESTINATION: "destination", Phase.SOURCE: "source"}.get(spec.phase)
     method = "forward" if side is None else f"{'additive' if additive else 'product'}_{side}"
     merge = "merge_forward" if side is None else f"merge_backward<{str(side == 'source').lower()}>"
     flags = [spec.dropout, spec.weighted, spec.weight_gradient, spec.training, spec.projected]
-    shape = f"{vec}, {features}, {entries}, {vectors}, {', '.join(str(flag).lower() for flag in flags)}"
+    shape = ", ".join(str(part).lower() for part in (*team, *flags))
     parameters = ", ".join(f"{kind} {name}" for name, kind in WORDS.items())
     arguments = f"const AttentionArguments<item, index> arguments{{{', '.join(WORDS)}}};"
     body = f"""

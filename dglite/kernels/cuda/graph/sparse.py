@@ -47,12 +47,12 @@ def team_of(vectors: int, mean: float) -> tuple[int, int, int]:
 
     Narrow rows leave lanes over: they share the entries where there are at least four for each.
     """
-    features = min(WARP, _power_of_two(vectors))
+    features = min(WARP, power_of_two(vectors))
     entries = min(WARP // features, 1 << (max(int(mean) // 4, 1).bit_length() - 1))
     return features, entries, min(MOST_VECTORS, -(-vectors // features))
 
 
-def _power_of_two(least: int) -> int:
+def power_of_two(least: int) -> int:
     """Return the smallest power of two that is no less."""
     return 1 << (least - 1).bit_length()
 

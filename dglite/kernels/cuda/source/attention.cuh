@@ -1,10 +1,11 @@
 // Attention: scores, a softmax of them over each row's entries, and the weighted sum of far features.
 //
-// A team of lanes takes one head of one row (or of one chunk of a long row): feature lanes share the head's features,
-// entry lanes its entries. See kernels/render_attention.py for the formulas of the gradients; the phases, arguments and
-// results are those of the CPU kernels. With an additive score a tile of as many entries as the team has lanes is taken
-// at once: each lane finds one entry's weight, then the weights go round while the far rows are read. With a score that
-// is a product, a far row is read once, for its score and for its share of the sum.
+// A team of lanes takes several heads of one row (or of one chunk of a long row). A head has LANES lanes, each of which
+// holds vectors of its features; they work out the head's scores and softmax alike, so nothing goes round among them but
+// what is a sum over features. The team's HEADS heads lie side by side, and ENTRIES such groups share the entries, of
+// which each has AHEAD under way at once and a running maximum of its own; these are put together at the end. Formulas
+// of the gradients are those of the CPU's kernels (kernels/render), and so are phases, arguments and results, but that
+// every row is written: 0 where it has no entries.
 
 namespace dg {
 
@@ -23,13 +24,13 @@ template <class item, class index> struct AttentionArguments {
     long long partial_stride;  // values that a chunk leaves for each head
 };
 
-template <class ITEM, class INDEX, int KIND, int VECTOR, int FEATURES, int ENTRIES, int VECTORS, bool DROPS,
-          bool WEIGHTED, bool WEIGHT_GRADIENT, bool TRAINING, bool PROJECTED>
+template <class ITEM, class INDEX, int KIND, int VECTOR, int LANES, int HEADS, int ENTRIES, int VECTORS, int ENTRIES_AHEAD,
+          bool DROPS, bool WEIGHTED, bool WEIGHT_GRADIENT, bool TRAINING, bool PROJECTED>
 struct Attention {
     using item = ITEM;
     using index = INDEX;
     using compute = compute_t<item>;
-    static constexpr int VEC = VECTOR, F = FEATURES, S = ENTRIES, V = VECTORS, L = F * S;
+    static constexpr int VEC = VECTOR, F = LANES * HEADS, S = ENTRIES, V = VECTORS, L = F * S, AHEAD = ENTRIES_AHEAD;
     static constexpr bool SLOPED = TRAINING && KIND == ADDITIVE;
     using Values = compute[V][VEC];
 
@@ -37,22 +38,26 @@ struct Attention {
     const AttentionArguments<item, index>& is;
     Team<F, S> team;
     Work<index> work;
-    int head, own, base;  // the lane's number in its team, and the team's first lane in the warp
+    long long head;  // the lane's; the last one stands for those beyond it
+    bool has_head;
 
     __device__ Attention(const Rows<index>& rows, const AttentionArguments<item, index>& is)
-        : rows(rows), is(is), team(), work(rows.work(team.number / is.heads)), head(int(team.number % is.heads)),
-          own(team.lane % L), base(team.lane - team.lane % L) {}
+        : rows(rows), is(is), team(), work(rows.work(team.number)),
+          head((long long)blockIdx.y * HEADS + team.feature / LANES), has_head(head < is.heads) {
+        if (!has_head) head = is.heads - 1;
+    }
 
     __device__ bool empty() const { return !work.exists || work.first == work.last; }
     __device__ bool whole() const { return work.chunk < 0; }
     __device__ long long width() const { return is.heads * is.features; }
-    __device__ long long column(int v) const { return (long long)(v * F + team.feature) * VEC; }
+    __device__ int column(int v) const { return (v * LANES + team.feature % LANES) * VEC; }
     __device__ compute* share() const { return is.partial + (work.chunk * is.heads + head) * is.partial_stride; }
     __device__ compute minus_infinity() const { return -limits<compute>::infinity(); }
     __device__ compute steep(compute x) const { return x > compute(0) ? compute(1) : compute(is.slope); }
 
     // A head's values in a row of given or of computed values; 0 beyond them, and unless `wanted`.
-    template <class T> __device__ void read(const T* at, Values& values, bool wanted = true) const {
+    template <class T> __device__ void read(const T* row, Values& values, bool wanted = true) const {
+        const T* at = row + head * is.features;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             const bool inside = wanted && column(v) < is.features;
@@ -91,17 +96,18 @@ struct Attention {
         for (int v = 0; v < V; ++v)
 #pragma unroll
             for (int i = 0; i < VEC; ++i) total += a[v][i] * b[v][i];
-        return sum_across<1, F>(total);
+        return sum_across<1, LANES>(total);
     }
-    // Add up the entry lanes' sums; each then has the whole.
+    // Add up the sums of those who share the entries; each then has the whole.
+    __device__ static compute gather(compute value) { return sum_across<F, L>(value); }
     __device__ static void gather(Values& values) {
 #pragma unroll
         for (int v = 0; v < V; ++v)
 #pragma unroll
-            for (int i = 0; i < VEC; ++i) values[v][i] = sum_across<F, L>(values[v][i]);
+            for (int i = 0; i < VEC; ++i) values[v][i] = gather(values[v][i]);
     }
-    __device__ bool writes() const { return !empty() && team.entry == 0; }
-    __device__ bool first_lane() const { return !empty() && own == 0; }
+    __device__ bool writes() const { return work.exists && has_head && team.entry == 0; }
+    __device__ bool first_lane() const { return writes() && team.feature % LANES == 0; }
 
     // The score of a far and a near row's features.
     __device__ compute score(const Values& far, const Values& near, const Values& attn) const {
@@ -114,25 +120,34 @@ struct Attention {
                 const compute both = far[v][i] + near[v][i];
                 total += attn[v][i] * both * steep(both);
             }
-        return sum_across<1, F>(total);
+        return sum_across<1, LANES>(total);
     }
 
-    // What an entry's lane knows of it: the far node, the edge, and what its weight is multiplied with.
-    struct Entry {
-        long long far, edge;
-        compute kept, weight;
-        bool inside;
+    // AHEAD entries from `start` on of those that the lane takes: far nodes, edges, what weights are multiplied with.
+    struct Entries {
+        long long far[AHEAD], edge[AHEAD];
+        compute kept[AHEAD], weight[AHEAD];
+        bool inside[AHEAD];
     };
-    __device__ Entry entry(long long start) const {
-        Entry found{0, 0, compute(1), compute(1), start + own < work.last};
-        if (found.inside) {
-            const index j = index(start + own);
-            found.far = __ldg(rows.indices + j);
-            if (DROPS || WEIGHTED || WEIGHT_GRADIENT) found.edge = rows.edge(j);
-            if (DROPS) found.kept = Dropout{is.seed, is.threshold, is.keep_scale}.multiplier<compute>(found.edge, head);
-            if (WEIGHTED) found.weight = load1(is.weight + found.edge);
+    __device__ Entries entries(long long start) const {
+        Entries these;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const long long j = start + team.entry + a * S;
+            these.inside[a] = j < work.last;
+            these.far[a] = these.inside[a] ? (long long)__ldg(rows.indices + j) : 0;
+            these.edge[a] = 0;
+            if (DROPS || WEIGHTED || WEIGHT_GRADIENT)
+                these.edge[a] = these.inside[a] ? (long long)rows.edge(index(j)) : 0;
         }
-        return found;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            these.kept[a] = these.weight[a] = compute(1);
+            if (WEIGHTED && these.inside[a]) these.weight[a] = load1(is.weight + these.edge[a]);
+            if (DROPS)
+                these.kept[a] = Dropout{is.seed, is.threshold, is.keep_scale}.multiplier<compute>(these.edge[a], int(head));
+        }
+        return these;
     }
 
     struct Sums {
@@ -142,8 +157,8 @@ struct Attention {
 
     // attention_forward.cuh
     __device__ void forward() const;
-    __device__ void additive_tile(long long start, compute near, Sums& sums) const;
-    __device__ void product_entries(Sums& sums) const;
+    __device__ void take(const Entries& these, const compute (&scores)[AHEAD], const compute (&slants)[AHEAD],
+                         const Values (&x)[AHEAD], Sums& sums) const;
     __device__ void finish_forward(Sums& sums) const;
     __device__ void leave_forward(const Sums& sums) const;
     __device__ static void merge_forward(const AttentionArguments<item, index>& is, const index* long_rows,
@@ -161,10 +176,10 @@ struct Attention {
 };
 
 #define ATTENTION_PARAMETERS \
-    template <class ITEM, class INDEX, int KIND, int VECTOR, int FEATURES, int ENTRIES, int VECTORS, bool DROPS, \
-              bool WEIGHTED, bool WEIGHT_GRADIENT, bool TRAINING, bool PROJECTED>
+    template <class ITEM, class INDEX, int KIND, int VECTOR, int LANES, int HEADS, int ENTRIES, int VECTORS, \
+              int ENTRIES_AHEAD, bool DROPS, bool WEIGHTED, bool WEIGHT_GRADIENT, bool TRAINING, bool PROJECTED>
 #define ATTENTION \
-    Attention<ITEM, INDEX, KIND, VECTOR, FEATURES, ENTRIES, VECTORS, DROPS, WEIGHTED, WEIGHT_GRADIENT, TRAINING, \
-              PROJECTED>
+    Attention<ITEM, INDEX, KIND, VECTOR, LANES, HEADS, ENTRIES, VECTORS, ENTRIES_AHEAD, DROPS, WEIGHTED, \
+              WEIGHT_GRADIENT, TRAINING, PROJECTED>
 
 }  // namespace dg

@@ -6,63 +6,64 @@ namespace dg {
 // Teams take whole rows: nothing here grows with the number of entries.
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::additive_destination() const {
-    const bool idle = empty();
-    const long long at = idle ? 0 : work.row * width() + head * is.features;
     Values grad, other;
-    read(is.grad + at, grad, !idle);
-    read(is.out + at, other, !idle);
+    read(is.grad + work.row * width(), grad, !empty());
+    read(is.out + work.row * width(), other, !empty());
     const compute product = dot(grad, other);
-    read(is.sloped_out + at, other, !idle);
+    read(is.sloped_out + work.row * width(), other, !empty());
     const compute sloped = dot(grad, other);
-    if (idle || own) return;
+    if (!first_lane()) return;
     const long long place = work.row * is.heads + head;
     compute* state = is.state + work.row * 3 * is.heads + head;
     state[0] = is.log_sum[place];
     state[is.heads] = product;
     state[2 * is.heads] = load1(is.right + work.row * is.right_stride + head);
-    is.right_grad[work.row * is.right_grad_stride + head] = sloped - product * is.sloped_sum[place];
+    const compute change = empty() ? compute(0) : sloped - product * is.sloped_sum[place];
+    is.right_grad[work.row * is.right_grad_stride + head] = change;
 }
 
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::additive_source() const {
     const compute near = empty() ? compute(0) : load1(is.left + work.row * is.left_stride + head);
     Values x, sum, sloped;
-    read(is.x + work.row * is.x_stride + head * is.features, x, !empty());
+    if (WEIGHT_GRADIENT) read(is.x + work.row * is.x_stride, x, !empty());
     clear(sum);
     clear(sloped);
     compute lost = 0;
-    for (long long start = work.first; any(start < work.last); start += L) {
-        const Entry mine = entry(start);
-        compute plain = 0, slant = 0;
-        if (mine.inside) {
-            const compute* state = is.state + mine.far * 3 * is.heads + head;
-            const compute raw = near + state[2 * is.heads];
-            slant = steep(raw);
-            plain = exp(raw * slant - state[0]);
-            lost += plain * slant * state[is.heads];
+    for (long long start = work.first; any(start < work.last); start += S * AHEAD) {
+        const Entries these = entries(start);
+        Values grad[AHEAD];
+        compute shift[AHEAD], product[AHEAD], right[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            shift[a] = product[a] = right[a] = 0;
+            if (these.inside[a]) {
+                const compute* state = is.state + these.far[a] * 3 * is.heads + head;
+                shift[a] = load1(state);
+                product[a] = load1(state + is.heads);
+                right[a] = load1(state + 2 * is.heads);
+            }
+            read(is.grad + these.far[a] * width(), grad[a], these.inside[a]);
         }
-        plain *= mine.kept;
-        const compute weight = plain * mine.weight;
-#pragma unroll 4
-        for (int step = 0; step < F; ++step) {
-            const int from = step * S + team.entry;
-            const bool inside = start + from < work.last;
-            const long long far = from_lane(mine.far, base + from);
-            const compute share = from_lane(weight, base + from), steeper = from_lane(weight * slant, base + from);
-            Values grad;
-            read(is.grad + far * width() + head * is.features, grad, inside);
-            add(sum, share, grad);
-            add(sloped, steeper, grad);
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const compute raw = near + right[a], slant = steep(raw);
+            const compute value = these.inside[a] ? exp(raw * slant - shift[a]) : compute(0);
+            const compute plain = value * these.kept[a], weight = plain * these.weight[a];
+            lost += value * slant * product[a];
+            add(sum, weight, grad[a]);
+            add(sloped, weight * slant, grad[a]);
             if (WEIGHT_GRADIENT) {
-                const compute found = from_lane(plain, base + from) * dot(grad, x);
-                const long long edge = from_lane(mine.edge, base + from);
-                if (inside && team.feature == 0) is.weight_grad[edge * is.heads + head] = found;
+                const compute found = plain * dot(grad[a], x);
+                if (these.inside[a] && has_head && team.feature % LANES == 0)
+                    is.weight_grad[these.edge[a] * is.heads + head] = found;
             }
         }
     }
     gather(sum);
     gather(sloped);
-    const compute change = dot(sloped, x) - sum_across<1, L>(lost);
+    if (!WEIGHT_GRADIENT) read(is.x + work.row * is.x_stride, x, !empty());
+    const compute change = dot(sloped, x) - gather(lost);
     if (whole() && PROJECTED) project(sum, change);
     if (writes()) write(whole() ? is.x_grad + work.row * is.x_grad_stride + head * is.features : share(), sum);
     if (first_lane())
@@ -72,49 +73,45 @@ __device__ inline void ATTENTION::additive_source() const {
 // What the scores pass on, as a source and as a destination, to the features that they are products of.
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::project(Values& sum, compute change) const {
-    const bool near = !empty() && work.row < is.num_right;
+    const bool near = work.exists && work.row < is.num_right;
     const compute right = near ? is.right_grad[work.row * is.right_grad_stride + head] : compute(0);
     Values vector;
-    read(is.attn + head * is.features, vector);
+    read(is.attn, vector);
     add(sum, change, vector);
-    read(is.attn_right + head * is.features, vector);
+    read(is.attn_right, vector);
     add(sum, right, vector);
 }
 
 // -- gradients of scores that are products ----------------------------------------------------------------------------
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::product_destination() const {
-    const long long at = work.row * width() + head * is.features;
-    Values near, attn, grad, x;
-    read(is.right + work.row * is.right_stride + head * is.features, near, !empty());
-    if (KIND == GATV2) read(is.attn + head * is.features, attn);
-    read(is.grad + at, grad, !empty());
-    read(is.out + at, x, !empty());
-    const compute product = dot(grad, x);
+    Values near, attn, grad, sum, leaky;
+    read(is.right + work.row * is.right_stride, near, !empty());
+    if (KIND == GATV2) read(is.attn, attn);
+    read(is.grad + work.row * width(), grad, !empty());
+    read(is.out + work.row * width(), sum, !empty());
+    const compute product = dot(grad, sum);
     const compute shift = empty() ? compute(0) : is.log_sum[work.row * is.heads + head];
-    Values sum, leaky;
     clear(sum);
     clear(leaky);
-    for (long long start = work.first; any(start < work.last); start += L) {
-        const Entry mine = entry(start);
-        const compute factor = mine.kept * mine.weight;
-#pragma unroll 2
-        for (int step = 0; step < F; ++step) {
-            const int from = step * S + team.entry;
-            const bool inside = start + from < work.last;
-            const long long far = from_lane(mine.far, base + from);
-            const compute multiplier = from_lane(factor, base + from);
-            read(is.x + far * is.x_stride + head * is.features, x, inside);
-            const compute found = score(x, near, attn), second = dot(grad, x);
-            const compute change = inside ? exp(found - shift) * (second * multiplier - product) : compute(0);
+    for (long long start = work.first; any(start < work.last); start += S * AHEAD) {
+        const Entries these = entries(start);
+        Values x[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) read(is.x + these.far[a] * is.x_stride, x[a], these.inside[a]);
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const compute scored = score(x[a], near, attn), second = dot(grad, x[a]);
+            const compute factor = these.kept[a] * these.weight[a];
+            const compute change = these.inside[a] ? exp(scored - shift) * (second * factor - product) : compute(0);
             if (KIND == DOT) {
-                add(sum, change * compute(is.score_scale), x);
+                add(sum, change * compute(is.score_scale), x[a]);
             } else {
 #pragma unroll
                 for (int v = 0; v < V; ++v)
 #pragma unroll
                     for (int i = 0; i < VEC; ++i) {
-                        const compute both = x[v][i] + near[v][i], part = change * steep(both);
+                        const compute both = x[a][v][i] + near[v][i], part = change * steep(both);
                         sum[v][i] += part;
                         leaky[v][i] += part * both;
                     }
@@ -133,7 +130,8 @@ __device__ inline void ATTENTION::product_destination() const {
     }
     if (!writes()) return;
     write(whole() ? is.right_grad + work.row * is.right_grad_stride + head * is.features : share(), sum);
-    if (KIND == GATV2) write(whole() ? is.attn_grad + at : share() + is.features, leaky);
+    if (KIND == GATV2)
+        write(whole() ? is.attn_grad + work.row * width() + head * is.features : share() + is.features, leaky);
 }
 
 ATTENTION_PARAMETERS
@@ -146,44 +144,42 @@ __device__ inline void ATTENTION::times(Values& values, const Values& others) {
 
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::product_source() const {
-    Values own_x, attn, sum, steeper;
-    read(is.x + work.row * is.x_stride + head * is.features, own_x, !empty());
-    if (KIND == GATV2) read(is.attn + head * is.features, attn);
+    Values x, attn, sum, steeper;
+    read(is.x + work.row * is.x_stride, x, !empty());
+    if (KIND == GATV2) read(is.attn, attn);
     clear(sum);
     clear(steeper);
-    for (long long start = work.first; any(start < work.last); start += L) {
-        const Entry mine = entry(start);
-        compute shift = 0, product = 0;
-        if (mine.inside) {
-            const compute* state = is.state + mine.far * 2 * is.heads + head;
-            shift = state[0];
-            product = state[is.heads];
-        }
-#pragma unroll 2
-        for (int step = 0; step < F; ++step) {
-            const int from = step * S + team.entry;
-            const bool inside = start + from < work.last;
-            const long long far = from_lane(mine.far, base + from);
-            const compute kept = from_lane(mine.kept, base + from), weight = from_lane(mine.weight, base + from);
-            Values right, grad;
-            read(is.right + far * is.right_stride + head * is.features, right, inside);
-            read(is.grad + far * width() + head * is.features, grad, inside);
-            const compute found = score(right, own_x, attn), second = dot(own_x, grad);
-            const compute lower = from_lane(shift, base + from), less = from_lane(product, base + from);
-            const compute value = inside ? exp(found - lower) : compute(0);
-            const compute change = value * (second * kept * weight - less);
-            if (WEIGHT_GRADIENT) {
-                const long long edge = from_lane(mine.edge, base + from);
-                if (inside && team.feature == 0) is.weight_grad[edge * is.heads + head] = value * second * kept;
+    for (long long start = work.first; any(start < work.last); start += S * AHEAD) {
+        const Entries these = entries(start);
+        Values right[AHEAD], grad[AHEAD];
+        compute shift[AHEAD], product[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            shift[a] = product[a] = 0;
+            if (these.inside[a]) {
+                const compute* state = is.state + these.far[a] * 2 * is.heads + head;
+                shift[a] = load1(state);
+                product[a] = load1(state + is.heads);
             }
-            add(sum, value * kept * weight, grad);
+            read(is.right + these.far[a] * is.right_stride, right[a], these.inside[a]);
+            read(is.grad + these.far[a] * width(), grad[a], these.inside[a]);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const compute scored = score(right[a], x, attn), second = dot(x, grad[a]);
+            const compute value = these.inside[a] ? exp(scored - shift[a]) : compute(0);
+            const compute factor = these.kept[a] * these.weight[a];
+            const compute change = value * (second * factor - product[a]);
+            if (WEIGHT_GRADIENT && these.inside[a] && has_head && team.feature % LANES == 0)
+                is.weight_grad[these.edge[a] * is.heads + head] = value * second * these.kept[a];
+            add(sum, value * factor, grad[a]);
             if (KIND == DOT) {
-                add(sum, change * compute(is.score_scale), right);
+                add(sum, change * compute(is.score_scale), right[a]);
             } else {
 #pragma unroll
                 for (int v = 0; v < V; ++v)
 #pragma unroll
-                    for (int i = 0; i < VEC; ++i) steeper[v][i] += change * steep(right[v][i] + own_x[v][i]);
+                    for (int i = 0; i < VEC; ++i) steeper[v][i] += change * steep(right[a][v][i] + x[v][i]);
             }
         }
     }

@@ -9,96 +9,83 @@ __device__ inline void ATTENTION::forward() const {
     sums.total = sums.sloped_total = 0;
     clear(sums.sum);
     clear(sums.sloped);
-    if (KIND == ADDITIVE) {
-        const compute near = empty() ? compute(0) : load1(is.right + work.row * is.right_stride + head);
-        for (long long start = work.first; any(start < work.last); start += L) additive_tile(start, near, sums);
-        sums.total = sum_across<1, L>(sums.total);
-        if (SLOPED) sums.sloped_total = sum_across<1, L>(sums.sloped_total);
-    } else {
-        product_entries(sums);
+    Values near, attn;
+    compute right = 0;
+    if (KIND == ADDITIVE) right = empty() ? compute(0) : load1(is.right + work.row * is.right_stride + head);
+    else read(is.right + work.row * is.right_stride, near, !empty());
+    if (KIND == GATV2) read(is.attn, attn);
+    for (long long start = work.first; any(start < work.last); start += S * AHEAD) {
+        const Entries these = entries(start);
+        Values x[AHEAD];
+        compute scores[AHEAD], slants[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            if (KIND == ADDITIVE)
+                scores[a] = these.inside[a] ? load1(is.left + these.far[a] * is.left_stride + head) : compute(0);
+            read(is.x + these.far[a] * is.x_stride, x[a], these.inside[a]);
+        }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            slants[a] = KIND == ADDITIVE ? steep(scores[a] + right) : compute(0);
+            const compute scored = KIND == ADDITIVE ? (scores[a] + right) * slants[a] : score(x[a], near, attn);
+            scores[a] = these.inside[a] ? scored : minus_infinity();
+        }
+        take(these, scores, slants, x, sums);
     }
+    const compute top = max_across<F, L>(sums.top), again = exp_below(sums.top, top);
+    sums.top = top;
+    sums.total = gather(sums.total * again);
+    scale(sums.sum, again);
     gather(sums.sum);
-    if (SLOPED) gather(sums.sloped);
+    if (SLOPED) {
+        sums.sloped_total = gather(sums.sloped_total * again);
+        scale(sums.sloped, again);
+        gather(sums.sloped);
+    }
     if (whole()) finish_forward(sums);
     else leave_forward(sums);
 }
 
 ATTENTION_PARAMETERS
-__device__ inline void ATTENTION::additive_tile(long long start, compute near, Sums& sums) const {
-    const Entry mine = entry(start);
-    compute score = minus_infinity(), slant = 0;
-    if (mine.inside) {
-        const compute raw = load1(is.left + mine.far * is.left_stride + head) + near;
-        slant = steep(raw);
-        score = raw * slant;
-    }
-    const compute top = maximum(sums.top, max_across<1, L>(score));
-    const compute again = exp_below(sums.top, top), value = mine.inside ? exp_below(score, top) : compute(0);
+__device__ inline void ATTENTION::take(const Entries& these, const compute (&scores)[AHEAD],
+                                       const compute (&slants)[AHEAD], const Values (&x)[AHEAD], Sums& sums) const {
+    compute top = sums.top;
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) top = maximum(top, scores[a]);
+    const compute again = exp_below(sums.top, top);
     sums.top = top;
-    sums.total = sums.total * again + value;
+    sums.total *= again;
     scale(sums.sum, again);
     if (SLOPED) {
-        sums.sloped_total = sums.sloped_total * again + value * slant;
+        sums.sloped_total *= again;
         scale(sums.sloped, again);
     }
-    const compute weight = value * mine.kept * mine.weight;
-#pragma unroll 4
-    for (int step = 0; step < F; ++step) {
-        const int from = step * S + team.entry;
-        const long long far = from_lane(mine.far, base + from);
-        const compute share = from_lane(weight, base + from);
-        const compute sloped = SLOPED ? from_lane(weight * slant, base + from) : compute(0);
-        Values x;
-        read(is.x + far * is.x_stride + head * is.features, x, start + from < work.last);
-        add(sums.sum, share, x);
-        if (SLOPED) add(sums.sloped, sloped, x);
-    }
-}
-
-// Every group of feature lanes has a running maximum of its own; they are put together at the end.
-ATTENTION_PARAMETERS
-__device__ inline void ATTENTION::product_entries(Sums& sums) const {
-    Values near, attn;
-    read(is.right + work.row * is.right_stride + head * is.features, near, !empty());
-    if (KIND == GATV2) read(is.attn + head * is.features, attn);
-    for (long long start = work.first; any(start < work.last); start += L) {
-        const Entry mine = entry(start);
-        const compute factor = mine.kept * mine.weight;
-#pragma unroll 2
-        for (int step = 0; step < F; ++step) {
-            const int from = step * S + team.entry;
-            const bool inside = start + from < work.last;
-            const long long far = from_lane(mine.far, base + from);
-            const compute share = from_lane(factor, base + from);
-            Values x;
-            read(is.x + far * is.x_stride + head * is.features, x, inside);
-            const compute scored = score(x, near, attn), found = inside ? scored : minus_infinity();
-            const compute top = maximum(sums.top, found), again = exp_below(sums.top, top);
-            const compute value = inside ? exp_below(found, top) : compute(0);
-            sums.top = top;
-            sums.total = sums.total * again + value;
-            scale(sums.sum, again);
-            add(sums.sum, value * share, x);
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) {
+        const compute value = these.inside[a] ? exp_below(scores[a], top) : compute(0);
+        const compute weight = value * these.kept[a] * these.weight[a];
+        sums.total += value;
+        add(sums.sum, weight, x[a]);
+        if (SLOPED) {
+            sums.sloped_total += value * slants[a];
+            add(sums.sloped, weight * slants[a], x[a]);
         }
     }
-    const compute top = max_across<F, L>(sums.top), again = exp_below(sums.top, top);
-    scale(sums.sum, again);
-    sums.total = sum_across<F, L>(sums.total * again);
-    sums.top = top;
 }
 
 ATTENTION_PARAMETERS
 __device__ inline void ATTENTION::finish_forward(Sums& sums) const {
-    scale(sums.sum, compute(1) / sums.total);
+    const compute inverse = empty() ? compute(0) : compute(1) / sums.total;
+    scale(sums.sum, inverse);
     if (writes()) write(is.out + work.row * width() + head * is.features, sums.sum);
     if (!TRAINING) return;
     const long long at = work.row * is.heads + head;
     if (first_lane()) {
         is.log_sum[at] = log(sums.total) + sums.top;
-        if (SLOPED) is.sloped_sum[at] = sums.sloped_total / sums.total;
+        if (SLOPED) is.sloped_sum[at] = sums.sloped_total * inverse;
     }
     if (SLOPED) {
-        scale(sums.sloped, compute(1) / sums.total);
+        scale(sums.sloped, inverse);
         if (writes()) write(is.sloped_out + work.row * width() + head * is.features, sums.sloped);
     }
 }
