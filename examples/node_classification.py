@@ -2,6 +2,7 @@
 
     python examples/node_classification.py --model gcn --dataset cora
     python examples/node_classification.py --model gat --dataset karate --epochs 50
+    python examples/node_classification.py --model gat --dataset pubmed --device cuda
     DGLITE_BACKEND=numpy python examples/node_classification.py --model gcn --dataset cora
 
 ``framework`` is torch, or with the numpy backend the part of torch that dglite has of its own.
@@ -98,6 +99,13 @@ class Task(NamedTuple):
     validation: Tensor
     test: Tensor
 
+    def to(self, device: str) -> Task:
+        """Return the task with graph and tensors on a device."""
+        graph, features, labels, num_classes, *nodes = self
+        return Task(
+            graph.to(device), features.to(device), labels.to(device), num_classes, *[x.to(device) for x in nodes]
+        )
+
 
 def load(name: str, raw_dir: str | None) -> Task:
     """Read a data set by name."""
@@ -191,6 +199,7 @@ def parse_arguments() -> argparse.Namespace:
         default="auto",
         help="auto: on where density is below 10%%; default: %(default)s",
     )
+    parser.add_argument("--device", default="cpu", help="cuda, for example; default: %(default)s")
     parser.add_argument("--epochs", type=int, help="default: as the model's paper has it")
     parser.add_argument("--seed", type=int, default=0, help="of the first run; default: %(default)s")
     parser.add_argument(
@@ -206,10 +215,14 @@ def main() -> None:
     task, kind = load(arguments.dataset, arguments.raw_dir), MODELS[arguments.model]
     task = task._replace(features=stored(task.features, arguments.sparse_features))
     graph = with_self_loops(task.graph) if kind.self_loops else task.graph
+    if arguments.device != "cpu":
+        graph, task = graph.to(arguments.device), task.to(arguments.device)
     epochs, results = arguments.epochs or kind.epochs, []
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         framework.manual_seed(seed)
         model = kind(task.features.shape[1], task.num_classes)
+        if arguments.device != "cpu":
+            model = model.to(arguments.device)
         with tqdm(
             total=epochs, desc=f"{arguments.model} on {arguments.dataset}, seed {seed}", unit="epoch", disable=None
         ) as progress:

@@ -77,6 +77,10 @@ class SparseFeatures:
         matrix.structure, matrix.values = self.structure, values
         return matrix
 
+    def to(self, device: Any) -> SparseFeatures:
+        """Return the matrix with its values on ``device``, as a tensor's ``to`` does; the structure follows in use."""
+        return self.with_values(self.values.to(device))
+
     def __getitem__(self, rows: slice) -> SparseFeatures:
         """Return the first rows, ``x[:n]``: those of the destination nodes of a block."""
         if not isinstance(rows, slice) or rows.start or rows.step not in (None, 1) or (rows.stop or 0) < 0:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import scipy.sparse
 import torch
 from torch.utils import _pytree as pytree
 
 import dglite
+from dglite import nn
 from tests.fake_device.device import DEVICE
 from tests.nn.cases import CASES
 from tests.nn.laws import Case, graph_of, run
@@ -119,6 +121,23 @@ def compare_operation(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -
     same(compute(name, device), want)
 
 
+# -- sparse features ---------------------------------------------------------------------------------------------------
+def compare_sparse_features(device: str) -> None:
+    """A GCN on a bag of words, and the gradient of its values."""
+    rows, columns = operations.NODES, 7
+    dense = torch.rand(rows, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix = scipy.sparse.csr_array(dense.where(dense > 0.6, 0).numpy())
+    torch.manual_seed(0)
+    layer = nn.GraphConv(columns, 3).double()
+
+    def on(place: str) -> list[torch.Tensor]:
+        x, there = nn.SparseFeatures(matrix).to(place), copy.deepcopy(layer).to(place)
+        values, g = x.values.requires_grad_(), operations.G.to(place)
+        return outcome(lambda values: there(g, x.with_values(values)), [values], list(there.parameters()))
+
+    same(on(device), on("cpu"))
+
+
 STEP = 1 if FULL else 5
 
 
@@ -126,6 +145,10 @@ STEP = 1 if FULL else 5
 def test_layers(case, name):
     with cells_of_torch():
         compare_case(case, name, DEVICE)
+
+
+def test_sparse_features():
+    compare_sparse_features(DEVICE)
 
 
 @pytest.mark.parametrize("name", OTHERS[::STEP])

@@ -8,7 +8,15 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
 
-from tests.fake_device.test_operations import LAYERS, NAMES, OTHERS, compare_case, compare_layer, compare_operation
+from tests.fake_device.test_operations import (
+    LAYERS,
+    NAMES,
+    OTHERS,
+    compare_case,
+    compare_layer,
+    compare_operation,
+    compare_sparse_features,
+)
 
 
 @pytest.mark.parametrize(("case", "name"), LAYERS, ids=str)
@@ -24,3 +32,7 @@ def test_other_layers(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_operations(name, monkeypatch):
     compare_operation(name, "cuda", monkeypatch)
+
+
+def test_sparse_features():
+    compare_sparse_features("cuda")
