@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..config import debug_level
-from .torch_plain import PLAIN, is_watched
+from .torch_plain import PLAIN, is_recorded, is_watched
 
 _STAGED_BYTES = 1 << 26
 """Larger tensors are copied as they are: torch keeps page-locked memory, rounded up to a power of two, for good."""
@@ -25,8 +25,8 @@ _PACKAGE = f"{Path(__file__).parents[1]}"
 def to_device(x: torch.Tensor, device: Any, non_blocking: bool) -> torch.Tensor:
     """Return ``x`` on ``device``. With ``non_blocking`` the host waits for no GPU, and may change ``x`` afterwards."""
     target = torch.device(device)
-    if x.device == target:
-        return x
+    if x.device == target or is_recorded():
+        return x.to(target)
     if target.type == "cpu":
         report_wait(x.device, x.numel() * x.itemsize)
     if not non_blocking or not x.is_cpu or not _is_staged(target.type) or not _is_plain(x):
