@@ -20,7 +20,9 @@ from .torch_plain import as_in_mode, is_transformed, refuse_class
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
-_TAGS = tuple(getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "cudagraph_unsafe") if hasattr(torch.Tag, name))
+_TAGS = tuple(
+    getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "cudagraph_unsafe") if hasattr(torch.Tag, name)
+)
 """A captured CUDA graph would read the sorted edges of the graph that it was captured with; older torch has no such
 tag, and captures nothing with operators whose structure is on the CPU."""
 _NOTHING = ((0,), "uint8")

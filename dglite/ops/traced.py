@@ -80,7 +80,6 @@ class GraphOp(ABC):
     shapes: Sequence[tuple[int, ...]] = ()
     adj: Any
     device: Any = None
-    """Where the result is, if not with the first input; without inputs, None is the CPU."""
     needs: tuple[bool, ...] = ()
     batch_axis = 1
     alike = False
