@@ -1,4 +1,4 @@
-"""``torch.compile`` and export with a graph and tensors on a real GPU: the cases of the fake device, by inductor, too."""
+"""``torch.compile`` and export on a real GPU: the cases of the fake device, by inductor, too."""
 
 from __future__ import annotations
 
