@@ -13,6 +13,7 @@ from typing import Any
 
 from .backend import active
 from .graph import DGLGraph
+from .scheduler.tape import reduce_once
 from .structure.compressed import copy_as
 
 _MODULES = (
@@ -46,4 +47,4 @@ def _functions() -> Iterator[Any]:
         yield from filter(isfunction, (getattr(module, member) for member in module.__all__ if member not in read))
     for name in _METHODS:
         yield getattr(DGLGraph, name)
-    yield copy_as
+    yield from (copy_as, reduce_once)

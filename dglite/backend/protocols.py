@@ -47,6 +47,8 @@ class RegisteredOp(DifferentiableOp, Protocol):
     """A further result of ``forward`` that ``backward`` reads, such as an argmax: never a view of an input, or None."""
     shapes: Sequence[tuple[int, ...]]
     """Shapes of the inputs, which ``backward`` may read."""
+    device: Any
+    """Where the result is, if not with the first input; without inputs, None is the CPU."""
     batch_axis: int
     """The axis of results and of ``aux`` that a batch becomes, if it is the first feature axis of the inputs.
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..config import debug_level
-from .torch_plain import PLAIN, is_watched
+from .torch_plain import PLAIN, is_recorded, is_watched
 
 _STAGED_BYTES = 1 << 26
 """Larger tensors are copied as they are: torch keeps page-locked memory, rounded up to a power of two, for good."""
@@ -27,8 +27,10 @@ def to_device(x: torch.Tensor, device: Any, non_blocking: bool) -> torch.Tensor:
     target = torch.device(device)
     if x.device == target:
         return x
-    if target.type == "cpu":
+    if target.type == "cpu" and not is_recorded():
         report_wait(x.device, x.numel() * x.itemsize)
+    if is_recorded() or type(x) not in PLAIN:  # a program has no page-locked memory
+        return x.to(target, non_blocking=non_blocking and target.type != "cpu")
     if not non_blocking or not x.is_cpu or not _is_staged(target.type) or not _is_plain(x):
         return x.to(target)
     if x.is_pinned():
@@ -63,8 +65,7 @@ def _is_staged(kind: str) -> bool:
 
 def _is_plain(x: torch.Tensor) -> bool:
     return (
-        type(x) in PLAIN
-        and 0 < x.numel() * x.itemsize <= _STAGED_BYTES
+        0 < x.numel() * x.itemsize <= _STAGED_BYTES
         and x.layout is torch.strided
         and not (x.requires_grad and torch.is_grad_enabled())
         and not is_watched()

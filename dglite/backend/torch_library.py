@@ -20,16 +20,24 @@ from .torch_plain import as_in_mode, is_transformed, refuse_class
 
 _LIBRARY = torch.library.Library("dglite", "DEF")
 _SIGNATURE = "(Tensor[] inputs, Tensor src, Tensor dst, SymInt num_src, SymInt num_dst, str recipe) -> (Tensor, Tensor)"
+_TAGS = tuple(
+    getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "cudagraph_unsafe") if hasattr(torch.Tag, name)
+)
+"""A captured CUDA graph would read the sorted edges of the graph that it was captured with; older torch has no such
+tag, and captures nothing with operators whose structure is on the CPU."""
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
 _keys_of: Callable[[Any], object] = getattr(torch._C.DispatchKeySet, "raw_repr", repr)
 """A set of torch's dispatch keys as what can be compared: a number, or in torch 2.4 a text."""
-_DENSE = _keys_of(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU))
-"""What is left to ask for ordinary tensors on the CPU: the kernel, which is called without torch's dispatcher."""
+_HOST = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_DEVICES = [torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)) for name in ("CUDA", "PrivateUse1")]
+_DENSE = {_keys_of(keys) for keys in (_HOST, *_DEVICES, *(_HOST | device for device in _DEVICES))}
+"""What is left to ask for ordinary tensors, of which a graph's may be on the CPU and the features on a device: the
+kernel, which is called without torch's dispatcher."""
 _IS_DENSE: dict[object, bool] = {}
-"""Whether :data:`_DENSE` is left of a set of keys below autograd, for the sets that came: to intersect two takes longer
-than to look it up."""
+"""Whether one of :data:`_DENSE` is left of a set of keys below autograd, for the sets that came: to intersect two takes
+longer than to look it up."""
 _NO_AUX = torch.empty(0, dtype=torch.uint8)
 """What an operation returns beside its result that keeps nothing for the gradient: nobody can write to it."""
 _MOST_SIGNATURES = 1024
@@ -152,7 +160,8 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     def describe(inputs: list[torch.Tensor], *structure: Any) -> tuple[Any, ...]:
         *relation, recipe = structure
         _require_values_of_all(inputs, relation)
-        return _described(make(relation, recipe, (False,) * len(inputs), False).describe(*inputs), inputs, dtypes)
+        op = make(relation, recipe, (False,) * len(inputs), False)
+        return _described(op.describe(*inputs), inputs, op.device, dtypes)
 
     def decompose(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
         src, dst, *others = structure
@@ -188,7 +197,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
         return (result, aux), (op.batch_axis, None if aux.dtype is torch.uint8 else op.batch_axis)
 
     left_to_python(compute)
-    _LIBRARY.define(name + _SIGNATURE, tags=(torch.Tag.pt2_compliant_tag,))
+    _LIBRARY.define(name + _SIGNATURE, tags=_TAGS)
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     full_name = f"dglite::{name}"
     torch.library.register_fake(full_name, describe, lib=_LIBRARY)
@@ -200,11 +209,11 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
 
 
 def _is_dense(keyset: Any) -> bool:
-    """Whether all tensors of a call are ordinary ones on the CPU."""
+    """Whether all tensors of a call are ordinary ones."""
     keys = _keys_of(keyset)
     dense = _IS_DENSE.get(keys)
     if dense is None:
-        dense = _IS_DENSE[keys] = _keys_of(keyset & torch._C._after_autograd_keyset) == _DENSE
+        dense = _IS_DENSE[keys] = _keys_of(keyset & torch._C._after_autograd_keyset) in _DENSE
     return dense
 
 
@@ -251,10 +260,11 @@ def _require_values_of_all(inputs: Sequence[torch.Tensor], relation: Sequence[An
 
 
 def _described(
-    results: Sequence[Any], inputs: Sequence[torch.Tensor], dtypes: Mapping[str, torch.dtype]
+    results: Sequence[Any], inputs: Sequence[torch.Tensor], device: Any, dtypes: Mapping[str, torch.dtype]
 ) -> tuple[torch.Tensor, ...]:
     """Return tensors of the shapes and dtypes of an operation's result and of what it keeps, which may be None."""
-    devices = (inputs[0].device if inputs else "cpu"), (inputs[0].device if inputs and results[1] else "cpu")
+    near = inputs[0].device if inputs else "cpu"
+    devices = near if device is None else device, near if results[1] else "cpu"
     return tuple(
         torch.empty(tuple(shape), dtype=dtypes[dtype], device=device)
         for (shape, dtype), device in zip([result or _NOTHING for result in results], devices, strict=True)

@@ -130,8 +130,12 @@ class _AtArgmax(GraphOp):
 
     def check_values(self, *inputs: Tensor) -> None:
         argmax = inputs[1]
-        if argmax.numel() and not bool(((argmax >= -1) & (argmax < self.adj.num_edges)).all()):
-            raise DGLError(f"got winners that are no edges; expected numbers from -1 to {self.adj.num_edges - 1}")
+        are_edges = ((argmax >= -1) & (argmax < self.adj.num_edges)).all()
+        message = f"got winners that are no edges; expected numbers from -1 to {self.adj.num_edges - 1}"
+        if not active.on_cpu(argmax):
+            active.require(are_edges, message)  # by the device: the host would wait
+        elif not bool(are_edges):
+            raise DGLError(message)
 
     def _run(self, kernel: str, x: Tensor, argmax: Tensor, out: Tensor, last: int) -> Tensor:
         device, argmax, x = device_of(x), active.contiguous(argmax), active.contiguous(x)

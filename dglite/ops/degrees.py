@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..expr import Side
 from ..structure.adjacency import Adjacency
@@ -54,8 +54,13 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
     """
     device = active.cpu() if device is None else device
     if is_traced(adj):
-        return active.to_device(traced("degree_scale", adj, f"{dtype} {scale.name}", ()), device, non_blocking=True)
+        return traced("degree_scale", adj, _recipe(scale, dtype, device), ())
     return _scaled(adj, scale, dtype, device)
+
+
+def _recipe(scale: DegreeScale, dtype: str, device: object) -> str:
+    place = "" if device == active.cpu() else f"@{device}"
+    return f"{dtype}{place} {scale.name}"
 
 
 def _scaled(adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> Tensor:
@@ -78,27 +83,29 @@ class _DegreeScale(GraphOp):
 
     name = "degree_scale"
 
-    def __init__(self, adj: Adjacency, scale: DegreeScale, dtype: str) -> None:
-        self.adj, self.scale, self.dtype = adj, scale, dtype
+    def __init__(self, adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> None:
+        self.adj, self.scale, self.dtype, self.device = adj, scale, dtype, device
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _DegreeScale:
-        dtype, name = recipe.split(" ", 1)
-        return cls(adj, DEGREE_SCALES[name], dtype)
+        where, name = recipe.split(" ", 1)
+        dtype, _, device = where.partition("@")
+        return cls(adj, DEGREE_SCALES[name], dtype, framework.device(device) if device else active.cpu())
 
     def recipe(self) -> str:
-        return f"{self.dtype} {self.scale.name}"
+        return _recipe(self.scale, self.dtype, self.device)
 
     def describe(self) -> tuple[tuple[Sequence[int], str], None]:
         nodes = self.adj.num_src if self.scale.side is Side.U else self.adj.num_dst
         return ((nodes, 1), self.dtype), None
 
     def forward(self) -> Tensor:
-        return active.copy(_scaled(self.adj, self.scale, self.dtype, active.cpu()))
+        return active.copy(_scaled(self.adj, self.scale, self.dtype, self.device))
 
     def composed(self, *inputs: Tensor) -> Tensor:
         degrees = fallback.degrees(self.adj, self.scale.side, "float64")
-        return active.astype(self.scale.function(degrees, active.functions["log"])[:, None], self.dtype)
+        scaled = active.astype(self.scale.function(degrees, active.functions["log"])[:, None], self.dtype)
+        return active.to_device(scaled, self.device)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []

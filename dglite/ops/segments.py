@@ -89,14 +89,17 @@ class TracedSegments:
         self.num_src = self.num_edges = num_rows
         self.num_dst = lengths.shape[0]
 
-    @property
-    def owners(self) -> Tensor:
-        """The segment of every row, (num_rows,)."""
-        return framework.repeat_interleave(self.lengths, output_size=self.num_src)  # type: ignore[no-any-return]
+    def lengths_on(self, device: Any) -> Tensor:
+        """Return the lengths on a device."""
+        return active.to_device(self.lengths, device, non_blocking=True)
+
+    def owners_on(self, device: Any) -> Tensor:
+        """Return the segment of every row, (num_rows,), on a device."""
+        return framework.repeat_interleave(self.lengths_on(device), output_size=self.num_src)  # type: ignore[no-any-return]
 
     def repeat(self, values: Tensor) -> Tensor:
         """Return the row of each row's segment: (num_segments, *feat) -> (num_rows, *feat)."""
-        return values.index_select(0, active.to_device(self.owners, active.device(values), non_blocking=True))
+        return values.index_select(0, self.owners_on(active.device(values)))
 
     def reduce(self, x: Tensor, reducer: Reducer) -> Tensor:
         """Return the rows of ``x`` reduced over each segment, 0 for an empty one."""
@@ -156,8 +159,9 @@ class _SegmentReduce(Spmm):
         return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
 
     def composed(self, *operands: Tensor) -> Tensor:
-        rows = framework.arange(self.adj.num_src, device=active.device(operands[0]))
-        edges = TracedAdjacency(rows, self.adj.owners, self.adj.num_src, self.adj.num_dst)
+        device = active.device(operands[0])
+        rows, owners = framework.arange(self.adj.num_src, device=device), self.adj.owners_on(device)
+        edges = TracedAdjacency(rows, owners, self.adj.num_src, self.adj.num_dst)
         return composed_spmm(edges, _ROW, self.reducer, operands)  # type: ignore[arg-type]
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
@@ -169,6 +173,6 @@ class _SegmentReduce(Spmm):
         if self.reducer.selects:
             return super().backward(inputs, grad, needs)
         if self.reducer is Reducer.MEAN:
-            sizes = adj.lengths.clamp(min=1).to(grad)
+            sizes = adj.lengths_on(active.device(grad)).clamp(min=1).to(grad)
             grad = grad / sizes.reshape(-1, *(1,) * (grad.ndim - 1))
         return [adj.repeat(grad)]

@@ -79,6 +79,7 @@ class GraphOp(ABC):
     aux: Any = None
     shapes: Sequence[tuple[int, ...]] = ()
     adj: Any
+    device: Any = None
     needs: tuple[bool, ...] = ()
     batch_axis = 1
     alike = False

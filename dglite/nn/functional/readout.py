@@ -73,9 +73,9 @@ def top_rows(graph: DGLGraph, sizes: Any, feat: Tensor, k: int) -> Tensor:
 
 
 def _top_in_program(members: core.TracedSegments, feat: Tensor, k: int) -> Tensor:
-    order, owners = framework.argsort(feat[:, -1], descending=True, stable=True), members.owners
+    order, owners = framework.argsort(feat[:, -1], descending=True, stable=True), members.owners_on(feat.device)
     order = order[framework.argsort(owners[order], stable=True)]
-    owners, sizes = owners[order], members.lengths
+    owners, sizes = owners[order], members.lengths_on(feat.device)
     ranks = framework.arange(order.shape[0], device=feat.device) - (sizes.cumsum(0) - sizes)[owners]
     last = members.num_dst * k  # of the rows that are too many
     places = framework.where(ranks < k, owners * k + ranks, last)

@@ -203,6 +203,7 @@ class _SetAttention:
     aux: Tensor | None = None
     saved: Sequence[int] = (0, 1, 2, 3)
     shapes: Sequence[tuple[int, ...]] = ()
+    device: Any = None
     batch_axis = 0
     alike = True
 
@@ -232,7 +233,7 @@ class _SetAttention:
         """Return the result of torch's own operations, which score all queries of a batch with all of its keys."""
         queries, keys, values, _ = inputs
         owners = [
-            framework.repeat_interleave(sizes, output_size=count)
+            framework.repeat_interleave(active.to_device(sizes, queries.device, non_blocking=True), output_size=count)
             for sizes, count in zip(self.sizes, self.counts, strict=True)
         ]
         apart = owners[0][:, None] != owners[1]
