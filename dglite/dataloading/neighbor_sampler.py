@@ -12,10 +12,12 @@ from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
 from ..sampling.labor import Labor
+from ..sampling.on_gpu import sample_layers_on_gpu, uniform_draw_on
 from ..sampling.temporal import sample_blocks_at, sample_blocks_until
 from ..sampling.times import edge_times, seed_times
 from ..structure.ids import count_of
@@ -126,6 +128,10 @@ class NeighborSampler(_Layered):
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         if self.prob is None and self.time is None and is_inward(self.edge_dir):
+            gpu = device_on(g.device)
+            if isinstance(gpu, Gpu) and exclude_eids is None and not g.is_block:
+                layers = sample_layers_on_gpu(g, gpu, seed_nodes, self._draws_on(gpu, g))
+                return _result(layers[-1].srcdata[NID], seed_nodes, layers, self.output_device)
             layers = sample_layers(g, seed_nodes, uniform_draws(g, self.fanouts, self.replace, exclude_eids))
             if layers is not None:
                 return _result(layers[-1].srcdata[NID], seed_nodes, layers, self.output_device)
@@ -141,6 +147,10 @@ class NeighborSampler(_Layered):
             seed_nodes = block.srcdata[NID]
             blocks.append(block)
         return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+    def _draws_on(self, gpu: Gpu, g: DGLGraph) -> Iterator[Any]:
+        for fanout in reversed(self.fanouts):
+            yield uniform_draw_on(gpu, g.adjacencies, True, fanouts_of(g, fanout), self.replace, draw_key())
 
     def sample_at(
         self, g: DGLGraph, sets: dict[int, np.ndarray], times: dict[int, np.ndarray], exclude_eids: Any
