@@ -19,8 +19,9 @@ from ..transforms import to_block
 from ..transforms.block import block_of_rows
 from .arguments import fanouts_of, is_inward, seed_sets
 from .frontier import edge_frame
+from .layers_on_gpu import sample_layers_on_gpu
 from .neighbor import choose, sample_neighbors
-from .on_gpu import sample_layers_on_gpu, uniform_draw_on
+from .on_gpu import draw_on, excluded_there
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -54,8 +55,9 @@ def sample_neighbors_fused(
     gpu = device_on(g.device)
     if not is_inward(edge_dir):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
-    if isinstance(gpu, Gpu) and prob is None and exclude_edges is None:
-        draw = uniform_draw_on(gpu, g.adjacencies, True, fanouts_of(g, fanout), replace, draw_key())
+    if isinstance(gpu, Gpu):
+        excluded, fanouts = excluded_there(g, exclude_edges), fanouts_of(g, fanout)
+        draw = draw_on(g, gpu, True, fanouts, replace, draw_key(), prob, excluded)
         (block,) = sample_layers_on_gpu(g, gpu, nodes, [draw], copy_edata)
         if not copy_ndata:
             block.node_frames = [None] * len(block.node_frames)

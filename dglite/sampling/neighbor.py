@@ -17,7 +17,7 @@ from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
-from .on_gpu import choose_on_gpu, seed_tensors, uniform_draw_on
+from .on_gpu import choose_on_gpu, draw_on, excluded_there
 from .sums import cached_sums
 
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
@@ -56,8 +56,7 @@ def sample_neighbors(
         edge feature with a weight, or a boolean mask, for each edge: edges are drawn in proportion to it, those of
         weight 0 never. Edge types without the feature are sampled uniformly. A list of tensors by edge type works too.
     replace
-        draw with replacement. A graph on a GPU is sampled there, with the same result, where edges have no weights and
-        none are excluded.
+        draw with replacement. A graph on a GPU is sampled there, with the same result.
     copy_ndata, copy_edata
         whether the result has the features of its nodes and edges. With ``copy_edata`` it also has ``edata[EID]``, the
         ids that the edges have in ``g``.
@@ -81,10 +80,10 @@ def sample_neighbors(
     """
     require_graph(g)
     inward, gpu = is_inward(edge_dir), device_on(g.device)
-    if isinstance(gpu, Gpu) and prob is None and exclude_edges is None:
-        seeds, fanouts = seed_tensors(g, nodes, inward), fanouts_of(g, fanout)
-        draw = uniform_draw_on(gpu, g.adjacencies, inward, fanouts, replace, draw_key())
-        picks = choose_on_gpu(g, gpu, seeds, inward, draw)
+    if isinstance(gpu, Gpu):
+        excluded, fanouts = excluded_there(g, exclude_edges), fanouts_of(g, fanout)
+        draw = draw_on(g, gpu, inward, fanouts, replace, draw_key(), prob, excluded)
+        picks = choose_on_gpu(g, gpu, nodes, inward, draw)
     else:
         picks = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
     return frontier(g, picks, copy_ndata, copy_edata, output_device)

@@ -64,7 +64,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
     given = dst_ids, include_dst_in_src, src_given, edges
     sides = _SidesOnGpu(g, gpu, *given) if isinstance(gpu, Gpu) else _Sides(g, *given)
-    ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
+    ends: Pairs = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
     src_ids = [sides.src_ids(i) for i in range(count)]
     adjacencies = tuple(
         Adjacency.from_ends(len(src_ids[a]), len(dst_ids[b]), *pair, g.numpy_idtype, arrays)

@@ -42,13 +42,53 @@ __device__ inline void sample_counts(const index* indptr, long long num_rows, co
     counts[i] = count;
 }
 
-// One thread for each row. `scratch` holds 4 * fanout positions for each. `near` gets the seeds, or, if `numbered`,
-// the rows' numbers; `*total` the number of entries.
+// `count` positions below `degree`, as choose_uniform of kernels/cpu/sample/choose.py writes them; room for 4 * count.
+__device__ inline void choose_uniform(long long degree, long long count, bool replace, word64 random, int* positions) {
+    if (replace) {
+        for (long long j = 0; j < count; ++j) positions[j] = int(below(draw(random, j), degree));
+    } else if (degree <= 4 * count) {
+        for (int j = 0; j < int(degree); ++j) positions[j] = j;
+        for (long long j = 0; j < count; ++j) {
+            const long long other = j + below(draw(random, j), degree - j);
+            const int position = positions[other];
+            positions[other] = positions[j];
+            positions[j] = position;
+        }
+    } else {  // Floyd's method
+        for (long long j = 0; j < count; ++j) {
+            const long long limit = degree - count + j;
+            long long position = below(draw(random, j), limit + 1);
+            for (long long k = 0; k < j; ++k)
+                if (positions[k] == position) {
+                    position = limit;
+                    break;
+                }
+            positions[j] = int(position);
+        }
+    }
+}
+
+// What a sample lists of its entries: far ends, the seeds, or, if `numbered`, the rows' numbers, and edge ids.
 template <class index, class node>
-__device__ inline void sample_rows(const index* indptr, const index* indices, const index* edge_ids, const node* seeds,
-                                   long long room, long long fanout, long long replace, word64 key, long long numbered,
-                                   const long long* offsets, int* scratch, node* far, node* near, index* edges,
-                                   long long* total) {
+struct Listed {
+    const index* indices;
+    const index* edge_ids;
+    long long numbered;
+    node *far, *near;
+    index* edges;
+
+    __device__ void write(long long to, long long entry, long long row, node seed) const {
+        far[to] = node(indices[entry]);
+        near[to] = numbered ? node(row) : seed;
+        edges[to] = edge_ids ? edge_ids[entry] : index(entry);
+    }
+};
+
+// One thread for each row. `scratch` holds 4 * fanout positions for each; `*total` gets the number of entries.
+template <class index, class node>
+__device__ inline void sample_rows(const index* indptr, const node* seeds, long long room, long long fanout,
+                                   long long replace, word64 key, const long long* offsets, int* scratch,
+                                   Listed<index, node> out, long long* total) {
     const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
     if (i == 0 && total) *total = offsets[room];
     if (i >= room) return;
@@ -57,33 +97,23 @@ __device__ inline void sample_rows(const index* indptr, const index* indices, co
     const node seed = seeds[i];
     const long long start = indptr[seed], degree = (long long)indptr[seed + 1] - start;
     const bool chosen = fanout >= 0 && (replace || degree > count);
-    const word64 random = stream(key, word64(i));
     int* positions = scratch + i * 4 * (fanout > 0 ? fanout : 0);
-    const bool shuffle = chosen && !replace && degree <= 4 * count;
-    if (shuffle)
-        for (int j = 0; j < int(degree); ++j) positions[j] = j;
+    if (chosen) choose_uniform(degree, count, replace, stream(key, word64(i)), positions);
+    for (long long j = 0; j < count; ++j) out.write(to + j, start + (chosen ? positions[j] : j), i, seed);
+}
+
+// Write the entries of rows whose positions have been chosen: those of row i begin at `firsts[i]`, or i * fanout.
+template <class index, class node>
+__device__ inline void list_rows(const index* indptr, const node* seeds, long long room, long long fanout,
+                                 const long long* firsts, const int* positions, const long long* offsets,
+                                 Listed<index, node> out, long long* total) {
+    const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    if (i == 0 && total) *total = offsets[room];
+    if (i >= room) return;
+    const long long to = offsets[i], count = offsets[i + 1] - to, first = firsts ? firsts[i] : i * fanout;
     for (long long j = 0; j < count; ++j) {
-        long long position = j;
-        if (chosen && replace) {
-            position = below(draw(random, j), degree);
-        } else if (shuffle) {
-            const long long other = j + below(draw(random, j), degree - j);
-            position = positions[other];
-            positions[other] = positions[j];
-        } else if (chosen) {  // Floyd's method
-            const long long limit = degree - count + j;
-            position = below(draw(random, j), limit + 1);
-            for (long long k = 0; k < j; ++k)
-                if (positions[k] == position) {
-                    position = limit;
-                    break;
-                }
-            positions[j] = int(position);
-        }
-        const long long entry = start + position;
-        far[to + j] = node(indices[entry]);
-        near[to + j] = numbered ? node(i) : seed;
-        edges[to + j] = edge_ids ? edge_ids[entry] : index(entry);
+        const node seed = seeds[i];
+        out.write(to + j, (long long)indptr[seed] + positions[first + j], i, seed);
     }
 }
 
