@@ -26,7 +26,7 @@ from .buffers import Buffers, current_buffers
 LARGEST_TABLE = 1 << 26
 """Nodes of a type up to which there is a table with a place for each; beyond, numbers are looked up in hash tables."""
 _NO_IDS = np.empty(0, np.int64)
-_ANOTHER = 0x2545F4914F6CDD1D
+ANOTHER = 0x2545F4914F6CDD1D
 """Makes another key of one."""
 
 Draw = Callable[[int, np.ndarray, bool], Drawn | None]
@@ -39,9 +39,7 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
     None where they are to be made one by one: outside of a loader, for a graph on a GPU and for one too large.
     """
     buffers = current_buffers()
-    if buffers is None or g.is_block or max(g.node_counts, default=0) > LARGEST_TABLE:
-        return None
-    if isinstance(device_on(g.device), Gpu):
+    if buffers is None or not in_one_pass(g) or isinstance(device_on(g.device), Gpu):
         return None
     sets = seed_sets(g, nodes, True)
     dtype = index_dtype_of(g)
@@ -50,6 +48,12 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
             numberings[i].reserve(len(ids))
             numberings[i].place(ids.astype(dtype, copy=False))
         return [_layer(g, numberings, draw) for draw in draws]
+
+
+def in_one_pass(g: DGLGraph) -> bool:
+    """Whether layers of a graph on the host are made in one pass: in a loader, unless it is too large."""
+    too_large = g.is_block or max(g.node_counts, default=0) > LARGEST_TABLE
+    return current_buffers() is not None and not too_large
 
 
 def block_of_drawn(
@@ -156,7 +160,7 @@ def _draw(
     far, edges = places.far, places.edges
     if excluded is not None:
         counts = np.empty(len(seeds), np.int64)
-        arguments = fanout, int(replace), key ^ _ANOTHER, excluded, counts, far, edges
+        arguments = fanout, int(replace), key ^ ANOTHER, excluded, counts, far, edges
         rows.run(kernels.block.draw_again, *arguments, scan=False)
         if counts.sum() < rows.room:
             kernels.block.close_gaps(offsets, counts, far, edges)

@@ -12,16 +12,19 @@ from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
 from ..sampling.labor import Labor
+from ..sampling.layers_on_gpu import sample_layers_on_gpu
+from ..sampling.on_gpu import draw_on, excluded_there
 from ..sampling.temporal import sample_blocks_at, sample_blocks_until
 from ..sampling.times import edge_times, seed_times
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
-from .layered import Draw, block_of_drawn, sample_layers, uniform_draws
+from .layered import ANOTHER, Draw, block_of_drawn, in_one_pass, sample_layers, uniform_draws
 
 
 class _Layered(BlockSampler):
@@ -125,11 +128,16 @@ class NeighborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
+        gpu = device_on(g.device)
+        if isinstance(gpu, Gpu) and self.time is None and is_inward(self.edge_dir) and not g.is_block:
+            blocks = sample_layers_on_gpu(g, gpu, seed_nodes, self._draws_on(gpu, g, exclude_eids))
+            return _result(blocks[-1].srcdata[NID], seed_nodes, blocks, self.output_device)
         if self.prob is None and self.time is None and is_inward(self.edge_dir):
             layers = sample_layers(g, seed_nodes, uniform_draws(g, self.fanouts, self.replace, exclude_eids))
             if layers is not None:
                 return _result(layers[-1].srcdata[NID], seed_nodes, layers, self.output_device)
-        output_nodes, blocks = seed_nodes, []
+        output_nodes: Any = seed_nodes
+        blocks = []
         if self.time is not None and self.edge_time is not None:
             options = self.time, self.edge_time, self.prob, self.replace, self.latest, exclude_eids
             blocks = sample_blocks_until(g, seed_nodes, self.fanouts, *options)[::-1]
@@ -141,6 +149,12 @@ class NeighborSampler(_Layered):
             seed_nodes = block.srcdata[NID]
             blocks.append(block)
         return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+    def _draws_on(self, gpu: Gpu, g: DGLGraph, exclude: Any) -> Iterator[Any]:
+        excluded, again = excluded_there(g, exclude), self.prob is None and in_one_pass(g)
+        for fanout in reversed(self.fanouts):
+            options = fanouts_of(g, fanout), self.replace, draw_key(), self.prob, excluded, ANOTHER if again else None
+            yield draw_on(g, gpu, True, *options)
 
     def sample_at(
         self, g: DGLGraph, sets: dict[int, np.ndarray], times: dict[int, np.ndarray], exclude_eids: Any
@@ -219,7 +233,13 @@ class LaborSampler(_Layered):
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         seeds, share = self.random_seeds()
-        layers = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
+        options, gpu = (g, seeds, share, exclude_eids), device_on(g.device)
+        if isinstance(gpu, Gpu) and not g.is_block:
+            laws = [law.draw_there(gpu) for law in self._laws(*options)]
+            draws = [draw for draw in laws if draw is not None]
+            if len(draws) == len(laws):
+                return self.finished(sample_layers_on_gpu(g, gpu, seed_nodes, draws), seed_nodes)
+        layers = sample_layers(g, seed_nodes, self._draws(*options))
         if layers is None:
             layers = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
         return self.finished(layers, seed_nodes)
@@ -266,11 +286,14 @@ class LaborSampler(_Layered):
             blocks.append(block)
         return blocks
 
-    def _draws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Draw]:
+    def _draws(self, *options: Any) -> Iterator[Draw]:
+        return (law.draw for law in self._laws(*options))
+
+    def _laws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Labor]:
         for layer, fanout in enumerate(reversed(self.fanouts)):
             layer_seeds = seeds if self.layer_dependency else seeds + layer
             options = self.prob, self.importance_sampling, layer_seeds, share, exclude_eids, self.named
-            yield Labor(g, fanouts_of(g, fanout), True, *options).draw
+            yield Labor(g, fanouts_of(g, fanout), True, *options)
 
     def random_seeds(self) -> tuple[np.ndarray, float]:
         """Return two seeds of this batch's random numbers, and the interpolation weight between them."""

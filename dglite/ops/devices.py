@@ -193,7 +193,11 @@ class Gpu:
         there = adj.made_on(self.device)
         if there is not None:
             (src, dst), index = map(active.contiguous, there), active.dtype(there[0])
-            ends = active.address(dst), active.address(src)
+            ends, listed = (active.address(dst), active.address(src)), adj.rows_there()
+            if listed is not None:
+                indptr = _Memory(active.contiguous(arrays_on(self.device).astype(listed[0], index)))
+                counts = adj.num_dst, adj.num_edges
+                return structure.Structure.of_rows(self.runner, index, *counts, indptr, _Memory(src), listed[1])
             return structure.Structure.sort_there(self.runner, index, *ends, adj.num_dst, adj.num_edges)
         if "csc" in adj.formats:
             csc = adj.csc()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from ..backend import active, native
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
-from ..structure.arrays import HOST
 from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of, integer_array, number_of
 
@@ -23,30 +22,28 @@ def is_inward(edge_dir: str) -> bool:
     return edge_dir == "in"
 
 
-def seeds_of(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> list[Any]:
+def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
     """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
-    sets, side = seed_sets(g, nodes, inward, arrays), 1 if inward else 0
+    sets, side = seed_sets(g, nodes, inward), 1 if inward else 0
     return [sets.get(ends[side]) for ends in g.type_graph.ends]
 
 
-def seed_sets(g: DGLGraph, nodes: Any, inward: bool, arrays: Any = HOST) -> dict[int, Any]:
-    """Return the int64 seeds of those node sets that have some, as arrays of ``arrays``."""
+def seed_sets(g: DGLGraph, nodes: Any, inward: bool, read: Callable[[Any, int], Any] | None = None) -> dict[int, Any]:
+    """Return the int64 seeds of those node sets that have some, as ``read(ids, node_set)`` does; by default checked."""
     require_graph(g)
+    read = g.node_ids_at if read is None else read
     metagraph = g.type_graph
     if isinstance(nodes, Mapping):
-        sets: dict[int, Any] = {}
-        for ntype, ids in nodes.items():
-            find = (metagraph.dst_set if inward else metagraph.src_set) if metagraph.is_block else metagraph.node_set
-            node_set = find(ntype)
-            sets[node_set] = g.nodes_in(arrays, ids, node_set)
+        find = (metagraph.dst_set if inward else metagraph.src_set) if metagraph.is_block else metagraph.node_set
+        by_set = {find(ntype): ids for ntype, ids in nodes.items()}
+    elif len(metagraph.ntypes) == 1:
+        by_set = {0: nodes}
     else:
-        if len(metagraph.ntypes) != 1:
-            raise DGLError(
-                f"seeds are given without a type, but the graph has the node types {list(metagraph.ntypes)}; "
-                "give a dictionary by node type"
-            )
-        sets = {0: g.nodes_in(arrays, nodes, 0)}
-    return sets
+        raise DGLError(
+            f"seeds are given without a type, but the graph has the node types {list(metagraph.ntypes)}; "
+            "give a dictionary by node type"
+        )
+    return {node_set: read(ids, node_set) for node_set, ids in by_set.items()}
 
 
 def fanouts_of(g: DGLGraph, fanout: Any, argument: str = "fanout") -> list[int]:
@@ -74,7 +71,21 @@ def _count(value: Any, argument: str) -> int:
 
 
 def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndarray | None]:
-    """Return the weights of each edge type's edges, or None where they are all alike.
+    """Return the weights of each edge type's edges, or None where they are all alike; see :func:`weight_columns`."""
+    columns = weight_columns(g, prob, argument)
+    return [
+        None if x is None else numbers(x, g.adjacencies[i].num_edges, weight_label(g, i, argument))
+        for i, x in enumerate(columns)
+    ]
+
+
+def weight_label(g: DGLGraph, index: int, argument: str = "prob") -> str:
+    """Return the name of an edge type's weights, for errors."""
+    return f"{argument} of edge type {g.type_graph.etypes[index]!r}"
+
+
+def weight_columns(g: DGLGraph, prob: Any, argument: str = "prob") -> list[Any]:
+    """Return the tensor or array of each edge type's weights, or None, as it was given.
 
     ``prob`` is the name of an edge feature, which at least one type must have; a tensor for the only type; or a list
     with a tensor or None for each type.
@@ -82,13 +93,13 @@ def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndar
     Raises
     ------
     DGLError
-        No type has the feature, or the weights are not one number per edge.
+        No type has the feature, or there are weights for another number of types.
     """
     relations = range(len(g.adjacencies))
     if prob is None:
         return [None] * len(relations)
     if isinstance(prob, str):
-        columns = [g.edge_frame_at(i).peek(prob) for i in relations]
+        columns: list[Any] = [g.edge_frame_at(i).peek(prob) for i in relations]
         if len(relations) and all(column is None for column in columns):
             names = sorted({name for i in relations for name in g.edge_frame_at(i)})
             raise DGLError(f"{argument}={prob!r} is not an edge feature; there are {names or 'none'}")
@@ -98,11 +109,7 @@ def edge_weights(g: DGLGraph, prob: Any, argument: str = "prob") -> list[np.ndar
         columns = [prob]
     if len(columns) != len(relations):
         raise DGLError(f"{argument} has weights for {len(columns)} edge types; the graph has {len(relations)}")
-    etypes, counts = g.type_graph.etypes, [adjacency.num_edges for adjacency in g.adjacencies]
-    return [
-        None if column is None else numbers(column, counts[i], f"{argument} of edge type {etypes[i]!r}")
-        for i, column in enumerate(columns)
-    ]
+    return columns
 
 
 def numbers(values: Any, count: int, label: str) -> np.ndarray:

@@ -13,12 +13,15 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
 from ..ops.devices import Gpu, device_on
+from ..random import draw_key
 from ..structure.distinct import in_order_of_appearance
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
-from .arguments import is_inward, seed_sets
+from .arguments import fanouts_of, is_inward, seed_sets
 from .frontier import edge_frame
+from .layers_on_gpu import sample_layers_on_gpu
 from .neighbor import choose, sample_neighbors
+from .on_gpu import draw_on, excluded_there
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -49,8 +52,16 @@ def sample_neighbors_fused(
     require_graph(g)
     if g.is_block:
         raise DGLError("sample_neighbors_fused: the graph is a block already")
-    if not is_inward(edge_dir) or isinstance(device_on(g.device), Gpu):
+    gpu = device_on(g.device)
+    if not is_inward(edge_dir):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
+    if isinstance(gpu, Gpu):
+        excluded, fanouts = excluded_there(g, exclude_edges), fanouts_of(g, fanout)
+        draw = draw_on(g, gpu, True, fanouts, replace, draw_key(), prob, excluded)
+        (block,) = sample_layers_on_gpu(g, gpu, nodes, [draw], copy_edata)
+        if not copy_ndata:
+            block.node_frames = [None] * len(block.node_frames)
+        return block
     sets, ends = seed_sets(g, nodes, True), g.type_graph.ends
     picks = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
     rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in picks]
@@ -73,7 +84,7 @@ def _by_way_of_a_graph(
     copy_edata: bool,
     exclude_edges: Any,
 ) -> DGLGraph:
-    """Return the block of a sampled graph: for out-edges of the seeds, and on a GPU, where kernels number nodes."""
+    """Return the block of a sampled graph: for out-edges of the seeds."""
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )

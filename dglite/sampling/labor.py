@@ -12,12 +12,15 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
+from .on_gpu import Draw, choose_on_gpu, labor_draw_on
 
 _MOST_ROUNDS = 50
 _CONVERGED = 1e-4
@@ -68,9 +71,16 @@ def sample_labors(
     DGLError
         As :func:`sample_neighbors`; or ``seed2_contribution`` is not in [0, 1).
     """
-    inward = is_inward(edge_dir)
-    seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
+    require_graph(g)
+    inward, fanouts = is_inward(edge_dir), fanouts_of(g, fanout)
     law = Labor(g, fanouts, inward, prob, importance_sampling, random_seed, seed2_contribution, exclude_edges)
+    gpu = device_on(g.device)
+    draw = law.draw_there(gpu) if isinstance(gpu, Gpu) else None
+    if isinstance(gpu, Gpu) and draw is not None:
+        picks = choose_on_gpu(g, gpu, nodes, inward, draw)
+        result = frontier(g, picks, copy_ndata, copy_edata, output_device)
+        return result, [active.empty((0,), "float32", result.device) for _ in picks]
+    seeds = seeds_of(g, nodes, inward)
     picks, results = [], []
     for i, adjacency in enumerate(g.adjacencies):
         ids, edges, weights = seeds[i], NO_EDGES, None
@@ -104,13 +114,7 @@ class Labor:
         exclude_edges: Any = None,
         named: Callable[[int, np.ndarray], np.ndarray] | None = None,
     ) -> None:
-        self._named = named
-        self._adjacencies, self._etypes, self._fanouts, self._inward = (
-            g.adjacencies,
-            g.type_graph.etypes,
-            fanouts,
-            inward,
-        )
+        self._g, self._named, self._fanouts, self._inward = g, named, fanouts, inward
         self._weights, self._excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
         self._rounds, self._keys = importance_sampling, _keys(random_seed)
         self._mixing = _mixing(seed2_contribution)
@@ -120,27 +124,33 @@ class Labor:
 
         ``by_entry`` allows entries of the matrix instead of edge ids.
         """
-        adjacency, fanout, weights, excluded = (
-            self._adjacencies[i],
-            self._fanouts[i],
-            self._weights[i],
-            self._excluded[i],
-        )
+        adjacency, fanout, weights = self._g.adjacencies[i], self._fanouts[i], self._weights[i]
         if fanout == 0:
             return None
-        alike = weights is None and excluded is None and self._rounds == 0 and self._mixing[1] == 0
-        alike = alike and self._named is None
+        alike = self._alike(i)
         by_entry = by_entry and alike
         rows = IncidentEdges(adjacency, seeds, self._inward, -1, by_entry=by_entry)
         if alike:
             return Drawn(*_sample_alike(rows, adjacency, fanout, self._keys[0]), rows.by_entry_of)
         places = rows.places(near=False)
-        candidates = _weights_of(rows, places, weights, excluded, f"{self._etypes[i]!r} edge")
+        label = f"{self._g.type_graph.etypes[i]!r} edge"
+        candidates = _weights_of(rows, places, weights, self._excluded[i], label)
         vertices = places.far if self._named is None else self._named(i, places.far).astype(places.far.dtype)
         rule = vertices, candidates, fanout, self._rounds, self._keys, self._mixing
         offsets, far, edges, results = _sample(rows, places, adjacency, *rule)
         uniform = self._rounds == 0 and weights is None
         return Drawn(offsets, far, edges, None, None if uniform else results.astype(np.float32))
+
+    def draw_there(self, gpu: Gpu) -> Draw | None:
+        """Return what draws the same edges on a GPU; None where weights differ or edges are excluded."""
+        if not all(map(self._alike, range(len(self._fanouts)))):
+            return None
+        return labor_draw_on(self._g, gpu, self._inward, self._fanouts, self._keys[0])
+
+    def _alike(self, i: int) -> bool:
+        """Whether all edges of a relation have weight and importance 1, and nodes numbers of one seed."""
+        same = self._weights[i] is None and self._excluded[i] is None and self._named is None
+        return same and self._rounds == 0 and bool(self._mixing[1] == 0)
 
 
 def _keys(random_seed: Any) -> tuple[int, int]:

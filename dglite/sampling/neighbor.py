@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import require_graph
-from ..ops import core
-from ..ops.devices import Gpu, KernelDevice, device_on
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key
 from ..structure import Adjacency
-from ..structure.arrays import HOST, arrays_on
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
+from .on_gpu import choose_on_gpu, draw_on, excluded_there
 from .sums import cached_sums
 
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
@@ -58,8 +56,7 @@ def sample_neighbors(
         edge feature with a weight, or a boolean mask, for each edge: edges are drawn in proportion to it, those of
         weight 0 never. Edge types without the feature are sampled uniformly. A list of tensors by edge type works too.
     replace
-        draw with replacement. A graph on a GPU is sampled there, with the same result, where edges have no weights and
-        none are excluded.
+        draw with replacement. A graph on a GPU is sampled there, with the same result.
     copy_ndata, copy_edata
         whether the result has the features of its nodes and edges. With ``copy_edata`` it also has ``edata[EID]``, the
         ids that the edges have in ``g``.
@@ -82,10 +79,13 @@ def sample_neighbors(
     tensor([2, 5, 0, 3])
     """
     require_graph(g)
-    inward = is_inward(edge_dir)
-    is_uniform = prob is None and exclude_edges is None
-    arrays = g.id_arrays if is_uniform and isinstance(device_on(g.device), Gpu) else HOST
-    picks = choose(g, seeds_of(g, nodes, inward, arrays), fanout, inward, prob, replace, exclude_edges)
+    inward, gpu = is_inward(edge_dir), device_on(g.device)
+    if isinstance(gpu, Gpu):
+        excluded, fanouts = excluded_there(g, exclude_edges), fanouts_of(g, fanout)
+        draw = draw_on(g, gpu, inward, fanouts, replace, draw_key(), prob, excluded)
+        picks = choose_on_gpu(g, gpu, nodes, inward, draw)
+    else:
+        picks = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
     return frontier(g, picks, copy_ndata, copy_edata, output_device)
 
 
@@ -121,7 +121,7 @@ def choose_by_key(
 
     Edges to leave out are ids by edge type; an empty array draws as if there were some.
     """
-    fanouts, weights, device = fanouts_of(g, fanout), edge_weights(g, prob), device_on(g.device)
+    fanouts, weights = fanouts_of(g, fanout), edge_weights(g, prob)
     picks = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]
@@ -130,7 +130,7 @@ def choose_by_key(
             continue
         values, limits = weights[i], None if times is None else times[i]
         if values is None and excluded[i] is None and limits is None:
-            picks.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, device))
+            picks.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i))
             continue
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if values is not None and not replace and fanouts[i] > 0:
@@ -140,32 +140,13 @@ def choose_by_key(
     return picks
 
 
-def _uniform(
-    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, device: KernelDevice
-) -> Chosen:
+def _uniform(adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int) -> Chosen:
     if not replace:
         fanout = min(fanout, adjacency.num_edges)  # kernels allocate this many entries per seed
-    if isinstance(device, Gpu):
-        return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, device)
     rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
     places = rows.places()
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, places, scan=False)
     return rows.packed(places)
-
-
-def _uniform_on_gpu(
-    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
-) -> Chosen:
-    """Pick edges on a GPU, the same as the host would for the same key; they stay there, as tensors."""
-    if not len(seeds):
-        return NO_EDGES
-    structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
-    there = arrays_on(gpu.device).asarray(seeds, index)
-    sample = gpu.kernels("sample.sample").sample_neighbors(
-        gpu.queue, structure, active.address(there), len(seeds), fanout, replace, key
-    )
-    far, near, edges = (gpu.tensor(x, sample.count, index) for x in (sample.far, sample.near, sample.edges))
-    return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
 
 def _weighted(

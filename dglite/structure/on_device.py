@@ -17,6 +17,9 @@ _DEGREES: CacheKey[Tensor] = cache_key("degrees on a device", "out-degrees (0) o
 _ROWS: CacheKey[tuple[Any, Any]] = cache_key(
     "rows on a device", "the edges in the order of one end, and where each row ends, by end, device and stream"
 )
+_LISTED: CacheKey[tuple[Tensor, int | None]] = cache_key(
+    "where rows begin on a device", "of edges made there in the order of destinations, and the most that one has"
+)
 
 
 class EdgesOnDevice(Lookups):
@@ -53,6 +56,17 @@ class EdgesOnDevice(Lookups):
         """Return the ends of every edge where they were made, if that is ``device``; None otherwise."""
         ends = self._device_ends
         return ends if ends is not None and active.device(ends[0]) == device else None
+
+    def set_rows_there(self, indptr: Tensor, longest: int | None) -> None:
+        """Say that the edges, made on a device, come by destination: where each one's begin, and end, int64.
+
+        ``longest``: the most that a destination has, if that is known.
+        """
+        self.cache[_LISTED] = indptr, longest
+
+    def rows_there(self) -> tuple[Tensor, int | None] | None:
+        """Return what :meth:`set_rows_there` was given."""
+        return self.cache.get(_LISTED)
 
     def arrays_near(self, device: Any) -> Any:
         """Return what makes arrays on ``device`` if both ends of every edge are there already, else the host's."""

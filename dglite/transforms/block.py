@@ -58,18 +58,14 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     require_graph(g)
     if g.is_block:
         raise DGLError("the graph is a block already")
-    count, arrays = len(g.type_graph.ntypes), HOST
-    numbered = _numbered_on_gpu(g, dst_nodes) if include_dst_in_src and src_nodes is None else None
-    dst_given: dict[int, Any] | None
-    if numbered is None:
-        dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes", HOST), _by_set(g, src_nodes, "src_nodes", HOST)
-        dst_ids = _destination_ids(g, dst_given, HOST)
-        edges = _kept_edges(g, dst_given, HOST)
-        sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
-        ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
-        src_ids = [sides.src_ids(i) for i in range(count)]
-    else:
-        (ends, src_ids, dst_ids, dst_given), arrays = numbered, g.id_arrays
+    count, gpu = len(g.type_graph.ntypes), device_on(g.device)
+    arrays = g.id_arrays if isinstance(gpu, Gpu) else HOST
+    dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes", arrays), _by_set(g, src_nodes, "src_nodes", arrays)
+    dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
+    given = dst_ids, include_dst_in_src, src_given, edges
+    sides = _SidesOnGpu(g, gpu, *given) if isinstance(gpu, Gpu) else _Sides(g, *given)
+    ends: Pairs = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
+    src_ids = [sides.src_ids(i) for i in range(count)]
     adjacencies = tuple(
         Adjacency.from_ends(len(src_ids[a]), len(dst_ids[b]), *pair, g.numpy_idtype, arrays)
         for (a, b), pair in zip(g.type_graph.ends, ends, strict=True)
@@ -129,59 +125,6 @@ def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     return distinct(np.concatenate([_NO_IDS, *parts]))
 
 
-def _numbered_on_gpu(g: DGLGraph, dst_nodes: Any) -> tuple[Pairs, list[Any], list[Any], dict[int, Any] | None] | None:
-    """Return the edges' ends in a block's numbers, and the ids of its sources and destinations, from a GPU.
-
-    None for a graph that is on none, and for destinations that are repeated: equal ids have one number here. The host
-    waits for how many nodes there are, and for what tells that none is missing.
-    """
-    gpu = device_on(g.device)
-    if not isinstance(gpu, Gpu):
-        return None
-    arrays, dtype = g.id_arrays, index_dtype_of(g)
-    dst_given = _by_set(g, dst_nodes, "dst_nodes", arrays)
-    dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
-    ends: list[list[Any]] = [[arrays.arange(0)] * 2 for _ in edges]
-    src_ids = []
-    for node_set, ids in enumerate(dst_ids):
-        # Destinations before sources: they are among the ids given, so that they take no number from a source.
-        places = [(j, side) for side in (1, 0) for j, pair in enumerate(g.type_graph.ends) if pair[side] == node_set]
-        parts = [arrays.astype(x, dtype) for x in (ids, *(edges[j][side] for j, side in places))]
-        numbers, distinct_ids = _numbers(gpu, arrays.concatenate(parts), dtype)
-        first = 0
-        for place, part in zip([None, *places], parts, strict=True):
-            of_part, first = numbers[first : first + len(part)], first + len(part)
-            if place is not None:
-                ends[place[0]][place[1]] = of_part
-        inward = [ends[j][1] for j, side in places if side == 1 and len(ends[j][1])]
-        last = numbers[len(ids) - 1] if len(ids) else arrays.full(1, -1)
-        last, *largest = arrays.read(last, *(x.max() for x in inward)) if len(numbers) else [len(ids) - 1]
-        if last != len(ids) - 1:
-            return None
-        if max(largest, default=-1) >= len(ids):
-            _raise_missing(g, arrays, node_set, ids, edges)
-        src_ids.append(distinct_ids)
-    return [(src, dst) for src, dst in ends], src_ids, dst_ids, dst_given
-
-
-def _raise_missing(g: DGLGraph, arrays: Any, node_set: int, ids: Any, edges: Pairs) -> None:
-    """Raise the error for destinations that lack a node which has in-edges."""
-    is_given = arrays.full(g.node_counts[node_set], False, "bool")
-    is_given[ids] = True
-    for (_, dst), pair in zip(edges, g.type_graph.ends, strict=True):
-        missing = arrays.nonzero(~is_given[dst]) if pair[1] == node_set else dst[:0]
-        if len(missing):
-            (node,) = arrays.read(dst[missing[0]])
-            raise _missing_node(g, "dst_nodes", node, node_set, "in-edges")
-
-
-def _numbers(gpu: Gpu, ids: Any, dtype: np.dtype) -> tuple[Any, Any]:
-    """Return the number of each id on a GPU, by first appearance, and the ids by number."""
-    numbering = gpu.kernels("sample.sample").number_ids(gpu.queue, str(dtype), active.address(ids), len(ids))
-    numbers = gpu.tensor(numbering.numbers, len(ids), str(dtype))
-    return numbers, gpu.tensor(numbering.distinct, numbering.count, str(dtype))
-
-
 def index_dtype_of(g: DGLGraph) -> np.dtype:
     """Return the dtype in which nodes are numbered: the relations', or a wider one where ids ask for it."""
     dtypes = [x.index_dtype for x in g.adjacencies]
@@ -215,10 +158,7 @@ class _Sides:
         for i, ids in enumerate(dst_ids):
             first = src_given.get(i, _NO_IDS) if src_given is not None else ids if include else _NO_IDS
             if src_given is not None and include and not np.array_equal(first[: len(ids)], ids):
-                raise DGLError(
-                    f"src_nodes of type {g.type_graph.ntypes[i]!r} must begin with the {len(ids)} destination nodes; "
-                    "or pass include_dst_in_src=False"
-                )
+                raise _wrong_sources(g, i, len(ids))
             most = len(first) + sum(len(edges[j][0]) for j, pair in enumerate(ends) if pair[0] == i)
             sources = Numbering(counts[i], most, dtype)
             sources.place(first.astype(dtype))
@@ -247,6 +187,87 @@ class _Sides:
         if missing >= 0:
             raise _missing_node(self._g, "src_nodes", src[missing], src_set, "out-edges")
         return sources, destinations
+
+
+def _wrong_sources(g: DGLGraph, node_set: int, num_dst: int) -> DGLError:
+    return DGLError(
+        f"src_nodes of type {g.type_graph.ntypes[node_set]!r} must begin with the {num_dst} destination nodes; "
+        "or pass include_dst_in_src=False"
+    )
+
+
+class _SidesOnGpu:
+    """:class:`_Sides` on a GPU; the host waits once, for how many sources there are and whether a node is missing."""
+
+    def __init__(
+        self, g: DGLGraph, gpu: Gpu, dst_ids: list[Any], include: bool, src_given: dict[int, Any] | None, edges: Pairs
+    ) -> None:
+        self._g, self._gpu, self._edges, self._fixed = g, gpu, edges, src_given is not None
+        self._dst_ids, self._src_first, self._sides = dst_ids, list(dst_ids), []
+        arrays, ends = g.id_arrays, g.type_graph.ends
+        for i, ids in enumerate(dst_ids):
+            first = src_given.get(i, ids[:0]) if src_given is not None else ids if include else ids[:0]
+            if src_given is not None and include:
+                begins = len(first) >= len(ids) and not arrays.read((first[: len(ids)] != ids).any())[0]
+                if not begins:
+                    raise _wrong_sources(g, i, len(ids))
+            most = 0 if self._fixed else sum(len(edges[j][0]) for j, pair in enumerate(ends) if pair[0] == i)
+            sources = numbering_on(g, gpu, first, most)
+            self._src_first[i] = first
+            self._sides.append((sources, sources if first is ids else numbering_on(g, gpu, ids, 0)))
+        # By relation: whether a destination, or a source, is missing, and how many sources have a number then.
+        self._read, self._sizes = arrays.full(3 * len(edges), 0), [-1] * len(dst_ids)
+        self._numbers: list[int] | None = None
+
+    def renumber(self, relation: int, src: Any, dst: Any) -> tuple[Any, Any]:
+        """Return a relation's endpoints in the block's numbers."""
+        src_set, dst_set = self._g.type_graph.ends[relation]
+        destinations = self._find(dst_set, 1, dst, relation)
+        if self._fixed:
+            return self._find(src_set, 0, src, relation), destinations
+        place, (numbering, _) = 3 * relation + 2, self._sides[src_set]
+        self._sizes[src_set] = place
+        ids = kernel_ids(self._g, self._gpu, src)
+        numbers = numbering.add(ids, active.address(self._read) + 8 * place)
+        return self._gpu.tensor(numbers, len(src), ids.dtype), destinations
+
+    def _find(self, node_set: int, side: int, ids: Any, relation: int) -> Any:
+        there, count = kernel_ids(self._g, self._gpu, ids), len((self._src_first, self._dst_ids)[side][node_set])
+        missing = active.address(self._read) + 8 * (3 * relation + 1 - side)
+        return self._gpu.tensor(self._sides[node_set][side].find(there, count, missing), len(ids), there.dtype)
+
+    def src_ids(self, node_set: int) -> Any:
+        """Return the ids in ``g`` of a type's source nodes."""
+        if self._numbers is None:
+            self._numbers = active.to_numpy(self._read).tolist()
+            for i, ends in enumerate(self._g.type_graph.ends):
+                for side in (1, 0):
+                    if self._numbers[3 * i + 1 - side]:
+                        self._raise_missing(i, side, ends[side])
+        size, numbering = self._sizes[node_set], self._sides[node_set][0]
+        count = len(self._src_first[node_set]) if size < 0 else self._numbers[size]
+        return self._gpu.tensor(numbering.memory, count, str(index_dtype_of(self._g)))
+
+    def _raise_missing(self, relation: int, side: int, node_set: int) -> None:
+        """Raise the error for nodes given, on one side, that lack one which has edges there."""
+        arrays, nodes = self._g.id_arrays, self._edges[relation][side]
+        is_given = arrays.full(self._g.node_counts[node_set], False, "bool")
+        is_given[(self._src_first, self._dst_ids)[side][node_set]] = True
+        (node,) = arrays.read(nodes[arrays.nonzero(~is_given[nodes])[0]])
+        names = ("dst_nodes", "in-edges") if side else ("src_nodes", "out-edges")
+        raise _missing_node(self._g, names[0], node, node_set, names[1])
+
+
+def kernel_ids(g: DGLGraph, gpu: Gpu, ids: Any) -> Any:
+    """Return ids on a GPU as its kernels take them, in the dtype that numbers nodes of ``g``."""
+    dtype = index_dtype_of(g)
+    tensor = active.contiguous(g.id_arrays.astype(ids, dtype))
+    return gpu.kernels("sample.sample").Ids(active.address(tensor), len(tensor), 0, str(dtype), tensor)
+
+
+def numbering_on(g: DGLGraph, gpu: Gpu, first: Any, room: int) -> Any:
+    """Return a numbering on a GPU that begins with the ids ``first``, with room for others."""
+    return gpu.kernels("sample.number").Numbering(gpu.queue, kernel_ids(g, gpu, first), room)
 
 
 def block_of_rows(
@@ -291,13 +312,19 @@ def numbered_block(
 
     ``src_ids`` are the ids in ``g`` of each type's sources, which begin with its ``num_dst`` destinations.
     """
-    count, adjacencies = len(num_dst), []
+    adjacencies = []
     for (src_set, dst_set), row in zip(g.type_graph.ends, rows, strict=True):
         indptr, indices = (np.zeros(num_dst[dst_set] + 1, np.int64), _NO_IDS) if row is None else row
         sizes = len(src_ids[src_set]), num_dst[dst_set]
         adjacencies.append(
             Adjacency.from_csc(*sizes, indptr, indices, None, g.numpy_idtype, copy=False, validate=False)
         )
+    return listed_block(g, num_dst, src_ids, adjacencies)
+
+
+def listed_block(g: DGLGraph, num_dst: list[int], src_ids: list[Any], adjacencies: list[Adjacency]) -> DGLGraph:
+    """Return a block of relations in the block's numbers; without edge features. Ids are as for numbered_block."""
+    count = len(num_dst)
     counts = [*map(len, src_ids), *num_dst]
     block = make_graph(_block_metagraph(g.type_graph), tuple(adjacencies), counts, like=g)
     dst_ids = [ids[:size] for ids, size in zip(src_ids, num_dst, strict=True)]

@@ -144,9 +144,9 @@ def test_a_wait_is_told(monkeypatch, capfd):
     g = dglite.rand_graph(5, 10).to(DEVICE)
     g.edata["w"] = torch.rand(10, device=DEVICE)
     monkeypatch.setenv("DGLITE_DEBUG", "1")
-    dglite.sampling.sample_neighbors(g, [0], 1, prob="w")
+    dglite.sampling.select_topk(g, 1, "w")
     message = capfd.readouterr().err
     assert "test_steps.py:" in message and "waits for fake_device:0: 40 bytes are copied to the host" in message
     monkeypatch.setenv("DGLITE_DEBUG", "0")
-    dglite.sampling.sample_neighbors(g, [0], 1, prob="w")
+    dglite.sampling.select_topk(g, 1, "w")
     assert not capfd.readouterr().err

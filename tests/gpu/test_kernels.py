@@ -19,7 +19,8 @@ import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.graph.structure import Structure
-from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
+from dglite.kernels.cuda.sample.number import Numbering
+from dglite.kernels.cuda.sample.sample import Ids, sample_neighbors
 from dglite.ops import core, devices
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
@@ -178,17 +179,19 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     cpu.row_bounds(rows, fanout, False, np.empty(2, np.int64))
     want = cpu.Choices(*(np.zeros(offsets[-1], np.int64) for _ in range(3)))
     cpu.uniform_rows(rows, fanout, 0, np.int64(key), want, 0, 3000)
-    held = gpu.upload(seeds)
-    structure = Structure.upload(gpu, indptr, indices)
-    result = sample_neighbors(gpu, structure, held.address, 3000, fanout, False, key)
-    assert result.count == offsets[-1]
+    held, numbers = gpu.upload(seeds), gpu.upload(np.zeros(3, np.int64))
+    structure, at = Structure.upload(gpu, indptr, indices), numbers.address
+    result = sample_neighbors(gpu, structure, Ids(held.address, 3000), fanout, False, key, at, at + 8)
     for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
-        np.testing.assert_array_equal(gpu.download(memory.address, result.count, "int64"), expected)
-    built = number_ids(gpu, "int64", result.far.address, result.count)
-    distinct, first, inverse = np.unique(want[0], return_index=True, return_inverse=True)
+        np.testing.assert_array_equal(gpu.download(memory.address, offsets[-1], "int64"), expected)
+    numbering = Numbering(gpu, Ids(held.address, 3000), result.room)
+    places = numbering.add(Ids(result.far.address, result.room, at + 8), at + 16)
+    missing, total, count = gpu.download(at, 3, "int64").tolist()
+    assert (missing, total) == (0, offsets[-1])
+    distinct, first, inverse = np.unique(np.concatenate([seeds, want[0]]), return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
-    np.testing.assert_array_equal(gpu.download(built.numbers.address, result.count, "int64"), rank[inverse])
-    assert built.count == len(distinct)
+    np.testing.assert_array_equal(gpu.download(places.address, total, "int64"), rank[inverse][3000:])
+    assert count == len(distinct)
 
 
 @pytest.mark.parametrize("layer", ["gcn", "gat", "sage"])

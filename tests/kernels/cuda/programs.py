@@ -9,7 +9,7 @@ from dglite.kernels.cuda.graph.attention import Team
 from dglite.kernels.cuda.graph.softmax import softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
-from dglite.kernels.cuda.sample import sample
+from dglite.kernels.cuda.sample import number, sample
 from dglite.kernels.render.tiles import Phase, Score
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import expression
@@ -63,7 +63,8 @@ def programs() -> list[CudaProgram]:
         softmax_program("float16", "int32", 2, 4, 2),
         convert._program("int32"),
         convert._scan_program("int32"),
-        sample._program("int64"),
+        sample._program("int64", "int32"),
+        number._program("int64"),
         argmax._program("bfloat16", "int32"),
         attention._dropout_program("float32"),
         processors(),

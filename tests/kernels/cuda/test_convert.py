@@ -9,7 +9,8 @@ from dglite.kernels.cpu.sample import sample as cpu
 from dglite.kernels.cuda.graph.argmax import gather, scatter
 from dglite.kernels.cuda.graph.convert import TILE, compress, running_sums, sort_by_key
 from dglite.kernels.cuda.graph.structure import Structure
-from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
+from dglite.kernels.cuda.sample.number import Numbering
+from dglite.kernels.cuda.sample.sample import Ids, sample_neighbors
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
@@ -54,8 +55,10 @@ def test_a_structure_sorted_on_the_gpu_equals_one_that_was_sent():
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("with_ids", [True, False])
+@pytest.mark.parametrize("room", [8, 11])
 @pytest.mark.parametrize(("fanout", "replace"), [(3, False), (3, True), (40, False), (-1, False), (0, False)])
-def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
+def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, room, with_ids, index):
+    """``room``: the device alone knows how many of so many seeds there are."""
     rng = np.random.default_rng(3)
     degrees = np.array([0, 1, 3, 10, 60, 200, 4])
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(index)
@@ -68,23 +71,51 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
     want = cpu.Choices(*(np.zeros(offsets[-1], index) for _ in range(3)))
     cpu.uniform_rows(rows, fanout, int(replace), np.int64(key), want, 0, len(seeds))
     structure = Structure.upload(GPU, indptr, indices, edge_ids if with_ids else None)
-    result = sample_neighbors(GPU, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
-    assert result.count == offsets[-1]
+    numbers, ids = np.array([len(seeds), 0, 0]), np.concatenate([seeds, np.full(3, 99, index)])
+    count, missing, total = (numbers.ctypes.data + 8 * i for i in range(3))
+    there = Ids(ids.ctypes.data, room, 0 if room == len(seeds) else count, index)
+    result = sample_neighbors(GPU, structure, there, fanout, replace, key, missing, total)
+    assert numbers.tolist() == [len(seeds), 0, offsets[-1]]
     np.testing.assert_array_equal(GPU.download(result.offsets.address, len(offsets), "int64"), offsets)
     for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
-        np.testing.assert_array_equal(GPU.download(memory.address, result.count, index), expected)
+        np.testing.assert_array_equal(GPU.download(memory.address, len(expected), index), expected)
+    result = sample_neighbors(GPU, structure, there, fanout, replace, key, missing, total, numbered=True)
+    positions = np.repeat(np.arange(len(seeds)), np.diff(offsets))
+    np.testing.assert_array_equal(GPU.download(result.near.address, len(positions), index), positions)
+
+
+@pytest.mark.parametrize("seed", [-1, 7])
+def test_a_seed_that_is_no_row_is_noted(seed):
+    structure = Structure.upload(GPU, np.arange(8), np.zeros(7, np.int64))
+    seeds, missing = np.array([0, seed, 1]), np.zeros(1, np.int64)
+    sample_neighbors(GPU, structure, Ids(seeds.ctypes.data, 3), 2, False, 1, missing.ctypes.data)
+    assert missing[0] == 1
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("count", [0, 1, 1000])
-def test_numbers_follow_the_first_appearance(count, index):
-    ids = np.random.default_rng(4).integers(0, 300, count).astype(index)
-    result = number_ids(GPU, index, ids.ctypes.data, count)
-    seen: dict[int, int] = {}
-    want = [seen.setdefault(int(i), len(seen)) for i in ids]
-    assert result.count == len(seen)
-    np.testing.assert_array_equal(GPU.download(result.numbers.address, count, index), want)
-    np.testing.assert_array_equal(GPU.download(result.distinct.address, result.count, index), list(seen))
+@pytest.mark.parametrize("padding", [0, 5])
+def test_numbers_follow_the_first_appearance(padding, count, index):
+    """After those of ids that were there before, of which one is given twice."""
+    rng, numbers = np.random.default_rng(4), np.array([count, 0, 0, 0])
+    first, parts = np.array([7, 3, 7, 900], index), [rng.integers(0, 300, count).astype(index) for _ in range(2)]
+    seen, listed, want = {7: 2, 3: 1, 900: 3}, first.tolist(), []
+    for part in parts:
+        want.append([seen.setdefault(int(i), len(first) - 1 + len(seen) - 2) for i in part])
+        listed += [i for i in dict.fromkeys(part.tolist()) if i not in listed]
+    numbering = Numbering(GPU, Ids(first.ctypes.data, 4, 0, index), 2 * (count + padding))
+    for i, part in enumerate(parts):
+        padded, at = np.concatenate([part, np.full(padding, 900, index)]), numbers.ctypes.data
+        ids = Ids(padded.ctypes.data, count + padding, at if padding else 0, index)
+        result = numbering.add(ids, at + 8 * (i + 1))
+        np.testing.assert_array_equal(GPU.download(result.address, count, index), want[i])
+    assert numbers[2] == len(listed)
+    np.testing.assert_array_equal(GPU.download(numbering.memory.address, len(listed), index), listed)
+    places = numbering.find(Ids(first.ctypes.data, 4, 0, index), 4, at + 24)
+    np.testing.assert_array_equal(GPU.download(places.address, 4, index), [2, 1, 2, 3])
+    assert numbers[3] == 0
+    numbering.find(Ids(first.ctypes.data, 4, 0, index), 3, at + 24)
+    assert numbers[3] == 1
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])

@@ -120,16 +120,32 @@ class Structure:
     def sort_there(cls, runner: Runner, index: str, rows: int, cols: int, num_rows: int, num_entries: int) -> Structure:
         """Sort edges by row whose ends are on the device, at these addresses; the host learns nothing of the rows.
 
-        So there is room for as many chunks as such rows can have, most of them unused.
+        So there is room for as many chunks as such rows can have, most of them unused, here and in :meth:`of_rows`.
         """
         matrix = compress(runner, index, rows, cols, num_rows, num_entries)
+        return cls.of_rows(runner, index, num_rows, num_entries, matrix.indptr, matrix.indices, None, matrix.edge_ids)
+
+    @classmethod
+    def of_rows(
+        cls,
+        runner: Runner,
+        index: str,
+        num_rows: int,
+        num_entries: int,
+        indptr: Memory,
+        indices: Memory,
+        longest: int | None = None,
+        edge_ids: Memory | None = None,
+    ) -> Structure:
+        """Return rows that are on the device; ``longest``: the most entries of one, if the host knows it."""
         limit = row_limit(num_rows, num_entries)
         num_long, cuts = num_entries // (limit + 1), None
+        if longest is not None and longest <= limit:
+            num_long = 0
         num_chunks = num_entries // limit + num_long if num_long else 0
         if num_long:
-            cuts = cut_rows(runner, index, matrix.indptr.address, num_rows, limit, num_long, num_chunks)
-        arrays = matrix.indptr, matrix.indices, matrix.edge_ids
-        return cls(index, num_rows, num_entries, *arrays, limit, num_long, num_chunks, cuts)
+            cuts = cut_rows(runner, index, indptr.address, num_rows, limit, num_long, num_chunks)
+        return cls(index, num_rows, num_entries, indptr, indices, edge_ids, limit, num_long, num_chunks, cuts)
 
     def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
         """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""

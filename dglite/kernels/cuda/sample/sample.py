@@ -1,105 +1,255 @@
-"""Neighbour sampling and the renumbering of ``to_block`` on a GPU: arrays in, arrays out."""
+"""Neighbour sampling on a GPU: arrays in, arrays out. Nothing here waits unless it says so.
+
+How many rows and entries there are is often known on the device alone: arrays have room for the most possible, and the
+numbers stay there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from ..graph.convert import ITEM, running_sums, simple_program
 from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
-__all__ = ["Numbered", "Sampled", "number_ids", "sample_neighbors"]
+__all__ = ["Ids", "Place", "Sampled", "Weights", "sample_alike", "sample_by_weight", "sample_neighbors", "sum_weights"]
+
+MOST_ROOM = 1 << 22
+"""Entries up to which there is room for as many as can be chosen; beyond, their number is read first."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Ids:
+    """Ids at an address, of ``dtype``: as many as the int64 at the address ``count`` says, or, if that is 0, ``room``,
+    which is the most there can be. ``memory`` is kept as long as they are used."""
+
+    address: int
+    room: int
+    count: int = 0
+    dtype: str = "int64"
+    memory: Any = None
+
+    @property
+    def words(self) -> tuple[int, int, int]:
+        """The words of the address, the room and the count."""
+        return self.address, self.room, self.count
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where results go, addresses of int64 numbers.
+
+    Attributes
+    ----------
+    missing
+        becomes 1 if a seed is no row.
+    total
+        becomes the number of entries chosen; 0: not wanted.
+    wrong
+        becomes 1 + the id of an edge whose weight cannot be used.
+    numbered
+        let ``near`` have the positions of the rows in the seeds, not the seeds.
+    """
+
+    missing: int
+    total: int = 0
+    wrong: int = 0
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
 class Sampled:
-    """Chosen entries: far ends, rows and edge ids, ``count`` of each; row i's begin at ``offsets[i]``, int64."""
+    """Chosen entries: far ends, rows and edge ids; row i's begin at ``offsets[i]``, int64.
+
+    ``room`` is the most there can be; their number is ``offsets[number of rows]``.
+    """
 
     far: Memory
     near: Memory
     edges: Memory
     offsets: Memory
-    count: int
+    room: int
 
 
-@dataclass
-class Numbered:
-    """The number of each id, and the ids by their number: ``count`` distinct ones."""
+@dataclass(frozen=True)
+class Weights:
+    """Addresses of float64 weights by edge id and what :func:`sum_weights` makes of them, 0 where all are 1; and of the
+    ascending int64 ids of edges that are excluded, and how many."""
 
-    numbers: Memory
-    distinct: Memory
-    count: int
+    values: int = 0
+    sums: int = 0
+    excluded: int = 0
+    num_excluded: int = 0
 
 
 def sample_neighbors(
-    runner: Runner, structure: Structure, seeds: int, num_seeds: int, fanout: int, replace: bool, key: int
+    runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, key: int, place: Place
 ) -> Sampled:
     """Choose up to ``fanout`` entries of each of the rows ``seeds`` with equal probability; -1 takes all.
 
-    The choices are those of the CPU's kernel for the same key. Waits for the number of entries chosen.
+    The choices are those of the CPU's kernel for the same key. Waits for their number where ``fanout`` is -1, or where
+    there could be very many.
     """
-    index, program = structure.index, _program(structure.index)
-    grid = blocks_for(num_seeds), 1
-    counts = runner.empty(8 * max(num_seeds, 1))
-    words = [structure.indptr.address, seeds, num_seeds, fanout, int(replace)]
-    runner.launch(program, "counts", grid, [*words, counts.address])
-    offsets = running_sums(runner, "int64", counts.address, num_seeds)
-    total = int(runner.download(offsets.address + 8 * num_seeds, 1, "int64")[0])
-    far, near, edges = (runner.empty(max(total, 1) * ITEM[index]) for _ in range(3))
-    scratch = runner.empty(max(4 * 4 * fanout * num_seeds, 1))
+    counts = _counts(runner, structure, seeds, fanout, replace, place)
+    scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
+    words = [structure.indptr.address, *seeds.words[:2], fanout, int(replace), key]
+    return _listed(runner, structure, seeds, counts, place, "rows", words, [scratch.address], seeds.room * fanout)
+
+
+def sample_by_weight(
+    runner: Runner,
+    structure: Structure,
+    seeds: Ids,
+    fanout: int,
+    replace: bool,
+    key: int,
+    place: Place,
+    weights: Weights,
+    another: int | None = None,
+) -> Sampled:
+    """Choose up to ``fanout`` entries of each row in proportion to weights; -1 takes all whose weight is not 0.
+
+    The choices are those of the CPU's kernels for the same key. With ``another`` key they are uniform, by
+    :func:`sample_neighbors`, and uniform once more by that key in the rows of which an excluded edge was chosen. Waits
+    as :func:`sample_neighbors` does.
+    """
+    program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
+    degrees, firsts, room = _counts(runner, structure, seeds, -1, False, place), None, seeds.room * fanout
+    if fanout < 0:
+        firsts = running_sums(runner, "int64", degrees.address, seeds.room)
+        room = _read(runner, firsts, seeds.room)
+    at = 0 if firsts is None else firsts.address
+    counts, positions = runner.empty(8 * max(seeds.room, 1)), runner.empty(4 * max(room, 1))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
-    arrays = [structure.indptr.address, structure.indices.address, edge_ids, seeds, num_seeds, fanout, int(replace)]
-    results = [offsets.address, counts.address, scratch.address, far.address, near.address, edges.address]
-    runner.launch(program, "rows", grid, [*arrays, key, *results])
-    return Sampled(far, near, edges, offsets, total)
+    words = [structure.indptr.address, edge_ids, *seeds.words[:2], degrees.address, fanout, int(replace), key]
+    excluded = [weights.excluded, weights.num_excluded, at]
+    results = [positions.address, counts.address]
+    if another is None:
+        scratch = runner.empty(max(8 * fanout * seeds.room, 1))
+        words += [weights.values, weights.sums, *excluded, scratch.address, *results, place.wrong]
+        runner.launch(program, "weigh", grid, words)
+    else:
+        scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
+        runner.launch(program, "allow", grid, [*words, another, *excluded, scratch.address, *results])
+    words = [structure.indptr.address, *seeds.words[:2], fanout, at, positions.address]
+    return _listed(runner, structure, seeds, counts, place, "list", words, [], room)
 
 
-def number_ids(runner: Runner, index: str, ids: int, count: int) -> Numbered:
-    """Number ids 0, 1, ... in the order of their first appearance. Waits for how many there are."""
-    program, grid = _program(index), (blocks_for(count), 1)
-    size = 1 << (2 * max(count, 1) - 1).bit_length()
-    keys, firsts, slots = (runner.empty(8 * max(length, 1)) for length in (size, size, count))
-    flags = runner.empty(4 * max(count, 1))
-    runner.launch(program, "clear", (blocks_for(size), 1), [keys.address, firsts.address, size])
-    runner.launch(program, "enter", grid, [ids, count, keys.address, firsts.address, size, slots.address])
-    runner.launch(program, "flag", grid, [firsts.address, slots.address, count, flags.address])
-    before = running_sums(runner, "int32", flags.address, count)
-    total = int(runner.download(before.address + 8 * count, 1, "int64")[0])
-    numbers, distinct = (runner.empty(max(length, 1) * ITEM[index]) for length in (count, total))
-    words = [ids, firsts.address, slots.address, before.address, count, numbers.address, distinct.address]
-    runner.launch(program, "number", grid, words)
-    return Numbered(numbers, distinct, total)
+def sample_alike(runner: Runner, structure: Structure, seeds: Ids, fanout: int, key: int, place: Place) -> Sampled:
+    """Choose about ``fanout`` entries of each row, one random number for each far end (LABOR); -1 takes all.
+
+    The choices are those of the CPU's kernel for the same key. Waits for their number.
+    """
+    program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
+    degrees, counts = _counts(runner, structure, seeds, -1, False, place), runner.empty(8 * max(seeds.room, 1))
+    words = [structure.indptr.address, structure.indices.address, *seeds.words[:2], degrees.address, fanout, key]
+    runner.launch(program, "mark", grid, [*words, counts.address])
+    return _listed(runner, structure, seeds, counts, place, "take", words, [], -1)
+
+
+def sum_weights(runner: Runner, structure: Structure, values: int) -> Memory:
+    """Return the running sums of each row's weights, float64 by edge id at address ``values``, by entry."""
+    sums, edge_ids = runner.empty(8 * max(structure.num_entries, 1)), structure.edge_ids
+    words = [structure.indptr.address, 0 if edge_ids is None else edge_ids.address, structure.num_rows]
+    program, grid = _program(structure.index, structure.index), (blocks_for(structure.num_rows), 1)
+    runner.launch(program, "sum", grid, [*words, values, sums.address])
+    return sums
+
+
+def _counts(runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, place: Place) -> Memory:
+    """Return how many entries each row gives, 0 for what is no row."""
+    program, counts = _program(structure.index, seeds.dtype), runner.empty(8 * max(seeds.room, 1))
+    words = [structure.indptr.address, structure.num_rows, *seeds.words, fanout, int(replace)]
+    runner.launch(program, "counts", (blocks_for(seeds.room), 1), [*words, counts.address, place.missing])
+    return counts
+
+
+def _read(runner: Runner, sums: Memory, count: int) -> int:
+    return int(runner.download(sums.address + 8 * count, 1, "int64")[0])
+
+
+def _listed(
+    runner: Runner,
+    structure: Structure,
+    seeds: Ids,
+    counts: Memory,
+    place: Place,
+    kernel: str,
+    words: Sequence[int],
+    more: Sequence[int],
+    room: int,
+) -> Sampled:
+    """Return the entries that ``kernel`` lists, ``counts`` of each row; ``room``: the most, or -1."""
+    offsets, index = running_sums(runner, "int64", counts.address, seeds.room), structure.index
+    if not 0 <= room <= MOST_ROOM:
+        room = _read(runner, offsets, seeds.room)
+    far, near, edges = (runner.empty(max(room, 1) * ITEM[dtype]) for dtype in (seeds.dtype, seeds.dtype, index))
+    edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
+    out = [structure.indices.address, edge_ids, int(place.numbered), far.address, near.address, edges.address]
+    program, grid = _program(index, seeds.dtype), (max(blocks_for(seeds.room), 1), 1)
+    runner.launch(program, kernel, grid, [*words, offsets.address, *more, *out, place.total])
+    return Sampled(far, near, edges, offsets, room)
 
 
 @cache
-def _program(index: str) -> CudaProgram:
+def _program(index: str, node: str) -> CudaProgram:
+    rows = "const index* indptr, const node* seeds, long long room, "
+    weighed = (
+        "const index* indptr, const index* edge_ids, const node* seeds, long long room, const long long* degrees, "
+    )
+    draws = "long long fanout, long long replace, word64 key, "
+    excluded = "const long long* excluded, long long num_excluded, const long long* firsts, "
+    marked = (
+        "const index* indptr, const index* indices, const node* seeds, long long room, const long long* degrees, "
+        "long long fanout, word64 key, "
+    )
+    out = (
+        "const index* to_indices, const index* to_edge_ids, long long numbered, node* far, node* near, index* edges, "
+        "long long* total"
+    )
+    listed = "Listed<index, node>{to_indices, to_edge_ids, numbered, far, near, edges}, total)"
     kernels = {
         "counts": (
-            "const index* indptr, const index* seeds, long long num_seeds, long long fanout, long long replace, "
-            "long long* counts",
-            "sample_counts(indptr, seeds, num_seeds, fanout, replace, counts)",
+            "const index* indptr, long long num_rows, const node* seeds, long long room, const long long* num_seeds, "
+            "long long fanout, long long replace, long long* counts, long long* missing",
+            "sample_counts(indptr, num_rows, seeds, room, num_seeds, fanout, replace, counts, missing)",
         ),
         "rows": (
-            "const index* indptr, const index* indices, const index* edge_ids, const index* seeds, "
-            "long long num_seeds, long long fanout, long long replace, word64 key, const long long* offsets, "
-            "const long long* counts, int* scratch, index* far, index* near, index* edges",
-            "sample_rows(indptr, indices, edge_ids, seeds, num_seeds, fanout, replace, key, offsets, counts, scratch, "
-            "far, near, edges)",
+            rows + draws + "const long long* offsets, int* scratch, " + out,
+            "sample_rows(indptr, seeds, room, fanout, replace, key, offsets, scratch, " + listed,
         ),
-        "clear": ("word64* keys, long long* firsts, long long size", "clear_table(keys, firsts, size)"),
-        "enter": (
-            "const index* ids, long long count, word64* keys, long long* firsts, long long size, long long* slots",
-            "enter_ids(ids, count, keys, firsts, size, slots)",
+        "list": (
+            rows + "long long fanout, const long long* firsts, const int* positions, const long long* offsets, " + out,
+            "list_rows(indptr, seeds, room, fanout, firsts, positions, offsets, " + listed,
         ),
-        "flag": (
-            "const long long* firsts, const long long* slots, long long count, int* flags",
-            "flag_firsts(firsts, slots, count, flags)",
+        "weigh": (
+            weighed + draws + "const double* values, const double* sums, " + excluded + "double* keys, "
+            "int* positions, long long* counts, long long* wrong",
+            "weigh_rows(indptr, edge_ids, seeds, room, degrees, fanout, replace, key, values, sums, excluded, "
+            "num_excluded, firsts, keys, positions, counts, wrong)",
         ),
-        "number": (
-            "const index* ids, const long long* firsts, const long long* slots, const long long* before, "
-            "long long count, index* numbers, index* distinct",
-            "number_ids(ids, firsts, slots, before, count, numbers, distinct)",
+        "allow": (
+            weighed + draws + "word64 another, " + excluded + "int* scratch, int* positions, long long* counts",
+            "allow_rows(indptr, edge_ids, seeds, room, degrees, fanout, replace, key, another, excluded, "
+            "num_excluded, firsts, scratch, positions, counts)",
+        ),
+        "mark": (
+            marked + "long long* counts",
+            "labor_rows<index, node, false>(indptr, indices, seeds, room, degrees, fanout, key, counts, nullptr, {}, "
+            "nullptr)",
+        ),
+        "take": (
+            marked + "const long long* offsets, " + out,
+            "labor_rows<index, node, true>(indptr, indices, seeds, room, degrees, fanout, key, nullptr, offsets, "
+            + listed,
+        ),
+        "sum": (
+            "const index* indptr, const index* edge_ids, long long num_rows, const double* values, double* sums",
+            "sum_rows(indptr, edge_ids, num_rows, values, sums)",
         ),
     }
-    return simple_program("sample", ("common", "sample"), f"using index = {CPP_TYPES[index]};\n", kernels)
+    types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
+    return simple_program("sample", ("common", "sample", "weigh"), types, kernels)

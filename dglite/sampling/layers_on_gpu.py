@@ -1,0 +1,108 @@
+"""All blocks of a mini-batch on a GPU: the host waits once, for how many edges and nodes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..backend import active
+from ..graph import DGLGraph
+from ..ops.devices import Gpu
+from ..structure import Adjacency
+from ..transforms.block import index_dtype_of, kernel_ids, listed_block
+from .frontier import edge_frame
+from .on_gpu import Draw, Drawn, Sizes, check_draws, seed_tensors
+
+
+@dataclass
+class _Layer:
+    """The edges drawn around nodes, and these nodes' and the sources' ids: how many is in the sizes."""
+
+    drawn: list[Drawn | None]
+    numbers: list[Any]
+    sources: list[_Nodes]
+    num_dst: list[_Nodes]
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """The nodes of a set: ids as kernels take them, and which number of the sizes says how many."""
+
+    ids: Any
+    size: int
+
+    def count(self, numbers: list[int]) -> int:
+        """Return how many there are."""
+        return numbers[self.size] if self.ids.count else self.ids.room
+
+    def listed(self, gpu: Gpu, numbers: list[int]) -> Any:
+        """Return their ids."""
+        memory = self.ids.memory
+        return memory if active.is_tensor(memory) else gpu.tensor(memory, self.count(numbers), self.ids.dtype)
+
+
+def sample_layers_on_gpu(
+    g: DGLGraph, gpu: Gpu, nodes: Any, draws: Iterable[Draw], copy_edata: bool = True
+) -> list[DGLGraph]:
+    """Return the blocks of the in-edges that are drawn, last layer first, which ``draws`` begins with.
+
+    The nodes of a layer are the first nodes of the next one, whatever their number: the host waits once for all.
+    ``copy_edata``: with the edges' features and ids.
+    """
+    draws, sets, arrays = list(draws), seed_tensors(g, nodes, True), g.id_arrays
+    none = arrays.arange(0, index_dtype_of(g))
+    sizes = Sizes(arrays, 3 * len(draws) * len(g.adjacencies))
+    tensors = [sets.get(i, none) for i in range(len(g.node_counts))]
+    current, layers = [_Nodes(kernel_ids(g, gpu, ids), 0) for ids in tensors], []
+    for draw in draws:
+        layers.append(_draw_layer(g, gpu, current, [len(ids) for ids in tensors], draw, sizes))
+        current = layers[-1].sources
+    numbers = sizes.read()
+    check_draws(g, sets, numbers, [layer.drawn for layer in layers])
+    return [_block(g, gpu, layer, numbers, copy_edata) for layer in layers]
+
+
+def _draw_layer(g: DGLGraph, gpu: Gpu, nodes: list[_Nodes], num_seeds: list[int], draw: Draw, sizes: Sizes) -> _Layer:
+    """Draw the edges of one layer and number their sources, after the nodes of the layer."""
+    ends, kernels = g.type_graph.ends, gpu.kernels("sample.number")
+    drawn = [draw(i, nodes[dst].ids, sizes, True) if nodes[dst].ids.room else None for i, (_, dst) in enumerate(ends)]
+    numbers: list[Any] = []
+    sources, numberings = list(nodes), {}
+    for edges, (src, _) in zip(drawn, ends, strict=True):
+        if edges is None:
+            numbers.append(None)
+            continue
+        if src not in numberings:
+            room = sum(x.picks.room for x, pair in zip(drawn, ends, strict=True) if x is not None and pair[0] == src)
+            numberings[src] = kernels.Numbering(gpu.queue, nodes[src].ids, room)
+        numbering, size = numberings[src], sizes.next()
+        far = replace(numbering.listed, address=edges.picks.far.address, room=edges.picks.room)
+        numbers.append(numbering.add(replace(far, count=sizes.address(edges.size)), sizes.address(size)))
+        most = min(numbering.listed.room, num_seeds[src] + g.node_counts[src])
+        sources[src] = _Nodes(replace(numbering.listed, room=most), size)
+    return _Layer(drawn, numbers, sources, nodes)
+
+
+def _block(g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], copy_edata: bool) -> DGLGraph:
+    """Return the block of a layer, when the sizes are there."""
+    arrays, dtype = g.id_arrays, str(index_dtype_of(g))
+    num_dst = [nodes.count(numbers) for nodes in layer.num_dst]
+    src_ids = [nodes.listed(gpu, numbers) for nodes in layer.sources]
+    adjacencies, edge_ids = [], []
+    for i, (drawn, (src_set, dst_set)) in enumerate(zip(layer.drawn, g.type_graph.ends, strict=True)):
+        shape, count = (len(src_ids[src_set]), num_dst[dst_set]), 0 if drawn is None else numbers[drawn.size]
+        if drawn is None:
+            src = dst = edges = arrays.arange(0)
+        else:
+            src, dst = gpu.tensor(layer.numbers[i], count, dtype), gpu.tensor(drawn.picks.near, count, dtype)
+            edges = gpu.tensor(drawn.picks.edges, count, drawn.index)
+        adjacency = Adjacency.from_ends(*shape, src, dst, g.numpy_idtype, arrays)
+        if drawn is not None:
+            adjacency.set_rows_there(gpu.tensor(drawn.picks.offsets, shape[1] + 1, "int64"), drawn.longest)
+        adjacencies.append(adjacency)
+        edge_ids.append(edges)
+    block = listed_block(g, num_dst, src_ids, adjacencies)
+    if copy_edata:
+        block.edge_frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]
+    return block

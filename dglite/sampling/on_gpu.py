@@ -1,0 +1,206 @@
+"""Drawing edges on a GPU, the same as the host would for the same key: they stay there, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..graph import DGLGraph
+from ..ops import core
+from ..ops.devices import Gpu
+from ..transforms.block import index_dtype_of, kernel_ids
+from .arguments import numbers, seed_sets, weight_columns, weight_label
+from .columns import ColumnCache
+from .frontier import NO_EDGES, Chosen, check_weights
+
+
+class Sizes:
+    """Numbers that kernels write and the host reads once. The first becomes 1 if a seed does not exist."""
+
+    def __init__(self, arrays: Any, room: int) -> None:
+        self._next, self._tensor = 1, arrays.full(room + 1, 0)
+        self.missing = active.address(self._tensor)
+
+    def next(self) -> int:
+        """Return the number of a place that nothing has been written to."""
+        self._next += 1
+        return self._next - 1
+
+    def address(self, number: int) -> int:
+        """Return the address of a place."""
+        return self.missing + 8 * number
+
+    def read(self) -> list[int]:
+        """Wait for all that was started, and return the numbers."""
+        return active.to_numpy(self._tensor).tolist()  # type: ignore[no-any-return]
+
+
+@dataclass
+class Drawn:
+    """Edges drawn on a GPU, as its kernel returns them, and which of the sizes say how many, and what went wrong."""
+
+    picks: Any
+    size: int
+    wrong: int
+    index: str
+    longest: int | None
+
+
+Draw = Callable[[int, Any, Sizes, bool], Drawn | None]
+"""``draw(relation, seeds, sizes, numbered)`` draws edges around ids as kernels take them, None for none; ``numbered``:
+with the seeds' positions in place of their ids."""
+
+
+def draw_on(
+    g: DGLGraph,
+    gpu: Gpu,
+    inward: bool,
+    fanouts: list[int],
+    replaces: bool,
+    key: int,
+    prob: Any = None,
+    excluded: Sequence[Any] = (),
+    another: int | None = None,
+) -> Draw:
+    """Return what draws up to ``fanouts[i]`` edges of relation i.
+
+    Parameters
+    ----------
+    prob
+        weights, as :func:`weight_columns` takes them.
+    excluded
+        what :func:`excluded_there` returns.
+    another
+        what makes another key of one, to draw once more where an excluded edge was drawn, as loaders do; None: draw by
+        weight.
+    """
+    weights = None if prob is None else _weights_there(g, gpu, prob, inward)
+
+    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> Drawn | None:
+        fanout, kernels = fanouts[i], gpu.kernels("sample.sample")
+        if fanout == 0:
+            return None
+        if not replaces:
+            fanout = min(fanout, g.adjacencies[i].num_edges)  # kernels allocate this many entries per seed
+        structure, index = _structure(g, gpu, i, inward)
+        values, absent = None if weights is None else weights[i], excluded[i] if excluded else None
+        size, wrong = sizes.next(), sizes.next()
+        place = kernels.Place(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
+        options: tuple[Any, ...] = (gpu.queue, structure, seeds, fanout, replaces, key + i, place)
+        if values is None and absent is None:
+            picks = kernels.sample_neighbors(*options)
+        else:
+            addresses = (0, 0) if values is None else (active.address(values[0]), values[1].address)
+            ids = (0, 0) if absent is None else (active.address(absent), len(absent))
+            again = None if another is None else (key + i) ^ another
+            picks = kernels.sample_by_weight(*options, kernels.Weights(*addresses, *ids), again)
+        return Drawn(picks, size, wrong, index, fanout if fanout >= 0 else None)
+
+    return draw
+
+
+def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], key: int) -> Draw:
+    """Return what draws edges by one random number for each node, as :func:`sample_labors` does without weights."""
+
+    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> Drawn | None:
+        if fanouts[i] == 0:
+            return None
+        structure, index = _structure(g, gpu, i, inward)
+        kernels, size = gpu.kernels("sample.sample"), sizes.next()
+        place = kernels.Place(sizes.missing, sizes.address(size), 0, numbered)
+        picks = kernels.sample_alike(gpu.queue, structure, seeds, fanouts[i], key, place)
+        return Drawn(picks, size, 0, index, None)
+
+    return draw
+
+
+def _structure(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
+    adjacency = g.adjacencies[i]
+    return gpu.structure(adjacency if inward else core.reversed_of(adjacency))
+
+
+_WEIGHTS: ColumnCache[tuple[Any, Any]] = ColumnCache()
+
+
+def _weights_there(g: DGLGraph, gpu: Gpu, prob: Any, inward: bool) -> list[tuple[Any, Any] | None]:
+    """Return each edge type's weights, float64, and their running sums, cached for each tensor and its version."""
+    results: list[tuple[Any, Any] | None] = []
+    for i, column in enumerate(weight_columns(g, prob)):
+        if column is None:
+            results.append(None)
+            continue
+
+        def make(i: int = i, column: Any = column) -> tuple[Any, Any]:
+            values = _numbers_there(g.id_arrays, column, g.adjacencies[i].num_edges, weight_label(g, i))
+            structure, _ = _structure(g, gpu, i, inward)
+            return values, gpu.kernels("sample.sample").sum_weights(gpu.queue, structure, active.address(values))
+
+        with _WEIGHTS.lock:
+            results.append(_WEIGHTS.get(g.adjacencies[i], column, make, inward, gpu))
+    return results
+
+
+def _numbers_there(arrays: Any, column: Any, count: int, label: str) -> Any:
+    """Return weights as :func:`numbers` does, as a float64 tensor; those on the device stay there."""
+    there = active.is_tensor(column) and active.device(column) == arrays.device
+    if there and "complex" not in active.dtype(column) and active.shape(column) in ((count,), (count, 1)):
+        return active.contiguous(arrays.floats(column).reshape(-1))
+    return active.from_numpy(numbers(column, count, label).astype(np.float64), arrays.device)
+
+
+def excluded_there(g: DGLGraph, edges: Any) -> list[Any]:
+    """Return the ascending ids of the edges to leave out, by edge type, as tensors; None for a type without any."""
+    excluded: list[Any] = [None] * len(g.adjacencies)
+    if edges is not None:
+        for etype, edge_ids in (edges if isinstance(edges, Mapping) else {None: edges}).items():
+            index = g.etype_id(etype)
+            ids = g.edges_in(g.id_arrays, edge_ids, index)
+            excluded[index] = ids[g.id_arrays.argsort(ids)] if len(ids) else None
+    return excluded
+
+
+def seed_tensors(g: DGLGraph, nodes: Any, inward: bool) -> dict[int, Any]:
+    """Return the seeds by node set, as tensors on the graph's device; kernels check those that are there already."""
+    arrays, dtype = g.id_arrays, index_dtype_of(g)
+
+    def read(ids: Any, node_set: int) -> Any:
+        there = active.is_tensor(ids) and active.device(ids) == arrays.device and len(active.shape(ids)) == 1
+        if not there or active.dtype(ids) not in ("int32", "int64"):
+            ids = g.nodes_in(arrays, ids, node_set)
+        return active.contiguous(arrays.astype(ids, dtype))
+
+    return seed_sets(g, nodes, inward, read)
+
+
+def check_draws(g: DGLGraph, sets: dict[int, Any], sizes: list[int], draws: Sequence[Sequence[Drawn | None]]) -> None:
+    """Raise the error for a seed that does not exist, or a weight that cannot be used, if a kernel has met one."""
+    if sizes[0]:
+        for node_set, ids in sets.items():
+            g.nodes_in(g.id_arrays, ids, node_set)
+    for drawn_by_relation in draws:
+        for drawn, etype in zip(drawn_by_relation, g.type_graph.etypes, strict=True):
+            if drawn is not None and drawn.wrong:
+                check_weights(np.array([sizes[drawn.wrong] - 1]), f"{etype!r} edge")
+
+
+def choose_on_gpu(g: DGLGraph, gpu: Gpu, nodes: Any, inward: bool, draw: Draw) -> list[Chosen]:
+    """Return the edges that are drawn around seeds, by relation, as tensors."""
+    sets, dtype = seed_tensors(g, nodes, inward), str(index_dtype_of(g))
+    sizes, seeds = Sizes(g.id_arrays, 2 * len(g.adjacencies)), {i: kernel_ids(g, gpu, ids) for i, ids in sets.items()}
+    near_sets = [ends[1 if inward else 0] for ends in g.type_graph.ends]
+    draws = [draw(i, seeds[x], sizes, False) if x in seeds else None for i, x in enumerate(near_sets)]
+    counts, picks = sizes.read(), []
+    check_draws(g, sets, counts, [draws])
+    for drawn in draws:
+        if drawn is None:
+            picks.append(NO_EDGES)
+            continue
+        count = counts[drawn.size]
+        far, near = (gpu.tensor(x, count, dtype) for x in (drawn.picks.far, drawn.picks.near))
+        edges = gpu.tensor(drawn.picks.edges, count, drawn.index)
+        picks.append(Chosen(far, near, edges) if inward else Chosen(near, far, edges))
+    return picks
