@@ -107,10 +107,10 @@ template <class ITEM, class INDEX, int VECTOR, int FEATURES, int ENTRIES, int AT
             }
         }
 #pragma unroll
-        for (int i = 0; i < VEC; ++i)
-#pragma unroll
-            for (int distance = F; distance < F * S; distance *= 2)
-                below[i].merge(across(below[i].top, distance), across(below[i].sum, distance));
+        for (int i = 0; i < VEC; ++i) {
+            const compute top = max_across<F, F * S>(below[i].top);
+            below[i] = {top, sum_across<F, F * S>(below[i].sum * exp_below(below[i].top, top))};
+        }
         if (idle()) return;
         if (work.chunk < 0) {
             write(held, values, below, out);

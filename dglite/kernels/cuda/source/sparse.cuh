@@ -263,6 +263,7 @@ __device__ inline void sddmm_dot(const M& message, const Rows<typename M::index>
                     ++entry;
                 }
             }
+#pragma unroll 1
             for (long long k = team.feature * VEC; k < inner; k += F * VEC) {
                 typename M::Near near[M::GROUPED ? AHEAD : 1];
                 typename M::Far far[AHEAD];
