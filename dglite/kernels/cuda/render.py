@@ -34,7 +34,8 @@ class MessageSpec:
     """What a message is rendered for: the expressions, their types, how operands broadcast, and the shape of a team.
 
     A team has ``feature_lanes * entry_lanes`` lanes, at most a warp; each takes ``vectors`` vectors of ``vec`` values
-    and has ``ahead`` entries under way at once. ``vec`` divides the run of every operand.
+    and has ``ahead`` entries under way at once. ``vec`` divides the run of every operand. A multiprocessor has room for
+    the registers of ``blocks`` blocks.
     """
 
     exprs: tuple[Expr, ...]
@@ -47,6 +48,7 @@ class MessageSpec:
     entry_lanes: int
     vectors: int
     ahead: int
+    blocks: int = 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -72,7 +74,7 @@ namespace dg {{ namespace NAME {{
 {message_text(spec)}
 {_reductions(reducers, argmax)}
 using compute = compute_t<item>;
-extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
+extern "C" __global__ void __launch_bounds__(BLOCK, {spec.blocks}) NAME_rows({ROWS},
     item* __restrict__ out, index* __restrict__ argmax, compute* __restrict__ partial,
     index* __restrict__ partial_argmax, long long width, {_parameters(spec)}) {{
     {_ROWS}
@@ -115,7 +117,7 @@ def sddmm_program(spec: MessageSpec, dot: bool) -> CudaProgram:
 // g-SDDMM: {"sum of " if dot else ""}{spec.exprs[0]} ({spec.dtype}, {spec.index} ids)
 namespace dg {{ namespace NAME {{
 {message_text(spec)}
-extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
+extern "C" __global__ void __launch_bounds__(BLOCK, {spec.blocks}) NAME_rows({ROWS},
     item* __restrict__ out, long long width, {_parameters(spec)}) {{
     {_ROWS}
     {call}
@@ -142,7 +144,8 @@ def message_text(spec: MessageSpec) -> str:
         f"    static constexpr int VEC = {spec.vec}, FEATURE_LANES = {spec.feature_lanes}, "
         f"ENTRY_LANES = {spec.entry_lanes},",
         f"                         VECTORS = {spec.vectors}, AHEAD = {spec.ahead}, PARTS = {len(spec.exprs)};",
-        f"    static constexpr bool READS_SOURCE = {reads[Side.U]}, READS_EDGE = {reads[Side.E]};",
+        f"    static constexpr bool READS_SOURCE = {reads[Side.U]}, READS_EDGE = {reads[Side.E]}, "
+        f"GROUPED = {str(spec.grouped).lower()};",
         "    long long inner, repeat;",
         *[f"    {declaration};" for operand in operands for declaration in _members(spec, operand)],
         "    struct Place {" + "".join(f" long long {operand!r};" for operand in operands) + " };",
@@ -205,7 +208,7 @@ def _place(spec: MessageSpec, operands: tuple[Operand, ...]) -> list[str]:
 def _reader(spec: MessageSpec, signature: str, operands: list[Operand]) -> list[str]:
     kind = signature.split(" ", 1)[0]
     loads = [
-        f"        found.{operand!r} = load<{_width(spec, operand)}>"
+        f"        found.{operand!r} = load_early<{_width(spec, operand)}>"
         f"({operand!r} + {_ROW[operand.side]} * {operand!r}_stride + place.{operand!r});"
         for operand in operands
     ]

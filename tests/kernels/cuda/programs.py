@@ -6,7 +6,7 @@ from dglite.expr import Operand, Side
 from dglite.kernels.cuda.dynamic import persistent
 from dglite.kernels.cuda.graph import argmax, attention, convert
 from dglite.kernels.cuda.graph.attention import Team
-from dglite.kernels.cuda.graph.softmax import softmax_program
+from dglite.kernels.cuda.graph.softmax import HELD, softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
 from dglite.kernels.cuda.sample import number, sample
@@ -60,7 +60,7 @@ def programs() -> list[CudaProgram]:
         ).program([0, 0], 0, 20.0)[1],
         bind_sddmm(expression("u_div_v"), "float64", "int64", outer).program([0, 0], 0, 20.0)[1],
         bind_sddmm(product, "float32", "int32", ((8, 32), (8, 32)), True).program([0, 0], 0, 20.0)[1],
-        softmax_program("float16", "int32", 2, 4, 2),
+        softmax_program("float16", "int32", 2, 4, 2, *HELD),
         convert._program("int32"),
         convert._scan_program("int32"),
         sample._program("int64", "int32"),

@@ -58,14 +58,14 @@ def sort_by_key(runner: Runner, index: str, keys: int, count: int, bound: int) -
     size, blocks, program = max(count, 1) * ITEM[index], -(-count // TILE), _program(index)
     passes = max(-(-max(bound - 1, 1).bit_length() // DIGIT_BITS), 1)
     buffers = [(runner.empty(size), runner.empty(size)) for _ in range(min(passes, 2))]
-    counts = runner.empty(8 * max(blocks, 1) << DIGIT_BITS)
+    counts, totals = runner.empty(8 * max(blocks, 1) << DIGIT_BITS), runner.empty(8 << DIGIT_BITS)
     source, values = keys, 0
     for step in range(passes):
         to_keys, to_values = buffers[step % 2]
         shift = step * DIGIT_BITS
         runner.launch(program, "count", (blocks, 1), [source, counts.address, count, shift])
-        starts = running_sums(runner, "int64", counts.address, blocks << DIGIT_BITS)
-        words = [source, values, to_keys.address, to_values.address, starts.address, count, shift]
+        runner.launch(program, "scan", (min(blocks, 1) << DIGIT_BITS, 1), [counts.address, totals.address, blocks])
+        words = [source, values, to_keys.address, to_values.address, counts.address, totals.address, count, shift]
         runner.launch(program, "deal", (blocks, 1), words)
         source, values = to_keys.address, to_values.address
     return buffers[(passes - 1) % 2]
@@ -94,10 +94,11 @@ def _program(index: str) -> CudaProgram:
             "const index* rows, long long* counts, long long count, long long shift",
             "count_digits(rows, counts, count, int(shift))",
         ),
+        "scan": ("long long* counts, long long* totals, long long blocks", "scan_digit(counts, totals, blocks)"),
         "deal": (
             "const index* rows, const index* values, index* rows_out, index* values_out, const long long* starts, "
-            "long long count, long long shift",
-            "deal(rows, values, rows_out, values_out, starts, count, int(shift))",
+            "const long long* totals, long long count, long long shift",
+            "deal(rows, values, rows_out, values_out, starts, totals, count, int(shift))",
         ),
         "starts": (
             "const index* rows, index* indptr, long long count, long long num_rows",

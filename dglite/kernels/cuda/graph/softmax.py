@@ -6,18 +6,25 @@ from functools import cache
 
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, make_program
 from .sparse import team_of, widest_vector
 from .structure import Structure
 
 __all__ = ["edge_softmax", "edge_softmax_gradient", "softmax_program"]
 
+HELD = 4, 4
+"""Entries that a lane takes at once and keeps for the second pass, and blocks on a multiprocessor."""
 _ROWS = "const Rows<index> rows{indptr, indices, edge_ids, num_rows, chunk_rows, chunk_firsts, num_chunks, limit};"
 
 
 @cache
-def softmax_program(dtype: str, index: str, vec: int, features: int, entries: int) -> CudaProgram:
-    """Return the kernels of a softmax and of its gradient, for teams of ``features * entries`` lanes."""
+def softmax_program(
+    dtype: str, index: str, vec: int, features: int, entries: int, held: int, blocks: int
+) -> CudaProgram:
+    """Return the kernels of a softmax and of its gradient, for teams of ``features * entries`` lanes.
+
+    A lane takes ``held`` entries at once; a multiprocessor has room for the registers of ``blocks`` blocks.
+    """
     forward = "const item* __restrict__ logits, item* __restrict__ out, compute* partial, long long heads"
     backward = "const item* __restrict__ softmax, const item* __restrict__ grad, item* __restrict__ out,\n"
     backward += "    compute* partial, long long heads"
@@ -35,10 +42,10 @@ using index = {CPP_TYPES[index]};
 using compute = compute_t<item>;
 """
     for name, (parameters, call) in kernels.items():
-        text += f"""extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}({ROWS},
+        text += f"""extern "C" __global__ void __launch_bounds__(BLOCK, {blocks}) NAME_{name}({ROWS},
     {parameters}) {{
     {_ROWS}
-    Softmax<item, index, {vec}, {features}, {entries}>(rows, heads).{call};
+    Softmax<item, index, {vec}, {features}, {entries}, {held}>(rows, heads).{call};
 }}
 """
     for name, sums in (("merge_forward", "false"), ("merge_backward", "true")):
@@ -70,7 +77,7 @@ def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: 
     """Return the kernels for tensors at ``addresses``, how many rows a block takes, and the cuts of the heads."""
     vec = widest_vector(dtype, heads, addresses)
     features, entries, _ = team_of(-(-heads // vec), mean)
-    program = softmax_program(dtype, index, vec, features, entries)
+    program = softmax_program(dtype, index, vec, features, entries, *HELD)
     return program, BLOCK // (features * entries), -(-heads // (vec * features))
 
 
@@ -87,6 +94,6 @@ def _run(
     runner.launch(program, way, (-(-structure.num_teams // teams), cuts), words)
     if size:
         merge = [structure.addresses[3], structure.num_long, share, heads]
-        runner.launch(program, f"merge_{way}", (blocks_for(structure.num_long * heads), 1), merge)
+        runner.launch(program, f"merge_{way}", structure.merge_grid(heads), merge)
         grid = -(-structure.num_chunks // teams), cuts
         runner.launch(program, f"finish_{way}", grid, [*structure.chunk_words, *tensors, share, heads])

@@ -12,7 +12,7 @@ from ....opspec import Reducer
 from ...layout import BroadcastLayout, Pattern, broadcast_layout
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import MessageSpec, all_operands, sddmm_program, spmm_program
-from ..run.program import BLOCK, CudaProgram, Memory, Runner, blocks_for
+from ..run.program import BLOCK, CudaProgram, Memory, Runner
 from .structure import Structure
 
 __all__ = [
@@ -166,7 +166,7 @@ class CudaSpmmKernel(_BoundProgram):
                 structure.num_rows,
                 structure.num_chunks,
             ]
-            runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
+            runner.launch(program, "merge", structure.merge_grid(width), words)
 
     def bound_to(
         self, structure: Structure, queue: Callable[[], Runner], longest: int

@@ -15,6 +15,9 @@ __all__ = ["Structure", "row_limit"]
 LEAST_LIMIT, TIMES_MEAN = 256, 8
 """Rows longer than the first, and than the mean times the second, are cut: shorter ones do not delay their warp."""
 
+MOST_MERGES, MERGE_COLUMNS = 4096, 32
+"""Blocks that put chunks together, each one row after the other, and the columns of a block."""
+
 
 def row_limit(num_rows: int, num_entries: int) -> int:
     """Return how many entries one team of lanes takes at most."""
@@ -192,6 +195,10 @@ class Structure:
     def num_teams(self) -> int:
         """Teams of lanes that a kernel over the rows needs."""
         return self.num_chunks + self.num_rows
+
+    def merge_grid(self, width: int) -> tuple[int, int]:
+        """Return the blocks that put the chunks of long rows of ``width`` columns together (``MergeThread``)."""
+        return min(self.num_long, MOST_MERGES), -(-width // MERGE_COLUMNS)
 
     @property
     def mean(self) -> float:

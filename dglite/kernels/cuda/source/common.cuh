@@ -87,6 +87,44 @@ template <int N, class T> __device__ inline Pack<T, N> load(const T* at) {
         both.words[i] = __ldg(reinterpret_cast<const typename Words<T, N>::word*>(at) + i);
     return both.pack;
 }
+
+#ifdef DG_EMULATED
+template <class word> __device__ inline word ask(const word* at) { return __ldg(at); }
+#else
+__device__ inline unsigned short ask(const unsigned short* at) {
+    unsigned short word;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(word) : "l"(at));
+    return word;
+}
+__device__ inline unsigned ask(const unsigned* at) {
+    unsigned word;
+    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(word) : "l"(at));
+    return word;
+}
+__device__ inline uint2 ask(const uint2* at) {
+    uint2 word;
+    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(word.x), "=r"(word.y) : "l"(at));
+    return word;
+}
+__device__ inline uint4 ask(const uint4* at) {
+    uint4 word;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+                 : "l"(at));
+    return word;
+}
+#endif
+
+// As `load`, and asked for here: left to itself the compiler puts each load off until before its use, to save registers,
+// and waits for one after the other.
+template <int N, class T> __device__ inline Pack<T, N> load_early(const T* at) {
+    Words<T, N> both;
+#pragma unroll
+    for (int i = 0; i < both.COUNT; ++i)
+        both.words[i] = ask(reinterpret_cast<const typename Words<T, N>::word*>(at) + i);
+    return both.pack;
+}
+template <class T> __device__ inline T load_early1(const T* at) { return load_early<1>(at).item[0]; }
 template <class T> __device__ inline compute_t<T> load1(const T* at) { return widen(load<1>(at).item[0]); }
 
 template <int N, class T> __device__ inline void store(T* at, const compute_t<T> (&values)[N]) {

@@ -2,11 +2,13 @@
 //
 // A block deals its tile of edges to 256 buckets. Each warp takes a run of the tile, 32 edges after 32, so that edges
 // keep their order: an edge's place in its bucket is what the scan says of earlier blocks, plus what earlier warps hold,
-// plus what the warp has counted so far, plus the lanes before it with the same digit.
+// plus what the warp has counted so far, plus the lanes before it with the same digit. A tile is put in order in shared
+// memory, so that each bucket's share of it is written side by side.
 
 namespace dg {
 
-constexpr int DIGITS = 256;
+constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
+static_assert(DIGITS == BLOCK, "a thread for each digit");
 
 template <class index> __device__ inline int digit_of(index row, int shift) { return int((row >> shift) & (DIGITS - 1)); }
 
@@ -17,30 +19,72 @@ __device__ inline void count_digits(const index* rows, long long* counts, long l
     found[threadIdx.x] = 0;
     __syncthreads();
     const long long first = (long long)blockIdx.x * TILE + threadIdx.x;
+#pragma unroll
     for (int i = 0; i < PER_THREAD; ++i)
         if (first + i * BLOCK < count) atomicAdd(&found[digit_of(rows[first + i * BLOCK], shift)], 1);
     __syncthreads();
     counts[(long long)threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
 }
 
+// A block for each digit: the counts of its blocks become the sums of those before, and totals[digit] their sum.
+__device__ inline void scan_digit(long long* counts, long long* totals, long long blocks) {
+    __shared__ long long of_warps[WARPS];
+    long long* row = counts + blockIdx.x * blocks;
+    long long before = 0;
+    for (long long tile = 0; tile < blocks; tile += TILE) {
+        long long values[PER_THREAD], own = 0, whole;
+        const long long first = tile + threadIdx.x * PER_THREAD;
+#pragma unroll
+        for (int i = 0; i < PER_THREAD; ++i) values[i] = first + i < blocks ? row[first + i] : 0;
+#pragma unroll
+        for (int i = 0; i < PER_THREAD; ++i) own += values[i];
+        long long sum = before + sum_before(own, of_warps, whole);
+#pragma unroll
+        for (int i = 0; i < PER_THREAD; ++i) {
+            if (first + i < blocks) row[first + i] = sum;
+            sum += values[i];
+        }
+        before += whole;
+    }
+    if (threadIdx.x == 0) totals[blockIdx.x] = before;
+}
+
+// The lanes with the same digit. __match_any_sync takes a turn for each different one.
+__device__ inline unsigned lanes_alike(int digit) {
+    unsigned alike = ALL_LANES;
+#pragma unroll
+    for (int bit = 0; bit <= DIGIT_BITS; ++bit) {
+        const bool set = (digit >> bit) & 1;
+        const unsigned with = __ballot_sync(ALL_LANES, set);
+        alike &= set ? with : ~with;
+    }
+    return alike;
+}
+
 // Without `values` they are 0, 1, 2, ...
 template <class index>
 __device__ inline void deal(const index* rows, const index* values, index* rows_out, index* values_out,
-                            const long long* starts, long long count, int shift) {
+                            const long long* starts, const long long* totals, long long count, int shift) {
     __shared__ int seen[WARPS][DIGITS];
-    __shared__ long long bases[WARPS][DIGITS];
+    __shared__ long long bases[DIGITS], of_warps[WARPS];
+    __shared__ index ordered_rows[TILE], ordered_values[TILE];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     for (int w = 0; w < WARPS; ++w) seen[w][threadIdx.x] = 0;
-    __syncthreads();
     const long long first = (long long)blockIdx.x * TILE + warp * WARP * PER_THREAD + lane;
-    index row[PER_THREAD];
+    index row[PER_THREAD], value[PER_THREAD];
     int place[PER_THREAD];
 #pragma unroll
     for (int i = 0; i < PER_THREAD; ++i) {
+        const long long from = first + i * WARP;
+        row[i] = from < count ? rows[from] : index(0);
+        value[i] = values && from < count ? values[from] : index(from);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
         const bool inside = first + i * WARP < count;
-        row[i] = inside ? rows[first + i * WARP] : index(0);
         const int digit = inside ? digit_of(row[i], shift) : DIGITS;  // lanes beyond the end are among themselves
-        const unsigned same = __match_any_sync(ALL_LANES, unsigned(digit));
+        const unsigned same = lanes_alike(digit);
         const int before = __popc(same & ((1u << lane) - 1u));
         const int counted = inside ? seen[warp][digit] : 0;
         place[i] = counted + before;
@@ -49,19 +93,33 @@ __device__ inline void deal(const index* rows, const index* values, index* rows_
         __syncwarp();
     }
     __syncthreads();
-    long long base = starts[(long long)threadIdx.x * gridDim.x + blockIdx.x];
+    long long own = 0, whole;
     for (int w = 0; w < WARPS; ++w) {
-        bases[w][threadIdx.x] = base;
-        base += seen[w][threadIdx.x];
+        const int here = seen[w][threadIdx.x];
+        seen[w][threadIdx.x] = int(own);
+        own += here;
+    }
+    const long long smaller = sum_before(totals[threadIdx.x], of_warps, whole);
+    const long long start = sum_before(own, of_warps, whole);
+    for (int w = 0; w < WARPS; ++w) seen[w][threadIdx.x] += int(start);
+    bases[threadIdx.x] = smaller + starts[(long long)threadIdx.x * gridDim.x + blockIdx.x] - start;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
+        if (first + i * WARP >= count) continue;
+        const int at = seen[warp][digit_of(row[i], shift)] + place[i];
+        ordered_rows[at] = row[i];
+        ordered_values[at] = value[i];
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < PER_THREAD; ++i) {
-        const long long from = first + i * WARP;
-        if (from >= count) continue;
-        const long long to = bases[warp][digit_of(row[i], shift)] + place[i];
-        rows_out[to] = row[i];
-        values_out[to] = values ? values[from] : index(from);
+        const int at = i * BLOCK + threadIdx.x;
+        if (at >= whole) continue;
+        const index moved = ordered_rows[at];
+        const long long to = bases[digit_of(moved, shift)] + at;
+        rows_out[to] = moved;
+        values_out[to] = ordered_values[at];
     }
 }
 

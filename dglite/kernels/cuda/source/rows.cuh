@@ -23,6 +23,7 @@ template <class index> struct Rows {
     long long num_chunks, limit;
 
     __device__ index edge(index entry) const { return edge_ids ? __ldg(edge_ids + entry) : entry; }
+    __device__ index edge_early(index entry) const { return edge_ids ? load_early1(edge_ids + entry) : entry; }
 
     // Chunks come first: long work that starts early ends early.
     __device__ Work<index> work(long long team) const {
@@ -58,6 +59,20 @@ template <int FEATURE_LANES, int ENTRY_LANES> struct Team {
         lane = thread % WARP;
         feature = thread % FEATURE_LANES;
         entry = thread / FEATURE_LANES % ENTRY_LANES;
+    }
+};
+
+// A thread of a block that puts a long row's chunks together: it has a column, up to WARP of them side by side, and
+// takes the chunks `slice`, `slice + slices`, ...
+struct MergeThread {
+    int columns, slices, slice;
+    long long column;
+
+    __device__ MergeThread(long long width) : columns(1) {
+        while (columns < WARP && columns < width) columns *= 2;
+        slices = BLOCK / columns;
+        slice = threadIdx.x / columns;
+        column = (long long)blockIdx.y * columns + threadIdx.x % columns;
     }
 };
 

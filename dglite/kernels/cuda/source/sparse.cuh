@@ -64,15 +64,19 @@ template <class M> struct Lane {
     __device__ bool has(long long j, int ahead) const { return j + ahead * S < work.last; }
 
     // Ask for all values of the entries j, j + S, ... before the first is used; the last stands for those beyond it.
+    // Who uses them must not branch on `has` before: the compiler would put each load off until after the branch.
     template <bool EDGES> __device__ void fetch(long long j) {
+        long long sources[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
             const index entry = has(j, a) ? index(j + a * S) : index(work.last - 1);
-            const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
-            edges[a] = EDGES || M::READS_EDGE ? (long long)rows.edge(entry) : 0;
-#pragma unroll
-            for (int v = 0; v < V; ++v) far[a][v] = message.far(source, edges[a], places[v]);
+            sources[a] = M::READS_SOURCE ? (long long)load_early1(rows.indices + entry) : 0;
+            edges[a] = EDGES || M::READS_EDGE ? (long long)rows.edge_early(entry) : 0;
         }
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a)
+#pragma unroll
+            for (int v = 0; v < V; ++v) far[a][v] = message.far(sources[a], edges[a], places[v]);
     }
 };
 
@@ -102,7 +106,7 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
         lane.template fetch<false>(j);
 #pragma unroll
         for (int a = 0; a < M::AHEAD; ++a) {
-            if (!lane.has(j, a)) break;
+            const bool counts = lane.has(j, a);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 compute value[P][VEC];
@@ -111,11 +115,13 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
                 for (int p = 0; p < P; ++p)
 #pragma unroll
                     for (int i = 0; i < VEC; ++i) {
+                        const bool replaces = counts && better(R::reduction(p), value[p][i], total[p][v][i]);
                         if (!selects(R::reduction(p))) {
-                            total[p][v][i] += value[p][i];
-                        } else if (better(R::reduction(p), value[p][i], total[p][v][i])) {
-                            total[p][v][i] = value[p][i];
-                            entry[p][v][i] = index(j + a * S);
+                            const compute sum = total[p][v][i] + value[p][i];
+                            total[p][v][i] = counts ? sum : total[p][v][i];
+                        } else {
+                            total[p][v][i] = replaces ? value[p][i] : total[p][v][i];
+                            entry[p][v][i] = replaces ? index(j + a * S) : entry[p][v][i];
                         }
                     }
             }
@@ -156,30 +162,52 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
         }
 }
 
-// Put together what the chunks of the long rows found. One thread for each element.
+// Put together what the chunks of the long rows found: a block for a row and a cut of its columns. The threads of a
+// column each take every so manyth chunk, and then join in pairs.
 template <class item, class index, class R>
 __device__ inline void spmm_merge(const index* indptr, const index* long_rows, const index* long_chunks,
                                   long long num_long, item* out, index* argmax, const compute_t<item>* partial,
                                   const index* partial_argmax, long long width, long long num_rows,
                                   long long num_chunks) {
     using compute = compute_t<item>;
-    const long long element = (long long)blockIdx.x * BLOCK + threadIdx.x;
-    const long long number = element / width, column = element % width;
-    if (number >= num_long) return;
-    const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
-    if (first == last) return;  // there are fewer long rows than there is room for
+    __shared__ compute totals[BLOCK];
+    __shared__ index entries[BLOCK];
+    const MergeThread thread(width);
+    for (long long number = blockIdx.x; number < num_long; number += gridDim.x) {
+        const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
+        if (first == last) return;  // there are fewer long rows than there is room for, and no more after this
 #pragma unroll
-    for (int p = 0; p < R::COUNT; ++p) {
-        const bool kept = R::ARGMAX && selects(R::reduction(p));
-        const compute* found = partial + p * num_chunks * width + column;
-        const index* chosen = partial_argmax + R::before(p) * num_chunks * width + column;
-        compute total = found[first * width];
-        index entry = kept ? chosen[first * width] : index(0);
-        for (long long chunk = first + 1; chunk < last; ++chunk)
-            combine(R::reduction(p), total, entry, found[chunk * width], kept ? chosen[chunk * width] : index(0));
-        if (R::reduction(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
-        out[(p * num_rows + row) * width + column] = narrow<item>(total);
-        if (kept) argmax[(R::before(p) * num_rows + row) * width + column] = entry;
+        for (int p = 0; p < R::COUNT; ++p) {
+            const bool kept = R::ARGMAX && selects(R::reduction(p));
+            const compute* found = partial + p * num_chunks * width + thread.column;
+            const index* chosen = partial_argmax + R::before(p) * num_chunks * width + thread.column;
+            compute total = identity<compute>(R::reduction(p));
+            index entry = 0;
+            const long long start = first + thread.slice;
+            if (thread.column < width && start < last) {
+                total = found[start * width];
+                entry = kept ? chosen[start * width] : index(0);
+#pragma unroll 8
+                for (long long chunk = start + thread.slices; chunk < last; chunk += thread.slices)
+                    combine(R::reduction(p), total, entry, found[chunk * width], kept ? chosen[chunk * width] : index(0));
+            }
+            totals[threadIdx.x] = total;
+            entries[threadIdx.x] = entry;
+            for (int half = thread.slices / 2; half > 0; half /= 2) {
+                __syncthreads();
+                if (thread.slice < half && first + thread.slice + half < last) {
+                    const int other = threadIdx.x + half * thread.columns;
+                    combine(R::reduction(p), totals[threadIdx.x], entries[threadIdx.x], totals[other], entries[other]);
+                }
+            }
+            if (thread.slice == 0 && thread.column < width) {
+                total = totals[threadIdx.x];
+                if (R::reduction(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
+                out[(p * num_rows + row) * width + thread.column] = narrow<item>(total);
+                if (kept) argmax[(R::before(p) * num_rows + row) * width + thread.column] = entries[threadIdx.x];
+            }
+            __syncthreads();
+        }
     }
 }
 
@@ -191,53 +219,74 @@ __device__ inline void sddmm(const M& message, const Rows<typename M::index>& ro
         lane.template fetch<true>(j);
 #pragma unroll
         for (int a = 0; a < M::AHEAD; ++a) {
-            if (!lane.has(j, a)) break;
 #pragma unroll
             for (int v = 0; v < M::VECTORS; ++v) {
-                if (lane.columns[v] >= width) continue;
                 compute_t<typename M::item> value[1][M::VEC];
                 message.value(lane.near[v], lane.far[a][v], value);
-                store<M::VEC>(out + lane.edges[a] * width + lane.columns[v], value[0]);
+                // The last entry may come again: the same lanes store the same values.
+                if (lane.columns[v] < width) store<M::VEC>(out + lane.edges[a] * width + lane.columns[v], value[0]);
             }
         }
     }
 }
 
 // Sum the message over each group's inner run. The entry lanes of a team take (entry, group) pairs, neighbouring pairs
-// side by side; the feature lanes share a run.
+// side by side, AHEAD of them at once; the feature lanes share a run.
 template <class M>
 __device__ inline void sddmm_dot(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
                                  long long inner, long long groups) {
     using index = typename M::index;
     using compute = compute_t<typename M::item>;
-    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES;
+    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, AHEAD = M::AHEAD;
     const Team<F, S> team;
     const Work<index> work = rows.work(team.number);
     const int num_groups = int(groups), whole_step = S / num_groups, rest_step = S % num_groups;
     long long entry = (long long)work.first + team.entry / num_groups;
     int group = team.entry % num_groups;
     while (any(entry < work.last)) {
-        compute total = 0;
-        const bool inside = entry < work.last;
-        const long long edge = inside ? (long long)rows.edge(index(entry)) : 0;
-        if (inside) {
-            const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
-#pragma unroll 4
-            for (long long k = team.feature * VEC; k < inner; k += F * VEC) {
-                const typename M::Place place = message.place_in(group, k);
-                compute value[1][VEC];
-                message.value(message.near(work.row, place), message.far(source, edge, place), value);
+        compute total[AHEAD] = {};
+        long long edges[AHEAD], sources[AHEAD];
+        int group_of[AHEAD];
+        bool inside[AHEAD];
+        if (work.first < work.last) {
 #pragma unroll
-                for (int i = 0; i < VEC; ++i) total += value[0][i];
+            for (int a = 0; a < AHEAD; ++a) {
+                inside[a] = entry < work.last;
+                const index here = inside[a] ? index(entry) : index(work.last - 1);
+                sources[a] = M::READS_SOURCE ? (long long)load_early1(rows.indices + here) : 0;
+                edges[a] = (long long)rows.edge_early(here);
+                group_of[a] = group;
+                entry += whole_step;
+                group += rest_step;
+                if (group >= num_groups) {
+                    group -= num_groups;
+                    ++entry;
+                }
+            }
+#pragma unroll 1
+            for (long long k = team.feature * VEC; k < inner; k += F * VEC) {
+                typename M::Near near[M::GROUPED ? AHEAD : 1];
+                typename M::Far far[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; ++a) {
+                    const typename M::Place place = message.place_in(group_of[a], k);
+                    if (a == 0 || M::GROUPED) near[M::GROUPED ? a : 0] = message.near(work.row, place);
+                    far[a] = message.far(sources[a], edges[a], place);
+                }
+#pragma unroll
+                for (int a = 0; a < AHEAD; ++a) {
+                    compute value[1][VEC];
+                    message.value(near[M::GROUPED ? a : 0], far[a], value);
+#pragma unroll
+                    for (int i = 0; i < VEC; ++i) total[a] += value[0][i];
+                }
             }
         }
-        total = sum_across<1, F>(total);
-        if (inside && team.feature == 0) out[edge * groups + group] = narrow<typename M::item>(total);
-        entry += whole_step;
-        group += rest_step;
-        if (group >= num_groups) {
-            group -= num_groups;
-            ++entry;
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            total[a] = sum_across<1, F>(total[a]);
+            if (work.first < work.last && inside[a] && team.feature == 0)
+                out[edges[a] * groups + group_of[a]] = narrow<typename M::item>(total[a]);
         }
     }
 }
