@@ -17,7 +17,7 @@ from ..backend import Tensor, Watch, active
 from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from . import softmax, sparse
+from . import fallback, softmax, sparse
 from .attention import MOST_HEADS, Attention, Score, apply_dropout, attention, leaky_relu
 from .operands import FLOATS
 from .traced import is_traced
@@ -157,19 +157,19 @@ def can_defer_scores(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
         and (active.shape(left)[0], active.shape(right)[0]) == (adj.num_src, adj.num_dst)
         and dtype in FLOATS
         and dtype == active.dtype(right)
-        and active.on_cpu(left)
-        and active.on_cpu(right)
+        and active.device(left) == active.device(right)
         and 0 < heads <= MOST_HEADS
         and adj.num_edges * heads >= WORTH_DEFERRING
         and not adj.few_edges  # deferring copies a row for every node
         and active.can_defer(left)
         and active.can_defer(right)
+        and not fallback.lacks_kernels(left)
         and all(_is_term(adj, left, term) for term in edge)
     )
 
 
 def _is_term(adj: Adjacency, left: Tensor, term: Tensor) -> bool:
-    """Whether ``term`` has a number for each edge where ``left`` has one for each source."""
+    """Whether ``term`` has a number for each edge where ``left`` has one for each source; GPUs have no kernel for it."""
     return (
         active.is_tensor(term)
         and tuple(active.shape(term)) == (adj.num_edges, *active.shape(left)[1:])
