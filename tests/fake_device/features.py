@@ -130,14 +130,13 @@ def _sample(**how: Any) -> Work:
     return lambda device: dglite.sampling.sample_neighbors(_graph(device), torch.arange(5, device=device), 3, **how)
 
 
-def _loader(device: str) -> None:
-    sampler, g = dglite.dataloading.NeighborSampler([2, 2]), _graph(device)
-    for _ in dglite.dataloading.DataLoader(g, torch.arange(10, device=device), sampler, batch_size=5, device=device):
-        pass
+def _loader(sampler: Any) -> Work:
+    def work(device: str) -> None:
+        g, ids = _graph(device), torch.arange(10, device=device)
+        for _ in dglite.dataloading.DataLoader(g, ids, sampler, batch_size=5, device=device):
+            pass
 
-
-def _walk(device: str) -> None:
-    dglite.sampling.random_walk(_graph(device), torch.arange(5, device=device), length=3)
+    return work
 
 
 @lru_cache
@@ -186,13 +185,31 @@ FEATURES: dict[str, Work] = {
     "a graph of edges on the device": lambda device: dglite.graph((torch.arange(3, device=device),) * 2),
     "`knn_graph`": lambda device: dglite.knn_graph(torch.rand(9, 3, device=device), 2),
     "`sample_neighbors`": _sample(),
-    "... by weight": _sample(prob="w"),
+    "... by weight, by a mask": _sample(prob="w"),
     "... with replacement": _sample(replace=True),
+    "... without some edges": _sample(exclude_edges=[1, 2]),
+    "... by edge type": lambda device: dglite.sampling.sample_neighbors(_types(device), {"b": [0]}, {"to": 1, "of": 2}),
+    "`sample_labors`": lambda device: dglite.sampling.sample_labors(
+        _graph(device), torch.arange(5, device=device), 3
+    ),
+    "... by weight or importance": lambda device: dglite.sampling.sample_labors(
+        _graph(device), torch.arange(5, device=device), 3, prob="w"
+    ),
     "`to_block`": lambda device: dglite.to_block(_graph(device)),
+    "... without `include_dst_in_src`": lambda device: dglite.to_block(_graph(device), include_dst_in_src=False),
+    "`select_topk`": lambda device: dglite.sampling.select_topk(_graph(device), 2, "w"),
     "`random_walk`": lambda device: dglite.sampling.random_walk(
         _graph(device), torch.arange(5, device=device), length=3
     ),
-    "`DataLoader`, `NeighborSampler`": _loader,
+    "`global_uniform_negative_sampling`": lambda device: dglite.sampling.global_uniform_negative_sampling(
+        _graph(device), 5
+    ),
+    "`DataLoader`, `NeighborSampler`": _loader(dglite.dataloading.NeighborSampler([2, 2])),
+    "... by weight": _loader(dglite.dataloading.NeighborSampler([2, 2], prob="w")),
+    "... `LaborSampler`": _loader(dglite.dataloading.LaborSampler([2, 2])),
+    "... of edges, without these": _loader(
+        dglite.dataloading.as_edge_prediction_sampler(dglite.dataloading.NeighborSampler([2, 2]), exclude="self")
+    ),
 }
 
 
