@@ -36,7 +36,7 @@ class Sizes:
 
     def read(self) -> list[int]:
         """Wait for all that was started, and return the numbers."""
-        return active.to_numpy(self._tensor).tolist()  # type: ignore[no-any-return]
+        return active.to_numpy(self._tensor[: self._next]).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -88,7 +88,7 @@ def draw_on(
             fanout = min(fanout, g.adjacencies[i].num_edges)  # kernels allocate this many entries per seed
         structure, index = _structure(g, gpu, i, inward)
         values, absent = None if weights is None else weights[i], excluded[i] if excluded else None
-        size, wrong = sizes.next(), sizes.next()
+        size, wrong = sizes.next(), 0 if values is None else sizes.next()
         counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
         options: tuple[Any, ...] = (gpu.queue, structure, seeds, fanout, replaces, key + i, counters)
         if values is None and absent is None:
