@@ -12,14 +12,14 @@ from ..ops.devices import Gpu
 from ..structure import Adjacency
 from ..transforms.block import index_dtype_of, kernel_ids, listed_block
 from .frontier import edge_frame
-from .on_gpu import Draw, Drawn, Sizes, check_draws, seed_tensors
+from .on_gpu import DeviceEdges, Draw, Sizes, check_draws, seed_tensors
 
 
 @dataclass
 class _Layer:
     """The edges drawn around nodes, and these nodes' and the sources' ids: how many is in the sizes."""
 
-    drawn: list[Drawn | None]
+    edges: list[DeviceEdges | None]
     numbers: list[Any]
     sources: list[_Nodes]
     num_dst: list[_Nodes]
@@ -59,29 +59,33 @@ def sample_layers_on_gpu(
         layers.append(_draw_layer(g, gpu, current, [len(ids) for ids in tensors], draw, sizes))
         current = layers[-1].sources
     numbers = sizes.read()
-    check_draws(g, sets, numbers, [layer.drawn for layer in layers])
+    check_draws(g, sets, numbers, [layer.edges for layer in layers])
     return [_block(g, gpu, layer, numbers, copy_edata) for layer in layers]
 
 
 def _draw_layer(g: DGLGraph, gpu: Gpu, nodes: list[_Nodes], num_seeds: list[int], draw: Draw, sizes: Sizes) -> _Layer:
     """Draw the edges of one layer and number their sources, after the nodes of the layer."""
     ends, kernels = g.type_graph.ends, gpu.kernels("sample.number")
-    drawn = [draw(i, nodes[dst].ids, sizes, True) if nodes[dst].ids.room else None for i, (_, dst) in enumerate(ends)]
+    by_relation = [
+        draw(i, nodes[dst].ids, sizes, True) if nodes[dst].ids.room else None for i, (_, dst) in enumerate(ends)
+    ]
     numbers: list[Any] = []
     sources, numberings = list(nodes), {}
-    for edges, (src, _) in zip(drawn, ends, strict=True):
+    for edges, (src, _) in zip(by_relation, ends, strict=True):
         if edges is None:
             numbers.append(None)
             continue
         if src not in numberings:
-            room = sum(x.picks.room for x, pair in zip(drawn, ends, strict=True) if x is not None and pair[0] == src)
-            numberings[src] = kernels.Numbering(gpu.queue, nodes[src].ids, room)
+            room = sum(
+                x.picks.room for x, pair in zip(by_relation, ends, strict=True) if x is not None and pair[0] == src
+            )
+            numberings[src] = kernels.DeviceNumbering(gpu.queue, nodes[src].ids, room)
         numbering, size = numberings[src], sizes.next()
         far = replace(numbering.listed, address=edges.picks.far.address, room=edges.picks.room)
         numbers.append(numbering.add(replace(far, count=sizes.address(edges.size)), sizes.address(size)))
         most = min(numbering.listed.room, num_seeds[src] + g.node_counts[src])
         sources[src] = _Nodes(replace(numbering.listed, room=most), size)
-    return _Layer(drawn, numbers, sources, nodes)
+    return _Layer(by_relation, numbers, sources, nodes)
 
 
 def _block(g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], copy_edata: bool) -> DGLGraph:
@@ -90,18 +94,18 @@ def _block(g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], copy_edata:
     num_dst = [nodes.count(numbers) for nodes in layer.num_dst]
     src_ids = [nodes.listed(gpu, numbers) for nodes in layer.sources]
     adjacencies, edge_ids = [], []
-    for i, (drawn, (src_set, dst_set)) in enumerate(zip(layer.drawn, g.type_graph.ends, strict=True)):
-        shape, count = (len(src_ids[src_set]), num_dst[dst_set]), 0 if drawn is None else numbers[drawn.size]
-        if drawn is None:
-            src = dst = edges = arrays.arange(0)
+    for i, (edges, (src_set, dst_set)) in enumerate(zip(layer.edges, g.type_graph.ends, strict=True)):
+        shape, count = (len(src_ids[src_set]), num_dst[dst_set]), 0 if edges is None else numbers[edges.size]
+        if edges is None:
+            src = dst = ids = arrays.arange(0)
         else:
-            src, dst = gpu.tensor(layer.numbers[i], count, dtype), gpu.tensor(drawn.picks.near, count, dtype)
-            edges = gpu.tensor(drawn.picks.edges, count, drawn.index)
+            src, dst = gpu.tensor(layer.numbers[i], count, dtype), gpu.tensor(edges.picks.near, count, dtype)
+            ids = gpu.tensor(edges.picks.edges, count, edges.index)
         adjacency = Adjacency.from_ends(*shape, src, dst, g.numpy_idtype, arrays)
-        if drawn is not None:
-            adjacency.set_rows_there(gpu.tensor(drawn.picks.offsets, shape[1] + 1, "int64"), drawn.longest)
+        if edges is not None:
+            adjacency.set_rows_there(gpu.tensor(edges.picks.offsets, shape[1] + 1, "int64"), edges.longest)
         adjacencies.append(adjacency)
-        edge_ids.append(edges)
+        edge_ids.append(ids)
     block = listed_block(g, num_dst, src_ids, adjacencies)
     if copy_edata:
         block.edge_frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]

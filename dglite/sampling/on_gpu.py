@@ -36,11 +36,11 @@ class Sizes:
 
     def read(self) -> list[int]:
         """Wait for all that was started, and return the numbers."""
-        return active.to_numpy(self._tensor).tolist()  # type: ignore[no-any-return]
+        return active.to_numpy(self._tensor[: self._next]).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass
-class Drawn:
+class DeviceEdges:
     """Edges drawn on a GPU, as its kernel returns them, and which of the sizes say how many, and what went wrong."""
 
     picks: Any
@@ -50,9 +50,9 @@ class Drawn:
     longest: int | None
 
 
-Draw = Callable[[int, Any, Sizes, bool], Drawn | None]
+Draw = Callable[[int, Any, Sizes, bool], DeviceEdges | None]
 """``draw(relation, seeds, sizes, numbered)`` draws edges around ids as kernels take them, None for none; ``numbered``:
-with the seeds' positions in place of their ids."""
+with the seeds' positions in counters of their ids."""
 
 
 def draw_on(
@@ -80,7 +80,7 @@ def draw_on(
     """
     weights = None if prob is None else _weights_there(g, gpu, prob, inward)
 
-    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> Drawn | None:
+    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> DeviceEdges | None:
         fanout, kernels = fanouts[i], gpu.kernels("sample.sample")
         if fanout == 0:
             return None
@@ -88,17 +88,17 @@ def draw_on(
             fanout = min(fanout, g.adjacencies[i].num_edges)  # kernels allocate this many entries per seed
         structure, index = _structure(g, gpu, i, inward)
         values, absent = None if weights is None else weights[i], excluded[i] if excluded else None
-        size, wrong = sizes.next(), sizes.next()
-        place = kernels.Place(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
-        options: tuple[Any, ...] = (gpu.queue, structure, seeds, fanout, replaces, key + i, place)
+        size, wrong = sizes.next(), 0 if values is None else sizes.next()
+        counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
+        options: tuple[Any, ...] = (gpu.queue, structure, seeds, fanout, replaces, key + i, counters)
         if values is None and absent is None:
             picks = kernels.sample_neighbors(*options)
         else:
             addresses = (0, 0) if values is None else (active.address(values[0]), values[1].address)
             ids = (0, 0) if absent is None else (active.address(absent), len(absent))
             again = None if another is None else (key + i) ^ another
-            picks = kernels.sample_by_weight(*options, kernels.Weights(*addresses, *ids), again)
-        return Drawn(picks, size, wrong, index, fanout if fanout >= 0 else None)
+            picks = kernels.sample_by_weight(*options, kernels.DeviceWeights(*addresses, *ids), again)
+        return DeviceEdges(picks, size, wrong, index, fanout if fanout >= 0 else None)
 
     return draw
 
@@ -106,14 +106,14 @@ def draw_on(
 def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], key: int) -> Draw:
     """Return what draws edges by one random number for each node, as :func:`sample_labors` does without weights."""
 
-    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> Drawn | None:
+    def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> DeviceEdges | None:
         if fanouts[i] == 0:
             return None
         structure, index = _structure(g, gpu, i, inward)
         kernels, size = gpu.kernels("sample.sample"), sizes.next()
-        place = kernels.Place(sizes.missing, sizes.address(size), 0, numbered)
-        picks = kernels.sample_alike(gpu.queue, structure, seeds, fanouts[i], key, place)
-        return Drawn(picks, size, 0, index, None)
+        counters = kernels.Counters(sizes.missing, sizes.address(size), 0, numbered)
+        picks = kernels.sample_alike(gpu.queue, structure, seeds, fanouts[i], key, counters)
+        return DeviceEdges(picks, size, 0, index, None)
 
     return draw
 
@@ -176,15 +176,17 @@ def seed_tensors(g: DGLGraph, nodes: Any, inward: bool) -> dict[int, Any]:
     return seed_sets(g, nodes, inward, read)
 
 
-def check_draws(g: DGLGraph, sets: dict[int, Any], sizes: list[int], draws: Sequence[Sequence[Drawn | None]]) -> None:
+def check_draws(
+    g: DGLGraph, sets: dict[int, Any], sizes: list[int], draws: Sequence[Sequence[DeviceEdges | None]]
+) -> None:
     """Raise the error for a seed that does not exist, or a weight that cannot be used, if a kernel has met one."""
     if sizes[0]:
         for node_set, ids in sets.items():
             g.nodes_in(g.id_arrays, ids, node_set)
-    for drawn_by_relation in draws:
-        for drawn, etype in zip(drawn_by_relation, g.type_graph.etypes, strict=True):
-            if drawn is not None and drawn.wrong:
-                check_weights(np.array([sizes[drawn.wrong] - 1]), f"{etype!r} edge")
+    for by_relation in draws:
+        for edges, etype in zip(by_relation, g.type_graph.etypes, strict=True):
+            if edges is not None and edges.wrong:
+                check_weights(np.array([sizes[edges.wrong] - 1]), f"{etype!r} edge")
 
 
 def choose_on_gpu(g: DGLGraph, gpu: Gpu, nodes: Any, inward: bool, draw: Draw) -> list[Chosen]:
@@ -195,12 +197,12 @@ def choose_on_gpu(g: DGLGraph, gpu: Gpu, nodes: Any, inward: bool, draw: Draw) -
     draws = [draw(i, seeds[x], sizes, False) if x in seeds else None for i, x in enumerate(near_sets)]
     counts, picks = sizes.read(), []
     check_draws(g, sets, counts, [draws])
-    for drawn in draws:
-        if drawn is None:
+    for edges in draws:
+        if edges is None:
             picks.append(NO_EDGES)
             continue
-        count = counts[drawn.size]
-        far, near = (gpu.tensor(x, count, dtype) for x in (drawn.picks.far, drawn.picks.near))
-        edges = gpu.tensor(drawn.picks.edges, count, drawn.index)
-        picks.append(Chosen(far, near, edges) if inward else Chosen(near, far, edges))
+        count = counts[edges.size]
+        far, near = (gpu.tensor(x, count, dtype) for x in (edges.picks.far, edges.picks.near))
+        edge_ids = gpu.tensor(edges.picks.edges, count, edges.index)
+        picks.append(Chosen(far, near, edge_ids) if inward else Chosen(near, far, edge_ids))
     return picks

@@ -62,8 +62,8 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     arrays = g.id_arrays if isinstance(gpu, Gpu) else HOST
     dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes", arrays), _by_set(g, src_nodes, "src_nodes", arrays)
     dst_ids, edges = _destination_ids(g, dst_given, arrays), _kept_edges(g, dst_given, arrays)
-    given = dst_ids, include_dst_in_src, src_given, edges
-    sides = _SidesOnGpu(g, gpu, *given) if isinstance(gpu, Gpu) else _Sides(g, *given)
+    nodes = dst_ids, include_dst_in_src, src_given, edges
+    sides = _SidesOnGpu(g, gpu, *nodes) if isinstance(gpu, Gpu) else _Sides(g, *nodes)
     ends: Pairs = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
     src_ids = [sides.src_ids(i) for i in range(count)]
     adjacencies = tuple(
@@ -267,7 +267,7 @@ def kernel_ids(g: DGLGraph, gpu: Gpu, ids: Any) -> Any:
 
 def numbering_on(g: DGLGraph, gpu: Gpu, first: Any, room: int) -> Any:
     """Return a numbering on a GPU that begins with the ids ``first``, with room for others."""
-    return gpu.kernels("sample.number").Numbering(gpu.queue, kernel_ids(g, gpu, first), room)
+    return gpu.kernels("sample.number").DeviceNumbering(gpu.queue, kernel_ids(g, gpu, first), room)
 
 
 def block_of_rows(

@@ -26,7 +26,7 @@ __all__ = ["BEGIN", "END", "PAGE", "table"]
 PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
 BEGIN, END = "<!-- features -->\n", "<!-- end features -->\n"
 WIDTH = 4
-SIZE = 32
+SIZE = 64
 """Bytes of the most numbers that are read at a time where only sizes and answers are."""
 Work = Callable[[str], Any]
 
@@ -127,17 +127,19 @@ def _readout(device: str) -> None:
 
 
 def _sample(**how: Any) -> Work:
-    return lambda device: dglite.sampling.sample_neighbors(_graph(device), torch.arange(5, device=device), 3, **how)
+    return lambda device: dglite.sampling.sample_neighbors(_graph(device), torch.arange(10, device=device), 3, **how)
 
 
-def _loader(device: str) -> None:
-    sampler, g = dglite.dataloading.NeighborSampler([2, 2]), _graph(device)
-    for _ in dglite.dataloading.DataLoader(g, torch.arange(10, device=device), sampler, batch_size=5, device=device):
-        pass
+def _loader(sampler: Any) -> Work:
+    @lru_cache
+    def loader(device: str) -> Any:
+        return dglite.dataloading.DataLoader(_graph(device), torch.arange(10, device=device), sampler, batch_size=5)
 
+    def work(device: str) -> None:
+        for _ in loader(device):
+            pass
 
-def _walk(device: str) -> None:
-    dglite.sampling.random_walk(_graph(device), torch.arange(5, device=device), length=3)
+    return work
 
 
 @lru_cache
@@ -178,21 +180,39 @@ FEATURES: dict[str, Work] = {
     "a layer on edges made on the device": _on_edges,
     "`batch`": lambda device: dglite.batch([_edges(device), _edges(device)]),
     "`unbatch`": lambda device: dglite.unbatch(dglite.batch([_edges(device), _edges(device)])),
-    "`node_subgraph`": lambda device: dglite.node_subgraph(_graph(device), torch.arange(5, device=device)),
-    "`edge_subgraph`": lambda device: dglite.edge_subgraph(_graph(device), torch.arange(5, device=device)),
-    "`in_subgraph`": lambda device: dglite.in_subgraph(_graph(device), torch.arange(5, device=device)),
-    "`remove_nodes`": lambda device: dglite.remove_nodes(_graph(device), torch.arange(5, device=device)),
+    "`node_subgraph`": lambda device: dglite.node_subgraph(_graph(device), torch.arange(10, device=device)),
+    "`edge_subgraph`": lambda device: dglite.edge_subgraph(_graph(device), torch.arange(10, device=device)),
+    "`in_subgraph`": lambda device: dglite.in_subgraph(_graph(device), torch.arange(10, device=device)),
+    "`remove_nodes`": lambda device: dglite.remove_nodes(_graph(device), torch.arange(10, device=device)),
     "`add_reverse_edges`": lambda device: dglite.add_reverse_edges(_graph(device)),
     "a graph of edges on the device": lambda device: dglite.graph((torch.arange(3, device=device),) * 2),
     "`knn_graph`": lambda device: dglite.knn_graph(torch.rand(9, 3, device=device), 2),
     "`sample_neighbors`": _sample(),
-    "... by weight": _sample(prob="w"),
+    "... by weight, by a mask": _sample(prob="w"),
     "... with replacement": _sample(replace=True),
-    "`to_block`": lambda device: dglite.to_block(_graph(device)),
-    "`random_walk`": lambda device: dglite.sampling.random_walk(
-        _graph(device), torch.arange(5, device=device), length=3
+    "... without some edges": _sample(exclude_edges=[1, 2]),
+    "... by edge type": lambda device: dglite.sampling.sample_neighbors(
+        _types(device), {"b": [0, 1]}, {"to": 1, "of": 2}
     ),
-    "`DataLoader`, `NeighborSampler`": _loader,
+    "`sample_labors`": lambda device: dglite.sampling.sample_labors(_graph(device), torch.arange(10, device=device), 3),
+    "... by weight or importance": lambda device: dglite.sampling.sample_labors(
+        _graph(device), torch.arange(10, device=device), 3, prob="w"
+    ),
+    "`to_block`": lambda device: dglite.to_block(_graph(device)),
+    "... without `include_dst_in_src`": lambda device: dglite.to_block(_graph(device), include_dst_in_src=False),
+    "`select_topk`": lambda device: dglite.sampling.select_topk(_graph(device), 2, "w"),
+    "`random_walk`": lambda device: dglite.sampling.random_walk(
+        _graph(device), torch.arange(10, device=device), length=3
+    ),
+    "`global_uniform_negative_sampling`": lambda device: dglite.sampling.global_uniform_negative_sampling(
+        _graph(device), 5
+    ),
+    "`DataLoader`, `NeighborSampler`": _loader(dglite.dataloading.NeighborSampler([2, 2])),
+    "... by weight": _loader(dglite.dataloading.NeighborSampler([2, 2], prob="w")),
+    "... `LaborSampler`": _loader(dglite.dataloading.LaborSampler([2, 2])),
+    "... of edges, without these": _loader(
+        dglite.dataloading.as_edge_prediction_sampler(dglite.dataloading.NeighborSampler([2, 2]), exclude="self")
+    ),
 }
 
 

@@ -19,8 +19,8 @@ import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.graph.structure import Structure
-from dglite.kernels.cuda.sample.number import Numbering
-from dglite.kernels.cuda.sample.sample import Ids, sample_neighbors
+from dglite.kernels.cuda.sample.number import DeviceNumbering
+from dglite.kernels.cuda.sample.sample import Counters, Ids, sample_neighbors
 from dglite.ops import core, devices
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
@@ -181,10 +181,10 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     cpu.uniform_rows(rows, fanout, 0, np.int64(key), want, 0, 3000)
     held, numbers = gpu.upload(seeds), gpu.upload(np.zeros(3, np.int64))
     structure, at = Structure.upload(gpu, indptr, indices), numbers.address
-    result = sample_neighbors(gpu, structure, Ids(held.address, 3000), fanout, False, key, at, at + 8)
+    result = sample_neighbors(gpu, structure, Ids(held.address, 3000), fanout, False, key, Counters(at, at + 8))
     for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
         np.testing.assert_array_equal(gpu.download(memory.address, offsets[-1], "int64"), expected)
-    numbering = Numbering(gpu, Ids(held.address, 3000), result.room)
+    numbering = DeviceNumbering(gpu, Ids(held.address, 3000), result.room)
     places = numbering.add(Ids(result.far.address, result.room, at + 8), at + 16)
     missing, total, count = gpu.download(at, 3, "int64").tolist()
     assert (missing, total) == (0, offsets[-1])

@@ -9,8 +9,8 @@ from dglite.kernels.cpu.sample import sample as cpu
 from dglite.kernels.cuda.graph.argmax import gather, scatter
 from dglite.kernels.cuda.graph.convert import TILE, compress, running_sums, sort_by_key
 from dglite.kernels.cuda.graph.structure import Structure
-from dglite.kernels.cuda.sample.number import Numbering
-from dglite.kernels.cuda.sample.sample import Ids, sample_neighbors
+from dglite.kernels.cuda.sample.number import DeviceNumbering
+from dglite.kernels.cuda.sample.sample import Counters, Ids, sample_neighbors
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
@@ -58,7 +58,7 @@ def test_a_structure_sorted_on_the_gpu_equals_one_that_was_sent():
 @pytest.mark.parametrize("room", [8, 11])
 @pytest.mark.parametrize(("fanout", "replace"), [(3, False), (3, True), (40, False), (-1, False), (0, False)])
 def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, room, with_ids, index):
-    """``room``: the device alone knows how many of so many seeds there are."""
+    """``room``: the most seeds that there can be; where that is more, the device alone knows how many."""
     rng = np.random.default_rng(3)
     degrees = np.array([0, 1, 3, 10, 60, 200, 4])
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(index)
@@ -74,12 +74,12 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, room, with_ids, ind
     numbers, ids = np.array([len(seeds), 0, 0]), np.concatenate([seeds, np.full(3, 99, index)])
     count, missing, total = (numbers.ctypes.data + 8 * i for i in range(3))
     there = Ids(ids.ctypes.data, room, 0 if room == len(seeds) else count, index)
-    result = sample_neighbors(GPU, structure, there, fanout, replace, key, missing, total)
+    result = sample_neighbors(GPU, structure, there, fanout, replace, key, Counters(missing, total))
     assert numbers.tolist() == [len(seeds), 0, offsets[-1]]
     np.testing.assert_array_equal(GPU.download(result.offsets.address, len(offsets), "int64"), offsets)
     for memory, expected in zip((result.far, result.near, result.edges), want, strict=True):
         np.testing.assert_array_equal(GPU.download(memory.address, len(expected), index), expected)
-    result = sample_neighbors(GPU, structure, there, fanout, replace, key, missing, total, numbered=True)
+    result = sample_neighbors(GPU, structure, there, fanout, replace, key, Counters(missing, total, numbered=True))
     positions = np.repeat(np.arange(len(seeds)), np.diff(offsets))
     np.testing.assert_array_equal(GPU.download(result.near.address, len(positions), index), positions)
 
@@ -88,7 +88,7 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, room, with_ids, ind
 def test_a_seed_that_is_no_row_is_noted(seed):
     structure = Structure.upload(GPU, np.arange(8), np.zeros(7, np.int64))
     seeds, missing = np.array([0, seed, 1]), np.zeros(1, np.int64)
-    sample_neighbors(GPU, structure, Ids(seeds.ctypes.data, 3), 2, False, 1, missing.ctypes.data)
+    sample_neighbors(GPU, structure, Ids(seeds.ctypes.data, 3), 2, False, 1, Counters(missing.ctypes.data))
     assert missing[0] == 1
 
 
@@ -103,7 +103,7 @@ def test_numbers_follow_the_first_appearance(padding, count, index):
     for part in parts:
         want.append([seen.setdefault(int(i), len(first) - 1 + len(seen) - 2) for i in part])
         listed += [i for i in dict.fromkeys(part.tolist()) if i not in listed]
-    numbering = Numbering(GPU, Ids(first.ctypes.data, 4, 0, index), 2 * (count + padding))
+    numbering = DeviceNumbering(GPU, Ids(first.ctypes.data, 4, 0, index), 2 * (count + padding))
     for i, part in enumerate(parts):
         padded, at = np.concatenate([part, np.full(padding, 900, index)]), numbers.ctypes.data
         ids = Ids(padded.ctypes.data, count + padding, at if padding else 0, index)

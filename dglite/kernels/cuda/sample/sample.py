@@ -15,7 +15,16 @@ from ..graph.convert import ITEM, running_sums, simple_program
 from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
-__all__ = ["Ids", "Place", "Sampled", "Weights", "sample_alike", "sample_by_weight", "sample_neighbors", "sum_weights"]
+__all__ = [
+    "Counters",
+    "DeviceWeights",
+    "Ids",
+    "Sampled",
+    "sample_alike",
+    "sample_by_weight",
+    "sample_neighbors",
+    "sum_weights",
+]
 
 MOST_ROOM = 1 << 22
 """Entries up to which there is room for as many as can be chosen; beyond, their number is read first."""
@@ -39,8 +48,8 @@ class Ids:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where results go, addresses of int64 numbers.
+class Counters:
+    """Addresses of int64 numbers that kernels write.
 
     Attributes
     ----------
@@ -75,7 +84,7 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Weights:
+class DeviceWeights:
     """Addresses of float64 weights by edge id and what :func:`sum_weights` makes of them, 0 where all are 1; and of the
     ascending int64 ids of edges that are excluded, and how many."""
 
@@ -86,17 +95,17 @@ class Weights:
 
 
 def sample_neighbors(
-    runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, key: int, place: Place
+    runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, key: int, counters: Counters
 ) -> Sampled:
     """Choose up to ``fanout`` entries of each of the rows ``seeds`` with equal probability; -1 takes all.
 
     The choices are those of the CPU's kernel for the same key. Waits for their number where ``fanout`` is -1, or where
     there could be very many.
     """
-    counts = _counts(runner, structure, seeds, fanout, replace, place)
+    counts = _counts(runner, structure, seeds, fanout, replace, counters)
     scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
     words = [structure.indptr.address, *seeds.words[:2], fanout, int(replace), key]
-    return _listed(runner, structure, seeds, counts, place, "rows", words, [scratch.address], seeds.room * fanout)
+    return _listed(runner, structure, seeds, counts, counters, "rows", words, [scratch.address], seeds.room * fanout)
 
 
 def sample_by_weight(
@@ -106,8 +115,8 @@ def sample_by_weight(
     fanout: int,
     replace: bool,
     key: int,
-    place: Place,
-    weights: Weights,
+    counters: Counters,
+    weights: DeviceWeights,
     another: int | None = None,
 ) -> Sampled:
     """Choose up to ``fanout`` entries of each row in proportion to weights; -1 takes all whose weight is not 0.
@@ -117,7 +126,7 @@ def sample_by_weight(
     as :func:`sample_neighbors` does.
     """
     program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
-    degrees, firsts, room = _counts(runner, structure, seeds, -1, False, place), None, seeds.room * fanout
+    degrees, firsts, room = _counts(runner, structure, seeds, -1, False, counters), None, seeds.room * fanout
     if fanout < 0:
         firsts = running_sums(runner, "int64", degrees.address, seeds.room)
         room = _read(runner, firsts, seeds.room)
@@ -129,25 +138,27 @@ def sample_by_weight(
     results = [positions.address, counts.address]
     if another is None:
         scratch = runner.empty(max(8 * fanout * seeds.room, 1))
-        words += [weights.values, weights.sums, *excluded, scratch.address, *results, place.wrong]
+        words += [weights.values, weights.sums, *excluded, scratch.address, *results, counters.wrong]
         runner.launch(program, "weigh", grid, words)
     else:
         scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
         runner.launch(program, "allow", grid, [*words, another, *excluded, scratch.address, *results])
     words = [structure.indptr.address, *seeds.words[:2], fanout, at, positions.address]
-    return _listed(runner, structure, seeds, counts, place, "list", words, [], room)
+    return _listed(runner, structure, seeds, counts, counters, "list", words, [], room)
 
 
-def sample_alike(runner: Runner, structure: Structure, seeds: Ids, fanout: int, key: int, place: Place) -> Sampled:
+def sample_alike(
+    runner: Runner, structure: Structure, seeds: Ids, fanout: int, key: int, counters: Counters
+) -> Sampled:
     """Choose about ``fanout`` entries of each row, one random number for each far end (LABOR); -1 takes all.
 
     The choices are those of the CPU's kernel for the same key. Waits for their number.
     """
     program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
-    degrees, counts = _counts(runner, structure, seeds, -1, False, place), runner.empty(8 * max(seeds.room, 1))
+    degrees, counts = _counts(runner, structure, seeds, -1, False, counters), runner.empty(8 * max(seeds.room, 1))
     words = [structure.indptr.address, structure.indices.address, *seeds.words[:2], degrees.address, fanout, key]
     runner.launch(program, "mark", grid, [*words, counts.address])
-    return _listed(runner, structure, seeds, counts, place, "take", words, [], -1)
+    return _listed(runner, structure, seeds, counts, counters, "take", words, [], -1)
 
 
 def sum_weights(runner: Runner, structure: Structure, values: int) -> Memory:
@@ -159,11 +170,11 @@ def sum_weights(runner: Runner, structure: Structure, values: int) -> Memory:
     return sums
 
 
-def _counts(runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, place: Place) -> Memory:
+def _counts(runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, counters: Counters) -> Memory:
     """Return how many entries each row gives, 0 for what is no row."""
     program, counts = _program(structure.index, seeds.dtype), runner.empty(8 * max(seeds.room, 1))
     words = [structure.indptr.address, structure.num_rows, *seeds.words, fanout, int(replace)]
-    runner.launch(program, "counts", (blocks_for(seeds.room), 1), [*words, counts.address, place.missing])
+    runner.launch(program, "counts", (blocks_for(seeds.room), 1), [*words, counts.address, counters.missing])
     return counts
 
 
@@ -176,7 +187,7 @@ def _listed(
     structure: Structure,
     seeds: Ids,
     counts: Memory,
-    place: Place,
+    counters: Counters,
     kernel: str,
     words: Sequence[int],
     more: Sequence[int],
@@ -188,9 +199,9 @@ def _listed(
         room = _read(runner, offsets, seeds.room)
     far, near, edges = (runner.empty(max(room, 1) * ITEM[dtype]) for dtype in (seeds.dtype, seeds.dtype, index))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
-    out = [structure.indices.address, edge_ids, int(place.numbered), far.address, near.address, edges.address]
+    out = [structure.indices.address, edge_ids, int(counters.numbered), far.address, near.address, edges.address]
     program, grid = _program(index, seeds.dtype), (max(blocks_for(seeds.room), 1), 1)
-    runner.launch(program, kernel, grid, [*words, offsets.address, *more, *out, place.total])
+    runner.launch(program, kernel, grid, [*words, offsets.address, *more, *out, counters.total])
     return Sampled(far, near, edges, offsets, room)
 
 
