@@ -31,6 +31,9 @@ VECTOR_BYTES = 16
 """What one thread loads at once."""
 MOST_VECTORS = 4
 """Vectors of accumulators that a lane holds; wider rows are cut, each cut a row of the grid."""
+AHEAD, BLOCKS = 6, 4
+"""Vectors that a lane has under way at once, where rows have so many entries, and blocks that a multiprocessor has room
+for."""
 WARP = 32
 
 
@@ -87,7 +90,8 @@ class _BoundProgram:
             feature_lanes=features,
             entry_lanes=entries,
             vectors=1 if self.dot else vectors,
-            ahead=1 if self.dot else max(4 // vectors, 1),
+            ahead=max((AHEAD if mean >= AHEAD else 2) // (1 if self.dot else vectors), 1),
+            blocks=1 if self.dot else BLOCKS,
         )
 
     def operand_words(self, runner: Runner, addresses: Sequence[int]) -> list[int]:

@@ -26,6 +26,7 @@ template <class ITEM, class INDEX, int VECTOR, int FEATURES, int ENTRIES, int AT
     using compute = compute_t<item>;
     static constexpr int VEC = VECTOR, F = FEATURES, S = ENTRIES, HELD = AT_ONCE, STEP = S * HELD;
     using Values = Pack<item, VEC>[HELD];
+    using Powers = compute[HELD][VEC];
 
     struct Group {
         index edges[HELD];
@@ -60,7 +61,8 @@ template <class ITEM, class INDEX, int VECTOR, int FEATURES, int ENTRIES, int AT
         for (int a = 0; a < HELD; ++a) values[a] = load_early<VEC>(from + (long long)group.edges[a] * heads + head);
     }
 
-    __device__ void add(const Group& group, const Values& logits, Below<compute> (&below)[VEC]) const {
+    // Take the logits' exponentials below the highest so far into account, and leave them in `powers`.
+    __device__ void add(const Group& group, const Values& logits, Below<compute> (&below)[VEC], Powers& powers) const {
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
             compute top = below[i].top;
@@ -68,52 +70,55 @@ template <class ITEM, class INDEX, int VECTOR, int FEATURES, int ENTRIES, int AT
             for (int a = 0; a < HELD; ++a) top = maximum(top, compute(widen(logits[a].item[i])));
             compute sum = below[i].sum * exp_below(below[i].top, top);
 #pragma unroll
-            for (int a = 0; a < HELD; ++a)
-                if (group.has[a]) sum += exp_below(compute(widen(logits[a].item[i])), top);
+            for (int a = 0; a < HELD; ++a) {
+                powers[a][i] = exp_below(compute(widen(logits[a].item[i])), top);
+                sum = group.has[a] ? sum + powers[a][i] : sum;
+            }
             below[i] = {top, sum};
         }
     }
 
-    __device__ void write(const Group& group, const Values& logits, const Below<compute> (&below)[VEC], item* out) const {
-        compute scale[VEC];
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) scale[i] = compute(1) / below[i].sum;
+    __device__ void write(const Group& group, const Powers& powers, const compute (&scale)[VEC], item* out) const {
 #pragma unroll
         for (int a = 0; a < HELD; ++a) {
             compute results[VEC];
 #pragma unroll
-            for (int i = 0; i < VEC; ++i)
-                results[i] = exp_below(compute(widen(logits[a].item[i])), below[i].top) * scale[i];
+            for (int i = 0; i < VEC; ++i) results[i] = powers[a][i] * scale[i];
             if (group.has[a]) store<VEC>(out + (long long)group.edges[a] * heads + head, results);
         }
     }
 
     __device__ void forward(const item* logits, item* out, compute* partial) const {
         Below<compute> below[VEC];
+        compute tops[VEC] = {}, scale[VEC];  // the highest when the powers were taken
         Group held;
-        Values values;
+        Powers powers;
 #pragma unroll
         for (int i = 0; i < VEC; ++i) below[i] = {-limits<compute>::infinity(), compute(0)};
         if (!idle()) {
+            Values values;
             find(start, held);
             read(logits, held, values);
-            add(held, values, below);
+            add(held, values, below, powers);
+#pragma unroll
+            for (int i = 0; i < VEC; ++i) tops[i] = below[i].top;
             for (long long j = start + STEP; j < work.last; j += STEP) {
                 Group more;
-                Values values;
+                Powers unused;
                 find(j, more);
                 read(logits, more, values);
-                add(more, values, below);
+                add(more, values, below, unused);
             }
         }
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
             const compute top = max_across<F, F * S>(below[i].top);
             below[i] = {top, sum_across<F, F * S>(below[i].sum * exp_below(below[i].top, top))};
+            scale[i] = exp_below(tops[i], top) / below[i].sum;
         }
         if (idle()) return;
         if (work.chunk < 0) {
-            write(held, values, below, out);
+            write(held, powers, scale, out);
             normalise(start + STEP, logits, out, below);
         } else if (team.entry == 0) {
 #pragma unroll
@@ -136,12 +141,21 @@ template <class ITEM, class INDEX, int VECTOR, int FEATURES, int ENTRIES, int AT
     }
 
     __device__ void normalise(long long from, const item* logits, item* out, const Below<compute> (&below)[VEC]) const {
+        compute scale[VEC];
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) scale[i] = compute(1) / below[i].sum;
         for (long long j = from; j < work.last; j += STEP) {
             Group group;
             Values values;
+            Powers powers;
             find(j, group);
             read(logits, group, values);
-            write(group, values, below, out);
+#pragma unroll
+            for (int a = 0; a < HELD; ++a)
+#pragma unroll
+                for (int i = 0; i < VEC; ++i)
+                    powers[a][i] = exp_below(compute(widen(values[a].item[i])), below[i].top);
+            write(group, powers, scale, out);
         }
     }
 
