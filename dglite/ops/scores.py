@@ -169,7 +169,7 @@ def can_defer_scores(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
 
 
 def _is_term(adj: Adjacency, left: Tensor, term: Tensor) -> bool:
-    """Whether ``term`` has a number for each edge where ``left`` has one for each source; GPUs have no kernel for it."""
+    """Whether ``term`` has a number for each edge where ``left`` has one for each source; no kernel of a GPU."""
     return (
         active.is_tensor(term)
         and tuple(active.shape(term)) == (adj.num_edges, *active.shape(left)[1:])
