@@ -207,10 +207,9 @@ class FusedAttention:
         both, right = results.pop("sides_grad"), results["right_grad"]
         num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
         x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
-        gradients = active.swap_last(weight_gradient(x, both))
-        diagonal = _identity(heads, both)[:, :, None]
-        for name, of_side in zip(("attn", "attn_right"), (gradients[:heads], gradients[heads:]), strict=True):
-            results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * diagonal, 0)
+        # The product has a block for each pair of heads; a head's own lie on the diagonal.
+        blocks = active.reshape(active.swap_last(weight_gradient(x, both)), (2, heads * heads, features))
+        results["attn_grad"], results["attn_right_grad"] = (side[:: heads + 1] for side in blocks)
         if not self._writes_all(self.adj.reverse()):
             vector = active.astype(named["attn_right"], active.dtype(both))
             idle = self._idle_sources(num_dst)

@@ -64,6 +64,9 @@ def library(parts: tuple[str, ...]) -> str:
     return "".join((SOURCE / f"{part}.cuh").read_text(encoding="utf-8") for part in parts)
 
 
+_DOUBLE, _BITS = struct.Struct("d"), struct.Struct("q")
+
+
 class Memory(Protocol):
     """Memory of a device, freed with its last reference; on a stream, after the kernels that were given it."""
 
@@ -112,7 +115,7 @@ def packed(words: Sequence[int | float]) -> array:
 def as_word(word: int | float) -> int:
     """Return a double, or a number up to 2**64, as the 64 bits of it in a signed number."""
     if isinstance(word, float):
-        bits: int = struct.unpack("q", struct.pack("d", word))[0]
+        bits: int = _BITS.unpack(_DOUBLE.pack(word))[0]
         return bits
     return word if word < 2**63 else word - 2**64
 
