@@ -74,6 +74,7 @@ def install() -> Any:
     module.is_available = module.is_initialized = lambda: True
     module.device_count, module.current_device = (lambda: 1), (lambda: 0)
     module._is_in_bad_fork, module.manual_seed_all = (lambda: False), (lambda seed: None)
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     torch._register_device_module(KIND, module)
     devices.RUNNERS[KIND] = _Fake()
     type(active).stream = lambda self, device: int(library.fake_stream())  # type: ignore[method-assign]

@@ -31,13 +31,11 @@ EDGES = ([0, 0, 1, 2, 2, 3, 3, 1], [1, 1, 2, 2, 3, 3, 1, 2])
 class Steps:
     """Attention's steps by dglite, and the leaves ``ft``, ``el`` and ``er`` that they are called with."""
 
-    def __init__(self):
+    def __init__(self, device="cpu"):
         torch.manual_seed(0)
-        self.ft, self.el, self.er = (
-            torch.randn(4, 2, width, dtype=torch.float64, requires_grad=True) for width in (3, 1, 1)
-        )
-        self.leaves = [self.ft, self.el, self.er]
-        self.g = dglite.graph(EDGES)
+        self.leaves = [torch.randn(4, 2, width, dtype=torch.float64).to(device).requires_grad_() for width in (3, 1, 1)]
+        self.ft, self.el, self.er = self.leaves
+        self.g = dglite.graph(EDGES).to(device)
 
     def scores(self, el, er):
         self.g.ndata.update({"el": el, "er": er})
@@ -57,7 +55,7 @@ class Steps:
         return self.attend(ft, self.weights(F.leaky_relu(self.scores(el, er), 0.2)))
 
     def gradients(self, result, inputs=None):
-        weights = torch.cos(torch.arange(result.numel(), dtype=result.dtype)).view_as(result)
+        weights = torch.cos(torch.arange(result.numel(), dtype=result.dtype, device=result.device)).view_as(result)
         grads = torch.autograd.grad((result * weights).sum(), inputs or self.leaves, allow_unused=True)
         return [torch.zeros(()) if x is None else x for x in grads]
 

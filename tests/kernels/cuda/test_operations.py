@@ -198,8 +198,8 @@ def test_attention_with_a_part_of_the_edge_is_composed_on_a_gpu(monkeypatch):
         assert_close(actual.numpy(), expected.numpy(), "float64")
 
 
-def test_scores_do_not_wait_on_a_gpu(monkeypatch):
-    """Attention in steps is computed step by step on a GPU, and equals what the host makes one kernel of."""
+def test_scores_wait_on_a_gpu(monkeypatch):
+    """Attention in steps is one kernel on a GPU, too, and equals the host's."""
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
     adj, weighted = star(), U * E
     x, left, right = tensors("additive", adj, 2, 8, False)
@@ -209,9 +209,9 @@ def test_scores_do_not_wait_on_a_gpu(monkeypatch):
         recipe = active.recipe_of(weights)
         return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
 
-    waits, *want = steps()
+    recipe, *want = steps()
     call_tensors_those_of_a_gpu(monkeypatch)
-    at_once, *result = steps()
-    assert at_once is None and waits is not None
+    of_gpu, *result = steps()
+    assert of_gpu is not None and recipe is not None
     for one, other in zip(result, want, strict=True):
         assert_close(one.numpy(), other.numpy(), "float64")
