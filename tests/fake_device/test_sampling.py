@@ -19,10 +19,7 @@ from dglite.dataloading import (
 )
 from dglite.sampling import sample_labors, sample_neighbors, sample_neighbors_fused
 from tests.fake_device.device import DEVICE, recorded
-from tests.fake_device.test_structure import EDGES, NODES, block_contents, few, listed, make, on_host, types
-
-SIZES = 256
-"""Bytes of what may be copied to the host: sizes, no ids."""
+from tests.fake_device.test_structure import EDGES, NODES, SMALL, block_contents, few, listed, make, on_host, types
 
 
 def weighted(device: str, moved: bool = False, dtype: torch.dtype = torch.int64) -> dglite.DGLGraph:
@@ -118,7 +115,7 @@ def test_ids_stay_on_the_device(name):
     with recorded() as events:
         result = listed(OF_GRAPH[name](g, seeds))
     to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
-    assert max(to_host, default=0) <= SIZES
+    assert max(to_host, default=0) <= SMALL
     assert all(x.made_on(g.device) is not None for sample in result for x in sample.adjacencies if x.num_edges)
 
 
@@ -191,6 +188,20 @@ def compare_loader(name: str, device: str) -> None:
 @pytest.mark.parametrize("name", list(LOADERS))
 def test_batches_are_the_cpus(name):
     compare_loader(name, DEVICE)
+
+
+def test_edges_and_pairs_stay_on_the_device():
+    """The host reads how many there are of each, and whether ids exist."""
+    g = weighted(DEVICE)
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([4, 2]), exclude="self", negative_sampler=dglite.dataloading.negative_sampler.Uniform(2)
+    )
+    batches = iter(DataLoader(g, some_edges(DEVICE), sampler, batch_size=50))
+    next(batches)
+    with recorded() as events:
+        next(batches)
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
+    assert len(events.waits) == 6
 
 
 @pytest.mark.parametrize("device", ["cpu", DEVICE])
