@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import active
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
+from ..ops.devices import Gpu, device_on
 from .base import Sampler
 from .buffers import Buffers
 from .edge_sampler import EdgePredictionSampler
@@ -182,7 +183,9 @@ class DataLoader(Loader, Generic[Batch]):
 
 
 def make_formats(graph: DGLGraph, sampler: Any) -> None:
-    """Make the sparse formats that a sampler reads, before threads need them."""
+    """Make the sparse formats that a sampler reads on the host, before threads need them."""
+    if isinstance(device_on(graph.device), Gpu):
+        return
     formats = sampler.formats if isinstance(sampler, Sampler) else Sampler.formats
     for adjacency in graph.adjacencies:
         for format_ in formats:

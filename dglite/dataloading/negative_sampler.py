@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import generator
@@ -55,11 +55,12 @@ class PerSourceUniform(_BaseNegativeSampler):
     """
 
     def _generate(self, g: DGLGraph, eids: Any, etype: Any) -> Pairs:
-        index = g.etype_id(etype)
-        adjacency = g.adjacencies[index]
-        src, _ = adjacency.find_edges(g.edge_ids_of(eids, index))
-        src = np.repeat(src, self.k)
-        return g.ids_tensor(src), g.ids_tensor(generator().integers(max(adjacency.num_dst, 1), size=len(src)))
+        index, arrays = g.etype_id(etype), g.id_arrays
+        adjacency, is_ids = g.adjacencies[index], active.is_tensor(eids)
+        ids = g.edges_in(arrays, eids if is_ids else g.edge_ids_of(eids, index), index)
+        count = len(ids) * self.k
+        src = arrays.repeat(adjacency.ends(arrays)[0][ids], arrays.full(len(ids), self.k), count)
+        return g.ids_tensor(src), g.ids_tensor(generator().integers(max(adjacency.num_dst, 1), size=count))
 
 
 Uniform = PerSourceUniform

@@ -14,6 +14,7 @@ from ..graph.attached import attach
 from ..graph.storage import require_graph
 from ..ops.devices import Gpu, device_on
 from ..random import draw_key
+from ..structure.arrays import HOST, renumbered
 from ..structure.distinct import in_order_of_appearance
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
@@ -102,14 +103,17 @@ def _by_way_of_a_graph(
     return block
 
 
-def _reached(frontier: DGLGraph, nodes: Any) -> dict[str, np.ndarray]:
+def _reached(frontier: DGLGraph, nodes: Any) -> dict[str, Any]:
     """Return ``nodes`` and then the destinations of the edges, each once, by node type."""
-    names = frontier.ntypes
+    names, arrays = frontier.ntypes, frontier.id_arrays
     by_type = nodes if isinstance(nodes, Mapping) else {names[0]: nodes}
-    parts = {ntype: [frontier.node_ids(by_type.get(ntype, []), ntype)] for ntype in names}
+    parts = {ntype: [frontier.nodes_in(arrays, by_type.get(ntype, []), i)] for i, ntype in enumerate(names)}
     for adjacency, (_, _, ntype) in zip(frontier.adjacencies, frontier.canonical_etypes, strict=True):
-        parts[ntype].append(adjacency.endpoints()[1])
-    return {ntype: in_order_of_appearance(np.concatenate(ids)) for ntype, ids in parts.items()}
+        parts[ntype].append(arrays.astype(adjacency.ends(arrays)[1], np.dtype(np.int64)))
+    if arrays is HOST:
+        return {ntype: in_order_of_appearance(np.concatenate(ids)) for ntype, ids in parts.items()}
+    counts = dict(zip(names, frontier.node_counts, strict=True))
+    return {ntype: renumbered(arrays, arrays.concatenate(ids), counts[ntype])[0] for ntype, ids in parts.items()}
 
 
 attach(sample_neighbors_fused=sample_neighbors_fused)

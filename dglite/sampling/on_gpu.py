@@ -78,7 +78,7 @@ def draw_on(
         what makes another key of one, to draw once more where an excluded edge was drawn, as loaders do; None: draw by
         weight.
     """
-    weights = None if prob is None else _weights_there(g, gpu, prob, inward)
+    weights = None if prob is None else weights_there(g, gpu, prob, inward)
 
     def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> DeviceEdges | None:
         fanout, kernels = fanouts[i], gpu.kernels("sample.sample")
@@ -126,7 +126,7 @@ def _structure(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
 _WEIGHTS: ColumnCache[tuple[Any, Any]] = ColumnCache()
 
 
-def _weights_there(g: DGLGraph, gpu: Gpu, prob: Any, inward: bool) -> list[tuple[Any, Any] | None]:
+def weights_there(g: DGLGraph, gpu: Gpu, prob: Any, inward: bool) -> list[tuple[Any, Any] | None]:
     """Return each edge type's weights, float64, and their running sums, cached for each tensor and its version."""
     results: list[tuple[Any, Any] | None] = []
     for i, column in enumerate(weight_columns(g, prob)):

@@ -12,11 +12,14 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
+from ..ops import core
+from ..ops.devices import Gpu, device_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import count_of, integer_array, number_of
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
+from .on_gpu import weights_there
 
 _MOST_STEPS = 1 << 28
 """The trace of one such walk has 2 GB."""
@@ -63,8 +66,9 @@ def random_walk(
         Neither ``metapath`` nor ``length`` is given, edge types do not follow on each other, a node does not exist, no
         edge type has the feature, a probability is not in [0, 1], or a weight met is negative or not finite.
     """
-    relations = _relations(g, metapath, length)
-    traces, edges, types = walk(g, nodes, relations, prob, restart_prob, return_eids)
+    relations, gpu = _relations(g, metapath, length), device_on(g.device)
+    how = nodes, relations, prob, restart_prob, return_eids
+    traces, edges, types = _walk_on_gpu(g, gpu, *how) if isinstance(gpu, Gpu) else walk(g, *how)
     result = g.ids_tensor(traces), g.ids_tensor(np.array(types))
     return (result[0], g.ids_tensor(edges), result[1]) if return_eids else result
 
@@ -110,6 +114,32 @@ def walk(
             arguments = *matrix, weights[index], stops, *some, len(relations), key, *outputs
             _run(compiled().walk.walk, len(starts), work, arguments)
         check_weights(bad, f"{g.type_graph.etypes[index]!r} edge")
+        begin = end
+    return traces, edges, types
+
+
+def _walk_on_gpu(
+    g: DGLGraph, gpu: Gpu, nodes: Any, relations: list[int], prob: str | None, restart_prob: Any, return_eids: bool
+) -> tuple[Tensor, Tensor, list[int]]:
+    """Return what :func:`walk` does, as tensors; the host waits for whether nodes exist, and weights can be used."""
+    arrays, length, dtype, types = g.id_arrays, len(relations), str(g.numpy_idtype), _node_sets(g, relations)
+    starts = g.nodes_in(arrays, nodes, types[0])
+    weights = None if prob is None else weights_there(g, gpu, prob, False)
+    stops = None if restart_prob is None else active.from_numpy(_stops(restart_prob, length), g.device)
+    count, key, wrong = len(starts), draw_key(), arrays.full(1, 0)
+    traces = arrays.full(count * (length + 1), -1, dtype).reshape(count, length + 1)
+    edges = arrays.full(count * length if return_eids else 0, -1, dtype).reshape(count, length if return_eids else 0)
+    traces[:, 0] = arrays.astype(starts, dtype)
+    addresses = [active.address(traces), active.address(edges) if return_eids else 0]
+    addresses += [0 if stops is None else active.address(stops), active.address(wrong)]
+    kernels, begin = gpu.kernels("sample.walk"), 0
+    walks = kernels.Walks(count, length, key, dtype, *addresses)
+    for index, steps in itertools.groupby(relations):
+        end, structure = begin + len(list(steps)), gpu.structure(core.reversed_of(g.adjacencies[index]))[0]
+        values = None if weights is None else weights[index]
+        kernels.walk(gpu.queue, structure, walks, begin, end, 0 if values is None else active.address(values[0]))
+        if values is not None:
+            check_weights(np.array(arrays.read(wrong)) - 1, f"{g.type_graph.etypes[index]!r} edge")
         begin = end
     return traces, edges, types
 

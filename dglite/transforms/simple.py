@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, overload
 
@@ -17,6 +18,7 @@ from ..graph.attached import attach
 from ..graph.base import copies
 from ..graph.storage import graphs_of, make_graph, require_graph
 from ..structure import Adjacency
+from ..structure.arrays import HOST, renumbered
 from ..structure.compressed import scattered
 from ..structure.distinct import Pairs, renumbered_ends
 from .parts import node_frames, without_parallel
@@ -169,38 +171,48 @@ def compact_graphs(
                 f"and no block; got {dict(zip(g.ntypes, g.node_counts, strict=False))} and "
                 f"{dict(zip(first.ntypes, first.node_counts, strict=False))}"
             )
-    pairs = [adjacency.endpoints() for g in batch for adjacency in g.adjacencies]
+    arrays = first.id_arrays
+    renumber = None if arrays is HOST else partial(renumbered, arrays)
     sets = [ends for g in batch for ends in g.type_graph.ends]
-    listed, ends = renumbered_ends(pairs, sets, _preserved(first, always_preserve), first.node_counts)
-    node_ids, numbers = [ids.astype(np.int64, copy=False) for ids in listed], iter(ends)
+    preserved, pairs = (
+        _preserved(first, always_preserve, arrays),
+        [x.ends(arrays) for g in batch for x in g.adjacencies],
+    )
+    listed, ends = renumbered_ends(pairs, sets, preserved, first.node_counts, renumber)
+    node_ids, numbers = [arrays.astype(ids, np.dtype(np.int64)) for ids in listed], iter(ends)
     results = [
-        _compacted(g, node_ids, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata) for g in batch
+        _compacted(g, arrays, node_ids, list(islice(numbers, len(g.adjacencies))), copy_ndata, copy_edata)
+        for g in batch
     ]
     return results[0] if isinstance(graphs, DGLGraph) else results
 
 
-def _preserved(g: DGLGraph, always_preserve: Any) -> list[np.ndarray]:
-    by_set = [np.empty(0, np.int64)] * len(g.node_counts)
+def _preserved(g: DGLGraph, always_preserve: Any, arrays: Any) -> list[Any]:
+    by_set = [arrays.arange(0)] * len(g.node_counts)
     if isinstance(always_preserve, Mapping):
         for ntype, ids in always_preserve.items():
-            by_set[g.type_graph.node_set(ntype)] = g.node_ids(ids, ntype)
+            node_set = g.type_graph.node_set(ntype)
+            by_set[node_set] = g.nodes_in(arrays, ids, node_set)
     elif always_preserve is not None:
-        by_set[g.type_graph.node_set(None)] = g.node_ids(always_preserve)
+        node_set = g.type_graph.node_set(None)
+        by_set[node_set] = g.nodes_in(arrays, always_preserve, node_set)
     return by_set
 
 
-def _compacted(g: DGLGraph, node_ids: list[np.ndarray], ends: Pairs, copy_ndata: bool, copy_edata: bool) -> DGLGraph:
+def _compacted(
+    g: DGLGraph, arrays: Any, node_ids: list[Any], ends: Pairs, copy_ndata: bool, copy_edata: bool
+) -> DGLGraph:
     adjacencies = []
     for adjacency, pair, (src_set, dst_set) in zip(g.adjacencies, ends, g.type_graph.ends, strict=True):
         counts = len(node_ids[src_set]), len(node_ids[dst_set])
-        adjacencies.append(Adjacency.from_coo(*counts, *pair, adjacency.idtype, validate=False))
+        adjacencies.append(Adjacency.from_ends(*counts, *pair, adjacency.idtype, arrays))
     result = make_graph(g.type_graph, tuple(adjacencies), [len(ids) for ids in node_ids], like=g)
     if copy_ndata:
         result.node_frames = [x.take(ids) if x else None for x, ids in zip(g.node_frames, node_ids, strict=True)]
     if copy_edata:
         result.edge_frames = copies(g.edge_frames)
     for index, ids in enumerate(node_ids):
-        result.node_frame_at(index)[NID] = result.ids_tensor(ids.copy())
+        result.node_frame_at(index)[NID] = result.ids_copy(ids)
     return result
 
 

@@ -17,12 +17,9 @@ from dglite.dataloading import (
     NeighborSampler,
     as_edge_prediction_sampler,
 )
-from dglite.sampling import sample_labors, sample_neighbors, sample_neighbors_fused
+from dglite.sampling import random_walk, sample_labors, sample_neighbors, sample_neighbors_fused
 from tests.fake_device.device import DEVICE, recorded
-from tests.fake_device.test_structure import EDGES, NODES, block_contents, few, listed, make, on_host, types
-
-SIZES = 256
-"""Bytes of what may be copied to the host: sizes, no ids."""
+from tests.fake_device.test_structure import EDGES, NODES, SMALL, block_contents, few, listed, make, on_host, types
 
 
 def weighted(device: str, moved: bool = False, dtype: torch.dtype = torch.int64) -> dglite.DGLGraph:
@@ -118,8 +115,16 @@ def test_ids_stay_on_the_device(name):
     with recorded() as events:
         result = listed(OF_GRAPH[name](g, seeds))
     to_host = [int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")]
-    assert max(to_host, default=0) <= SIZES
+    assert max(to_host, default=0) <= SMALL
     assert all(x.made_on(g.device) is not None for sample in result for x in sample.adjacencies if x.num_edges)
+
+
+def test_threads_of_a_loader_make_nothing_on_the_host():
+    g = weighted(DEVICE)
+    batches = DataLoader(g, torch.arange(NODES, device=DEVICE), NeighborSampler([3, 4]), batch_size=5, num_workers=1)
+    with recorded() as events:
+        assert sum(len(blocks[-1].dstdata[dglite.NID]) for _, _, blocks in batches) == NODES
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
 
 
 @pytest.mark.parametrize("sampler", [NeighborSampler([3, 4, 2]), NeighborSampler([3, 4, 2], prob="p")], ids=str)
@@ -193,6 +198,20 @@ def test_batches_are_the_cpus(name):
     compare_loader(name, DEVICE)
 
 
+def test_edges_and_pairs_stay_on_the_device():
+    """The host reads how many there are of each, and whether ids exist."""
+    g = weighted(DEVICE)
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([4, 2]), exclude="self", negative_sampler=dglite.dataloading.negative_sampler.Uniform(2)
+    )
+    batches = iter(DataLoader(g, some_edges(DEVICE), sampler, batch_size=50))
+    next(batches)
+    with recorded() as events:
+        next(batches)
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
+    assert len(events.waits) == 6
+
+
 @pytest.mark.parametrize("device", ["cpu", DEVICE])
 def test_bad_input_is_refused(device):
     g = weighted(device)
@@ -210,6 +229,57 @@ def test_bad_input_is_refused(device):
         NeighborSampler([2, 2], prob="p").sample(g, few(3)(device))
     g.edata["p"] = g.edata["p"].abs()
     NeighborSampler([2, 2], prob="p").sample(g, few(3)(device))
+
+
+WALKS: dict[str, dict[str, Any]] = {
+    "uniform": {"length": 5},
+    "with edges": {"length": 5, "return_eids": True},
+    "with restarts": {"length": 5, "restart_prob": 0.3},
+    "with restarts by step": {"length": 2, "restart_prob": torch.tensor([0.0, 0.5])},
+    "by weight": {"length": 4, "prob": "p", "return_eids": True},
+    "no steps": {"length": 0},
+}
+
+
+def compare_walks(name: str, device: str, dtype: torch.dtype) -> None:
+    results = []
+    for place in ("cpu", device):
+        g = weighted(place, dtype=dtype)
+        dglite.seed(3)
+        results.append([random_walk(g, few(7, 3, 20, 3, 0)(place), **WALKS[name]) for _ in range(2)])
+    torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
+
+
+def compare_metapath(device: str) -> None:
+    results = []
+    for place in ("cpu", device):
+        g = types(place)
+        g.edges["of"].data["p"] = (torch.arange(12) % 3).to(place)
+        dglite.seed(3)
+        options = {"metapath": ["in", "in", "to", "of"], "return_eids": True}
+        results.append([random_walk(g, few(3, 0, 1)(place), prob=prob, **options) for prob in (None, "p")])
+    torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("name", list(WALKS))
+def test_walks_are_the_cpus(name, dtype):
+    compare_walks(name, DEVICE, dtype)
+
+
+def test_walks_along_several_types():
+    compare_metapath(DEVICE)
+
+
+def test_walks_read_answers_alone():
+    g, starts = weighted(DEVICE), few(*range(NODES))(DEVICE)
+    with recorded() as events:
+        traces, _ = random_walk(g, starts, length=4, prob="p", restart_prob=0.1)
+    assert str(traces.device) == DEVICE
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
+    g.edata["p"][:] = torch.nan
+    with pytest.raises(DGLError, match=r"the weight of '_E' edge \d+ is negative, infinite or NaN"):
+        random_walk(g, starts, length=4, prob="p")
 
 
 @pytest.mark.parametrize("device", ["cpu", DEVICE])

@@ -8,7 +8,17 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
 
-from tests.fake_device.test_sampling import LOADERS, OF_GRAPH, OF_TYPES, compare, compare_loader, compare_types
+from tests.fake_device.test_sampling import (
+    LOADERS,
+    OF_GRAPH,
+    OF_TYPES,
+    WALKS,
+    compare,
+    compare_loader,
+    compare_metapath,
+    compare_types,
+    compare_walks,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +37,12 @@ def test_relations_of_several_types(name):
 @pytest.mark.parametrize("name", list(LOADERS))
 def test_batches_are_the_cpus(name):
     compare_loader(name, "cuda")
+
+
+@pytest.mark.parametrize("name", list(WALKS))
+def test_walks_are_the_cpus(name):
+    compare_walks(name, "cuda", torch.int64)
+
+
+def test_walks_along_several_types():
+    compare_metapath("cuda")

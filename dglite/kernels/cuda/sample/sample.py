@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..graph.convert import ITEM, running_sums, simple_program
+from ..graph.sparse import WARP
 from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
@@ -103,6 +104,9 @@ def sample_neighbors(
     there could be very many.
     """
     counts = _counts(runner, structure, seeds, fanout, replace, counters)
+    if fanout < 0:
+        words = [structure.indptr.address, *seeds.words[:2]]
+        return _listed(runner, structure, seeds, counts, counters, "all", words, [], -1)
     scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
     words = [structure.indptr.address, *seeds.words[:2], fanout, int(replace), key]
     return _listed(runner, structure, seeds, counts, counters, "rows", words, [scratch.address], seeds.room * fanout)
@@ -154,7 +158,7 @@ def sample_alike(
 
     The choices are those of the CPU's kernel for the same key. Waits for their number.
     """
-    program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
+    program, grid = _program(structure.index, seeds.dtype), (blocks_for(WARP * seeds.room), 1)
     degrees, counts = _counts(runner, structure, seeds, -1, False, counters), runner.empty(8 * max(seeds.room, 1))
     words = [structure.indptr.address, structure.indices.address, *seeds.words[:2], degrees.address, fanout, key]
     runner.launch(program, "mark", grid, [*words, counts.address])
@@ -200,8 +204,10 @@ def _listed(
     far, near, edges = (runner.empty(max(room, 1) * ITEM[dtype]) for dtype in (seeds.dtype, seeds.dtype, index))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
     out = [structure.indices.address, edge_ids, int(counters.numbered), far.address, near.address, edges.address]
-    program, grid = _program(index, seeds.dtype), (max(blocks_for(seeds.room), 1), 1)
-    runner.launch(program, kernel, grid, [*words, offsets.address, *more, *out, counters.total])
+    threads = {"all": room, "take": WARP * seeds.room}.get(kernel, seeds.room)
+    more, grid = [room] if kernel == "all" else more, (max(blocks_for(threads), 1), 1)
+    words = [*words, offsets.address, *more, *out, counters.total]
+    runner.launch(_program(index, seeds.dtype), kernel, grid, words)
     return Sampled(far, near, edges, offsets, room)
 
 
@@ -231,6 +237,10 @@ def _program(index: str, node: str) -> CudaProgram:
         "rows": (
             rows + draws + "const long long* offsets, int* scratch, " + out,
             "sample_rows(indptr, seeds, room, fanout, replace, key, offsets, scratch, " + listed,
+        ),
+        "all": (
+            rows + "const long long* offsets, long long entries, " + out,
+            "list_all(indptr, seeds, room, offsets, entries, " + listed,
         ),
         "list": (
             rows + "long long fanout, const long long* firsts, const int* positions, const long long* offsets, " + out,

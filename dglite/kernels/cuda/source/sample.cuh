@@ -102,6 +102,24 @@ __device__ inline void sample_rows(const index* indptr, const node* seeds, long 
     for (long long j = 0; j < count; ++j) out.write(to + j, start + (chosen ? positions[j] : j), i, seed);
 }
 
+// Write all entries of the rows: one thread for each, so that long rows take no longer.
+template <class index, class node>
+__device__ inline void list_all(const index* indptr, const node* seeds, long long room, const long long* offsets,
+                                long long entries, Listed<index, node> out, long long* total) {
+    const long long at = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    if (at == 0 && total) *total = entries;
+    if (at >= entries) return;
+    long long row = 0, high = room;  // the first row that ends after this entry
+    while (row < high) {
+        const long long middle = (row + high) >> 1;
+        if (offsets[middle + 1] > at)
+            high = middle;
+        else
+            row = middle + 1;
+    }
+    out.write(at, (long long)indptr[seeds[row]] + at - offsets[row], row, seeds[row]);
+}
+
 // Write the entries of rows whose positions have been chosen: those of row i begin at `firsts[i]`, or i * fanout.
 template <class index, class node>
 __device__ inline void list_rows(const index* indptr, const node* seeds, long long room, long long fanout,

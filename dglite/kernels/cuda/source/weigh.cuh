@@ -235,31 +235,30 @@ __device__ inline void allow_rows(const index* indptr, const index* edge_ids, co
     counts[i] = draws ? count : left;
 }
 
-// LABOR where all weights are 1: of more than `fanout` entries those are taken whose far end's random number, of 2**52,
-// is at most `fanout / degree`. Without `out` they are counted.
+// LABOR where all weights are 1, one warp for each row: of more than `fanout` entries those are taken whose far end's
+// random number, of 2**52, is at most `fanout / degree`. They are counted, or listed.
 template <class index, class node, bool listing>
 __device__ inline void labor_rows(const index* indptr, const index* indices, const node* seeds, long long room,
                                   const long long* degrees, long long fanout, word64 key, long long* counts,
                                   const long long* offsets, Listed<index, node> out, long long* total) {
-    const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
-    if (i == 0 && total) *total = offsets[room];
+    const long long i = ((long long)blockIdx.x * BLOCK + threadIdx.x) / WARP;
+    const int lane = threadIdx.x % WARP;
+    if (listing && i == 0 && lane == 0 && total) *total = offsets[room];
     if (i >= room) return;
-    const long long degree = degrees[i];
-    if (!degree) {
-        if (!listing) counts[i] = 0;
-        return;
-    }
+    const long long degree = degrees[i], start = degree ? (long long)indptr[seeds[i]] : 0;
     const bool all = fanout < 0 || degree <= fanout;
-    const long long start = indptr[seeds[i]];
     const long long most =
         all ? 0 : (long long)floor(double(degree) / (double(degree * degree) / double(fanout)) * 0x1p52 - 0.5);
     long long count = 0;
-    for (long long entry = start; entry < start + degree; ++entry) {
-        if (!all && (long long)(draw(stream(key, word64(indices[entry])), 0) >> 12) > most) continue;
-        if (listing) out.write(offsets[i] + count, entry, i, seeds[i]);
-        ++count;
+    for (long long base = start; base < start + degree; base += WARP) {
+        const long long entry = base + lane;
+        bool taken = entry < start + degree;
+        if (taken && !all) taken = (long long)(draw(stream(key, word64(indices[entry])), 0) >> 12) <= most;
+        const unsigned lanes = __ballot_sync(ALL_LANES, taken);
+        if (listing && taken) out.write(offsets[i] + count + __popc(lanes & ((1u << lane) - 1u)), entry, i, seeds[i]);
+        count += __popc(lanes);
     }
-    if (!listing) counts[i] = count;
+    if (!listing && lane == 0) counts[i] = count;
 }
 
 }  // namespace dg
