@@ -16,6 +16,7 @@ import pytest
 
 from dglite.errors import DGLError, DGLWarning
 from dglite.kernels import store
+from dglite.kernels.cuda.graph.sparse import AHEAD
 from dglite.kernels.cuda.run import nvrtc
 from dglite.kernels.cuda.run.launch import binary
 from dglite.kernels.cuda.run.nvrtc import Nvrtc, find_nvrtc
@@ -81,6 +82,15 @@ def test_rows_are_read_in_vectors():
     """A row of 64 float32 is read 16 bytes at a time by the read-only path, and written so."""
     rows = re.search(r"\.entry \w+_rows\(.*?^}", ptx(wide_sum()), re.DOTALL | re.MULTILINE).group()
     assert "ld.global.nc.v4" in rows and "st.global.wb.v4" in rows
+
+
+@needs_nvrtc
+def test_the_rows_of_several_entries_are_under_way_together():
+    """All are asked for before the first is used, with no branch between: else each is waited for alone."""
+    rows = re.search(r"\.entry \w+_rows\(.*?^}", ptx(wide_sum()), re.DOTALL | re.MULTILINE).group()
+    kinds = re.findall(r"ld\.global\.nc\.v4|fma\.rn\.f32|\bbra\b", rows)
+    first, end = kinds.index("ld.global.nc.v4"), kinds.index("fma.rn.f32")
+    assert kinds[first:end] == ["ld.global.nc.v4"] * AHEAD
 
 
 @needs_nvrtc

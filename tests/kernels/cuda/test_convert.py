@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dglite.kernels.cpu.sample import sample as cpu
+from dglite.kernels.cuda.graph import convert
 from dglite.kernels.cuda.graph.argmax import gather, scatter
 from dglite.kernels.cuda.graph.convert import TILE, compress, running_sums, sort_by_key
 from dglite.kernels.cuda.graph.structure import Structure
@@ -35,6 +36,26 @@ def test_running_sums(count):
     held = running_sums(GPU, "int32", values.ctypes.data, count)
     sums = GPU.download(held.address, count + 1, "int64")
     np.testing.assert_array_equal(sums, np.concatenate([[0], np.cumsum(values)]))
+
+
+def test_the_counts_of_more_blocks_than_a_tile_are_summed():
+    blocks = 2 * TILE + 100  # a sort of that many edges takes too long here
+    counts = np.random.default_rng(2).integers(0, 9, (256, blocks))
+    sums, totals = counts.copy(), np.full(256, -1)
+    words = [sums.ctypes.data, totals.ctypes.data, blocks]
+    GPU.launch(convert._program("int32"), "scan", (256, 1), words)
+    np.testing.assert_array_equal(sums, np.cumsum(counts, 1) - counts)
+    np.testing.assert_array_equal(totals, counts.sum(1))
+
+
+@pytest.mark.parametrize("length", [1, 32, 33, 1000])
+def test_many_winners_of_one_place_are_added_up(length):
+    places = np.concatenate([np.full(5, 3), np.full(length, 1), [-1, 0, 2]]).astype("int32")
+    x, sums = np.random.default_rng(3).random((len(places), 1)), np.ones(4)
+    expected = sums + [x[places == row].sum() for row in range(4)]
+    addresses = places.ctypes.data, 0, x.ctypes.data, sums.ctypes.data
+    scatter("float64", "int32", (len(places), 1), *addresses, GPU, 4)
+    np.testing.assert_allclose(sums, expected, rtol=1e-12)
 
 
 def test_sort_by_key_keeps_the_order_of_equal_keys():

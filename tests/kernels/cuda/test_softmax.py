@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 
 from dglite.kernels.cuda.graph.softmax import edge_softmax, edge_softmax_gradient
+from dglite.kernels.cuda.graph.structure import Structure
 from tests import reference
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, prepare, uploaded
 from tests.kernels.sparse_cases import assert_close, graph
@@ -49,6 +52,24 @@ def test_value_and_gradient_equal_the_oracle(dtype, heads, kind, index, limit):
     sums = np.zeros((coo.num_dst, heads))
     np.add.at(sums, coo.dst, out * grad)
     assert_close(result, out * (grad - sums[coo.dst]), dtype)
+
+
+@pytest.mark.parametrize("limit", [8, 1 << 20])
+def test_rows_around_what_stays_in_registers(limit):
+    lengths = np.array([0, 1, 15, 16, 17, 400, 5, 5, 5])  # 400: more chunks of 8 than a block takes at once
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype("int32")
+    generator = np.random.default_rng(0)
+    edge_ids = generator.permutation(indptr[-1]).astype("int32")
+    structure = Structure.upload(GPU, indptr, np.zeros_like(edge_ids), edge_ids, limit)
+    logits = 3 * torch.randn(len(edge_ids), 8, generator=torch.Generator().manual_seed(1))
+    rows = [torch.from_numpy(edge_ids[first:last]).long() for first, last in itertools.pairwise(indptr)]
+    for row, value in zip(rows[-3:], (-np.inf, np.nan, np.inf), strict=True):
+        logits[row[:3]] = value
+        logits[row, 0] = value
+    out = torch.full_like(logits, 9.0)
+    edge_softmax(structure, "int32", "float32", 8, logits.data_ptr(), out.data_ptr(), GPU)
+    for row in rows:
+        torch.testing.assert_close(out[row], logits[row].double().softmax(0).float(), equal_nan=True)
 
 
 def test_masked_and_huge_scores():

@@ -63,7 +63,7 @@ def power_of_two(least: int) -> int:
 class _BoundProgram:
     """A kernel bound to an expression, dtypes and shapes. ``layout`` tells the shape of the result."""
 
-    dot = False
+    dot, blocks = False, 1
 
     def __init__(self, exprs: tuple[Expr, ...], dtype: str, index: str, layout: BroadcastLayout) -> None:
         self.exprs, self.dtype, self.index, self.layout = exprs, dtype, index, layout
@@ -90,8 +90,8 @@ class _BoundProgram:
             feature_lanes=features,
             entry_lanes=entries,
             vectors=1 if self.dot else vectors,
-            ahead=max((AHEAD if mean >= AHEAD else 2) // (1 if self.dot else vectors), 1),
-            blocks=1 if self.dot else BLOCKS,
+            ahead=4 if self.dot else max((AHEAD if mean >= AHEAD else 2) // vectors, 1),
+            blocks=self.blocks if vectors == 1 else 1,
         )
 
     def operand_words(self, runner: Runner, addresses: Sequence[int]) -> list[int]:
@@ -122,6 +122,7 @@ class CudaSpmmKernel(_BoundProgram):
         super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
         self.reducers, self.argmax = tuple(reducer for _, reducer in parts), argmax
         self.num_selecting = sum(reducer.selects for reducer in self.reducers)
+        self.blocks = 1 if self.num_selecting or len(parts) > 1 else BLOCKS  # where no register is spilled for it
 
     def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
         """Return the kernels for operands and a result at these addresses, and rows of ``mean`` entries."""
