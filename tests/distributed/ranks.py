@@ -14,7 +14,7 @@ from tests.patience import PATIENCE
 
 
 def check(rank: int, size: int, folder: Path, module: str, names: tuple[str, ...]) -> None:
-    """Call a module's checks, all or the named ones, one after another; write what each returns, or how it failed, to a file of the folder."""
+    """Call a module's checks, all or the named ones, in order; write what each returns, or how it failed, to a file."""
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE)
     )

@@ -99,7 +99,7 @@ def test_16_bit_floats_are_converted_as_the_tensor_library_does():
 
 
 def save(folder: Path, with_messages: bool) -> None:
-    """Write results to a file; print the CPU that they are compiled for, and if it converts float16 by an instruction."""
+    """Write results to a file; print the CPU that they are compiled for, and if it has an instruction for float16."""
     np.savez(folder / "found.npz", **conversions(), **(messages() if with_messages else {}))
     print(cpu()[0], converts_halves())
 
