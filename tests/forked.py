@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import pickle
 import runpy
 import sys
 import tempfile
@@ -35,13 +36,15 @@ class Done(NamedTuple):
 class Started:
     """A process that calls a function, which can be pickled, with its output in files of a folder.
 
-    Of the environment, torch is told ``OMP_NUM_THREADS`` again.
+    Of the environment, from which None removes a name, torch is told ``OMP_NUM_THREADS`` again.
     """
 
-    def __init__(self, folder: Path, name: str, work: Callable[..., Any], *args: Any, **environment: str) -> None:
+    def __init__(self, folder: Path, name: str, work: Callable[..., Any], *args: Any, **names: str | None) -> None:
         self._files = [folder / f"{name}.{stream}" for stream in ("out", "err")]
-        given = [str(file) for file in self._files], os.getcwd(), {**os.environ, **environment}
-        self._process = CONTEXT.Process(target=_begin, args=(*given, work, args), daemon=False)
+        environment = {name: value for name, value in {**os.environ, **names}.items() if value is not None}
+        call = pickle.dumps((work, args))  # its module is imported when the environment is the process's
+        files = [str(file) for file in self._files]
+        self._process = CONTEXT.Process(target=_begin, args=(files, os.getcwd(), environment, call), daemon=False)
         self._process.start()
 
     def wait(self) -> Done:
@@ -53,7 +56,7 @@ class Started:
         return Done(self._process.exitcode, *(file.read_text() if file.exists() else "" for file in self._files))
 
 
-def run(work: Callable[..., Any], *args: Any, **environment: str) -> Done:
+def run(work: Callable[..., Any], *args: Any, **environment: str | None) -> Done:
     """Call a function in a process of its own; return how that ended."""
     with tempfile.TemporaryDirectory() as folder:
         return Started(Path(folder), work.__name__, work, *args, **environment).wait()
@@ -69,6 +72,7 @@ def script(path: str, *arguments: str) -> None:
 def module(name: str, *arguments: str) -> None:
     """Run a module as ``python -m name arguments`` does."""
     sys.argv = [name, *arguments]
+    sys.path.insert(0, os.getcwd())
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
@@ -77,9 +81,7 @@ def code(text: str) -> None:
     exec(compile(text, "<code>", "exec"), {"__name__": "__main__"})
 
 
-def _begin(
-    files: list[str], folder: str, environment: dict[str, str], work: Callable[..., Any], args: tuple[Any, ...]
-) -> None:
+def _begin(files: list[str], folder: str, environment: dict[str, str], call: bytes) -> None:
     faulthandler.enable()
     for stream, path in enumerate(files, 1):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -93,6 +95,7 @@ def _begin(
 
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
     try:
+        work, args = pickle.loads(call)
         work(*args)
     except Exception:
         traceback.print_exc()

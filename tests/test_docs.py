@@ -6,12 +6,12 @@ import ast
 import contextlib
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests import forked
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,13 +71,13 @@ def test_comments_that_show_output_are_true(page: str) -> None:
 
 def test_the_tables_are_the_measured_ones() -> None:
     report = ROOT / "benchmarks" / "report.py"
-    result = subprocess.run([sys.executable, str(report), "--check"], capture_output=True, text=True, check=False)
+    result = forked.run(forked.script, str(report), "--check")
     assert result.returncode == 0, result.stderr
 
 
 def test_what_layers_take_is_what_the_tests_call_them_with() -> None:
     script = ROOT / "docs" / "layer_table.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    done = forked.run(forked.script, str(script), "--check")
     assert done.returncode == 0, done.stderr
 
 

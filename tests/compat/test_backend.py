@@ -313,7 +313,7 @@ def test_gradients_of_the_softmax_over_relations(two_relations: dglite.DGLGraph)
     def weights(*scores: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return F.edge_softmax_hetero(two_relations, dglite.ALL, "dst", *scores)
 
-    assert torch.autograd.gradcheck(weights, scores)
+    assert torch.autograd.gradcheck(weights, scores, fast_mode=True)
 
 
 def test_every_listed_name_is_there() -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import importlib
 import operator
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dglite.compat import missing
+from tests import forked
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_is_up_to_date() -> None:
-    command = [sys.executable, str(DOCS / "dgl_names.py"), "--check"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = forked.run(forked.script, str(DOCS / "dgl_names.py"), "--check")
     assert result.returncode == 0, result.stderr
 
 

@@ -15,6 +15,7 @@ import torch
 import dglite
 from dglite import DGLError
 from tests.data import test_published
+from tests.forked import Started
 
 pytestmark = pytest.mark.usefixtures("dgl_is_dglite")
 FOLLOWS, PLAYS, WATCHES = ("user", "follows", "user"), ("user", "plays", "game"), ("user", "plays", "film")
@@ -195,4 +196,6 @@ def share(rank: int, folder: str) -> None:
 
 
 def test_tensors_of_a_group(tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(share, (str(tmp_path),), nprocs=2)
+    ranks = [Started(tmp_path, f"rank{i}", share, i, str(tmp_path)) for i in range(2)]
+    results = [rank.wait() for rank in ranks]
+    assert [rank.returncode for rank in results] == [0, 0], results

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dglite.compat import install, uninstall
-from tests.patience import PATIENCE
+from tests import forked
 
 POOL = """
     import multiprocessing
@@ -36,11 +36,8 @@ POOL = """
 """
 
 
-def _run(script: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dglite.compat", str(script), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=PATIENCE, env={**os.environ, **environment}
-    )
+def _run(*arguments: str, **environment: str) -> forked.Done:
+    return forked.run(forked.module, "dglite.compat", *arguments, **environment)
 
 
 @pytest.fixture
@@ -65,30 +62,23 @@ METHODS = ["spawn", *(["forkserver"] if os.environ.get("DGLITE_TEST_FULL") == "1
 @pytest.mark.parametrize("method", METHODS)
 def test_workers_of_a_pool(script: Path, real_dgl: str, method: str) -> None:
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), real_dgl)))
-    done = _run(script, method, PYTHONPATH=path)
+    done = _run(str(script), method, PYTHONPATH=path)
     assert done.stdout == "[(6, 'dgl')]\n", done.stderr
 
 
 def test_a_worker_that_cannot_import_tells_the_parent(script: Path) -> None:
-    done = _run(script, "spawn", "DGLITE_BACKEND=none_such")
+    done = _run(str(script), "spawn", "DGLITE_BACKEND=none_such")
     assert done.returncode == 1
     assert "ImportError: this process was started by one in which dgl is dglite" in done.stderr.splitlines()[-1]
     assert done.stderr.count("\nthis process was started") + done.stderr.startswith("this process was started") == 1
 
 
-def test_workers_of_a_module(tmp_path: Path) -> None:
+def test_workers_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "package" / "train.py").write_text(textwrap.dedent(POOL))
-    done = subprocess.run(
-        [sys.executable, "-m", "dglite.compat", "-m", "package.train", "spawn"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, filter(None, sys.path)))},
-    )
+    monkeypatch.chdir(tmp_path)
+    done = _run("-m", "package.train", "spawn", PYTHONPATH=os.pathsep.join(map(str, filter(None, sys.path))))
     assert done.stdout == "[(6, 'dgl')]\n", done.stderr
 
 
@@ -119,7 +109,7 @@ def test_processes_and_loader_workers_of_torch(tmp_path: Path) -> None:
             """
         )
     )
-    done = _run(script)
+    done = _run(str(script))
     assert done.stdout == "rank 0 6\n[7]\n", done.stderr
 
 

@@ -6,7 +6,6 @@ import doctest
 import errno
 import inspect
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from dglite.data import ROW, GraphFolder, NodeIds, Table, convert_tables, databa
 from dglite.data.__main__ import main
 from dglite.data.tables import convert, files
 from dglite.errors import DGLError
+from tests import forked
 
 USERS, ITEMS, EDGES = 400, 60, 30_000
 BUYS = ("user", "buys", "item")
@@ -233,21 +233,20 @@ def test_a_full_disk_leaves_the_earlier_result_and_the_next_call_continues(
     assert len(reads) == 2 + (2 - len(done))  # two by from_tables
 
 
-LIMITED = """
-import resource, sys
-from dglite.data import convert_tables
-nodes, target = sys.argv[1:]
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-options = {"memory": "4 MB", "overwrite": True, "show_progress": False}
-for megabytes in range(1, 8):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes << 20, hard))
-    try:
-        convert_tables(None, nodes, target, **options)
-    except Exception as error:
-        print(type(error).__name__, error)
-resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-print(convert_tables(None, nodes, target, **options).graph.num_edges())
-"""
+def convert_with_limits(edges: Path, target: Path) -> None:
+    """Convert while no file may have more than 1 to 7 MB, and then without a limit; print the errors and the edges."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    options: dict[str, Any] = {"memory": "4 MB", "overwrite": True, "show_progress": False}
+    for megabytes in range(1, 8):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes << 20, hard))
+        try:
+            convert_tables(None, edges, target, **options)
+        except Exception as error:
+            print(type(error).__name__, error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    print(convert_tables(None, edges, target, **options).graph.num_edges())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no limit there")
@@ -256,9 +255,8 @@ def test_the_system_ends_a_write_for_real_and_the_next_call_continues(tmp_path: 
     pq.write_table(pa.table(dict(zip(["src", "dst"], ends, strict=True))), tmp_path / "e.parquet", 50_000)
     target = tmp_path / "graph"
     convert_tables({"_N": {"id": [1]}}, {("_N", "_E", "_N"): {"src": [1], "dst": [1]}}, target)
-    run = subprocess.run(
-        [sys.executable, "-c", LIMITED, tmp_path / "e.parquet", target], capture_output=True, text=True, check=True
-    )
+    run = forked.run(convert_with_limits, tmp_path / "e.parquet", target)
+    assert run.returncode == 0, run.stderr
     *errors, edges = run.stdout.splitlines()
     assert edges == "500000"
     assert errors

@@ -208,16 +208,18 @@ def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> No
     packed = gzip.compress(buffer.getvalue()) if filters is None else lzma.compress(buffer.getvalue(), filters=filters)
     (tmp_path / "x.tar.gz").write_bytes(packed)
     refused = "emory" if filters else refused
-    peaks = []
+    limit = 4 * len(packed) + (3 << 19)  # the headers of all are 1.2 MB in Python 3.14
     for i in range(2):  # the first may load a module, and so may other threads
         tracemalloc.start()
         try:
             with contextlib.nullcontext() if refused is None else pytest.raises(DGLError, match=refused):
                 utils.extract_archive(tmp_path / "x.tar.gz", tmp_path / f"out{i}")
-            peaks.append(tracemalloc.get_traced_memory()[1])
+            peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert min(peaks) < 4 * len(packed) + (3 << 19)  # the headers of all are 1.2 MB in Python 3.14
+        if peak < limit:
+            break
+    assert peak < limit
 
 
 def test_archives_of_several_streams(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""A process of several that train together: run with its rank, the number of processes, and a file to meet at."""
+"""A process of several that train together."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 import torch
 from torch import distributed, nn
@@ -14,8 +14,8 @@ from dglite.nn import SAGEConv
 from tests.dataloading.graphs import ring
 
 
-def main() -> None:
-    rank, size, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def train(rank: int, size: int, path: Path) -> None:
+    """Train with processes that meet at a file; check what each has seen."""
     distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
     dglite.seed(rank), torch.manual_seed(rank)  # parameters are the first process's, the order is ddp_seed's
     g = ring(30, 4)
@@ -42,7 +42,3 @@ def main() -> None:
         assert set(shares[0] + shares[1]) == set(range(21)), shares  # one of 21 is given twice
     assert results[0][0][:3] != results[0][0][3:] and results[0][1] == results[1][1]
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -16,11 +11,10 @@ import dglite
 from dglite.dataloading import DataLoader, NeighborSampler, Sampler
 from dglite.nn import SAGEConv
 from tests.dataloading.graphs import plain, ring
-from tests.patience import PATIENCE
+from tests.dataloading.ranks import train
+from tests.forked import Started
 from tests.sampling.graphs import random_graph
 from tests.versions import compiles_whole
-
-ROOT = Path(__file__).parents[2]
 
 
 class Model(nn.Module):
@@ -97,25 +91,10 @@ def test_mixed_precision(num_workers):
 
 
 def test_two_processes(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.dataloading.ranks"]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), "2", str(tmp_path / "meet")],
-            env=environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        messages = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(messages)
+    meet = 2, tmp_path / "meet"
+    ranks = [Started(tmp_path, f"rank{i}", train, i, *meet, OMP_NUM_THREADS="1") for i in range(2)]
+    results = [rank.wait() for rank in ranks]
+    assert [rank.returncode for rank in results] == [0, 0], results
 
 
 class Given(Sampler):

@@ -6,6 +6,7 @@ A process that has failed leaves by Python's own way out, so that what it says i
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -177,6 +178,7 @@ CASES: dict[Callable[[int], None], int] = {
 
 def main() -> None:
     start._READ = TIMEOUT
+    gc.freeze()  # else each rank's way out copies the pages of all objects of torch, a second
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in CASES]
         ports = [probe.getsockname()[1] for probe in probes]

@@ -13,14 +13,14 @@ from torch import distributed
 from tests.patience import PATIENCE
 
 
-def check(rank: int, size: int, folder: Path, module: str) -> None:
-    """Call a module's checks one after another; write what each returns, or how it failed, to a file of the folder."""
+def check(rank: int, size: int, folder: Path, module: str, names: tuple[str, ...]) -> None:
+    """Call a module's checks, all or the named ones, in order; write what each returns, or how it failed, to a file."""
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE)
     )
     checks = importlib.import_module(module)
     results = {}
-    for name in checks.NAMES:
+    for name in names or checks.NAMES:
         try:
             results[name] = True, getattr(checks, name)(folder)
         except Exception:

@@ -10,11 +10,10 @@ from tests.distributed.ranks import check
 from tests.forked import Started
 
 
-def results(folder: Path, size: int, module: str) -> list[dict[str, tuple[bool, Any]]]:
-    """Return for each rank what it found, by the checks' names."""
-    started = [
-        Started(folder, f"rank{rank}", check, rank, size, folder, module, OMP_NUM_THREADS="1") for rank in range(size)
-    ]
+def results(folder: Path, size: int, module: str, *names: str) -> list[dict[str, tuple[bool, Any]]]:
+    """Return for each rank the results of a module's checks, all or the named ones, by name."""
+    given = size, folder, module, names
+    started = [Started(folder, f"rank{rank}", check, rank, *given, OMP_NUM_THREADS="1") for rank in range(size)]
     messages = [process.wait().stderr for process in started]
     results = []
     for rank, text in enumerate(messages):

@@ -54,7 +54,8 @@ def test_a_large_model_trains_in_two_processes(tmp_path: Path) -> None:
 
 
 def test_one_process_has_too_little_memory() -> None:
-    done = launched("large_model.py", 1, "--width=2048", "--limit=100")
+    alone = {"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    done = run("large_model.py", "--width=2048", "--limit=100", **alone)
     assert done.returncode
     assert "can't allocate memory" in done.stderr
 
@@ -129,19 +130,18 @@ class TorchTrainer(SimpleNamespace):
 """
 
 
+def with_ray(folder: Path, *options: str) -> None:
+    sys.path.insert(0, str(folder))
+    forked.script(str(ROOT / "examples" / "ray_train.py"), *options)
+
+
 def test_a_worker_of_ray_trains(tmp_path: Path) -> None:
     """Ray itself is not needed: a stand-in with the names that the example takes from it runs the one worker."""
     (tmp_path / "ray" / "train").mkdir(parents=True)
     for name, text in (("__init__", RAY), ("train/__init__", RAY_TRAIN), ("train/torch", RAY_TORCH)):
         (tmp_path / "ray" / f"{name}.py").write_text(text)
     assert run("several_machines.py", "--partition=1", f"--folder={tmp_path}").returncode == 0
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples/ray_train.py", f"--folder={tmp_path}", "--workers=1", "--epochs=2"],
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    options = f"--folder={tmp_path}", "--workers=1", "--epochs=2"
+    done = forked.run(with_ray, tmp_path, *options, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert "test accuracy 0." in done.stdout

@@ -88,8 +88,8 @@ def test_gradients(case: Case) -> None:
         named = dict(zip(names, tensors[len(given) :], strict=True))
         return tuple(flat(torch.func.functional_call(layer, named, mine if g is None else (g, *mine))))
 
-    fast = sum(x.numel() for x in (*given, *values)) > 300  # along random directions, where there are many elements
-    assert torch.autograd.gradcheck(function, (*given, *values), fast_mode=fast)
+    # Along random directions: test_it_is_the_formula compares the gradient of each element.
+    assert torch.autograd.gradcheck(function, (*given, *values), fast_mode=True)
     if case.smooth:
         assert torch.autograd.gradgradcheck(function, (*given, *values), fast_mode=True)
 

@@ -55,5 +55,5 @@ def test_everything_nothing_and_corner_cases() -> None:
 def test_gradients_of_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(active, "draw_seed", lambda: 7)
     x = torch.rand(3, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: dropout(x, 0.4), x)
-    assert torch.autograd.gradgradcheck(lambda x: dropout(x, 0.4), x)
+    assert torch.autograd.gradcheck(lambda x: dropout(x, 0.4), x, fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda x: dropout(x, 0.4), x, fast_mode=True)

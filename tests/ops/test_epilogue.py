@@ -73,7 +73,7 @@ def test_gradients_of_any_order(expr, rows: int, with_bias: bool, with_residual:
         return core.spmm_epilogue(adj, expr, reducer, (x, y), bias, given[-1] if with_residual else None, relu)
 
     inputs = (double(NUM_SRC, 3), double(rows, 1, seed=1), *more)
-    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
@@ -120,7 +120,7 @@ def test_with_gradients_of_other_operands_the_product_is_a_call_of_its_own(monke
     def function(x: torch.Tensor, weight: torch.Tensor, on_edges: torch.Tensor) -> torch.Tensor:
         return core.spmm_epilogue(adj, U0 * E1, Reducer.SUM, (x, on_edges), relu=True, weight=weight)
 
-    assert torch.autograd.gradcheck(function, given)
+    assert torch.autograd.gradcheck(function, given, fast_mode=True)
 
 
 @pytest.mark.parametrize("with_residual", [False, True])
@@ -137,7 +137,7 @@ def test_gradients_are_multiplied_by_a_factor_as_they_are_summed(
     def function(x: torch.Tensor, bias: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
         return core.spmm_epilogue(adj, U0 * V1, Reducer.MEAN, (x, scale), bias, *more, relu=True)
 
-    assert torch.autograd.gradcheck(function, (x, bias, residual)[: 2 + with_residual])
+    assert torch.autograd.gradcheck(function, (x, bias, residual)[: 2 + with_residual], fast_mode=True)
     assert factors and all((factor is None) == with_residual for factor in factors)
 
 
@@ -164,7 +164,7 @@ def test_other_reducers_go_step_by_step(reducer: Reducer) -> None:
         return core.spmm_epilogue(adj, U0, reducer, (x,), bias)
 
     x = double(NUM_SRC, 3)
-    assert torch.autograd.gradcheck(function, (x, bias))
+    assert torch.autograd.gradcheck(function, (x, bias), fast_mode=True)
 
 
 def test_calls_that_come_again_are_told_apart() -> None:

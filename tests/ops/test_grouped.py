@@ -26,7 +26,7 @@ def test_rows_meet_the_matrix_of_their_group(groups: list[int], batch: tuple[int
     result = group_rows(np.array(groups, np.int64), 4)
     expected = torch.einsum("n...i,n...io->n...o", x, w[torch.tensor(groups, dtype=torch.int64)])
     torch.testing.assert_close(grouped_mm(result, x, w), expected)
-    assert torch.autograd.gradcheck(lambda x, w: grouped_mm(result, x, w), (x, w))
+    assert torch.autograd.gradcheck(lambda x, w: grouped_mm(result, x, w), (x, w), fast_mode=True)
     assert torch.autograd.gradgradcheck(lambda x, w: grouped_mm(result, x, w), (x, w), fast_mode=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 import dglite
 from dglite import config, ops
 from dglite.structure import room
+from tests import forked
 
 N = 1 << 25
 OPERATIONS: dict[str, Callable[[dglite.DGLGraph], Any]] = {
@@ -62,5 +62,5 @@ for operation in (g.in_degrees, g.nodes, g.create_formats_, lambda: dglite.add_s
     except dglite.DGLError as error:
         print(str(error)[:60])
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = forked.run(forked.code, code)
     assert run.stdout == "this needs an array with a place for each of 2,200,000,000 i\n" * 4, run.stderr

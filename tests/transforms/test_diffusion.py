@@ -122,4 +122,4 @@ def test_sign_diffuses_features(op: str, weight: str | None) -> None:
         return T.SIGNDiffusion(2, "x", "out", weight, op)(g).ndata["out_2"]
 
     inputs = g.ndata["x"].clone().requires_grad_(), g.edata["w"].clone().requires_grad_()
-    assert torch.autograd.gradcheck(run, inputs)
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)

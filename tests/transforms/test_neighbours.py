@@ -106,7 +106,7 @@ def test_radius_graphs_join_what_is_close(n: int, p: float, self_loop: bool, r: 
 
 def test_distances_have_gradients() -> None:
     x = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y: dglite.radius_graph(y, 1.5, get_distances=True)[1], x)
+    assert torch.autograd.gradcheck(lambda y: dglite.radius_graph(y, 1.5, get_distances=True)[1], x, fast_mode=True)
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,12 @@ from .metadata import (
 from .minibatch import MiniBatch
 from .negative_sampler import NegativeSampler, UniformNegativeSampler
 from .ondisk import BuiltinDataset, OnDiskDataset, preprocess_ondisk_dataset
+from .per_layer import CombineCachedAndFetchedInSubgraph, CompactPerLayer, FetchInsubgraphData, SamplePerLayer
 from .pipes import datapipe_graph_to_adjlist, find_dps, replace_dp, to_graph, traverse_dps
 from .samplers import (
-    CombineCachedAndFetchedInSubgraph,
-    CompactPerLayer,
-    FetchInsubgraphData,
     InSubgraphSampler,
     LayerNeighborSampler,
     NeighborSampler,
-    SamplePerLayer,
     SubgraphSampler,
     TemporalLayerNeighborSampler,
     TemporalNeighborSampler,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+
+from ..containers import is_listlike
 
 __all__ = [
     "GBWarning",
@@ -45,11 +47,6 @@ def built_with_cuda() -> bool:
 def is_wsl(v: str | None = None) -> bool:
     """Whether a version of Linux, this machine's if None, is Windows' subsystem."""
     return (platform.uname().release if v is None else v).endswith("-Microsoft")
-
-
-def is_listlike(data: Any) -> bool:
-    """Whether something is a sequence and no text."""
-    return isinstance(data, Sequence) and not isinstance(data, str)
 
 
 def recursive_apply(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

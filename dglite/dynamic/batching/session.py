@@ -13,7 +13,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from ...kernels.cpu.dynamic.program import active_nodes
+from ...kernels.cpu.dynamic.placement import active_nodes
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank

@@ -37,10 +37,10 @@ print(dglite.__file__, value, len(passes.buffer), said, sep="|")
 def package(tmp_path: Path) -> Path:
     """Return a copy of dglite; where Numba itself would keep code, there is a file in the way."""
     copy = tmp_path / "dglite"
-    shutil.copytree(Path(dglite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in (copy / "kernels" / "cpu").iterdir():
-        if folder.is_dir():
-            (folder / "__pycache__").write_text("")
+    shutil.copytree(Path(dglite.__file__).parent, copy)  # and what Python has compiled of other files
+    for folder in (copy / "kernels" / "cpu").rglob("__pycache__"):
+        shutil.rmtree(folder)
+        folder.write_text("")
     return copy
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import dglite
+from dglite.config import compiler
 from dglite.expr import Operand, Side
+from dglite.kernels.cpu.compile import jit
 from dglite.kernels.cpu.dynamic.kernels import formula_kernel, reduce_kernel, rowwise_kernel, run_kernel, step_kernel
 from dglite.kernels.cpu.graph.attention import dropout_multipliers
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import RowAccess, StepSpec
 from dglite.ops import core
 from dglite.opspec import Reducer
+from tests import forked
 from tests.kernels.cpu import test_matrix, test_steps
 from tests.kernels.cpu.test_agreement import MESSAGE, adjacency, operands
 
@@ -90,20 +90,15 @@ def results() -> dict[str, np.ndarray]:
     return {name: x.detach().numpy() for name, x in on_graphs().items()} | on_rows() | {"dropout": drawn}
 
 
-SCRIPT = """
-import sys
-import numpy
-from dglite.kernels.cpu.compile import jit
-from tests.kernels.cpu.test_compilers import results
-numpy.savez(sys.argv[1], **results())
-print(*jit._addresses)
-"""
+def save(path: Path) -> None:
+    """Write the results to a file, and print the names of the kernels."""
+    assert compiler() == "numba"
+    np.savez(path, **results())
+    print(*jit._addresses)
 
 
 def test_both_give_the_same_bits(tmp_path: Path) -> None:
-    environment = {**os.environ, "DGLITE_COMPILER": "numba", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "found.npz")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = forked.run(save, tmp_path / "found.npz", DGLITE_COMPILER="numba")
     assert done.returncode == 0, done.stderr
     assert {name.rpartition("_")[0] for name in done.stdout.split()} >= KINDS
     result, expected = np.load(tmp_path / "found.npz"), results()

@@ -20,6 +20,7 @@ from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests import forked
 from tests.patience import PATIENCE
 
 U0 = Operand(Side.U, 0)
@@ -148,12 +149,15 @@ def test_a_forked_worker_runs_serially_and_does_not_hang(two_threads):
 
 def test_kernels_leave_torchs_number_of_threads_alone():
     """Numba's pool, were it started, would set it to the number of cores."""
-    code = (
-        "import torch; torch.set_num_threads(1); from tests.kernels.cpu.test_launch import aggregate; aggregate(); "
-        "print(torch.get_num_threads())"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "1"
+    code = """
+import torch
+torch.set_num_threads(1)
+from tests.kernels.cpu.test_launch import aggregate
+aggregate()
+print(torch.get_num_threads())
+"""
+    done = forked.run(forked.code, code)
+    assert done.stdout == "1\n", done.stderr
 
 
 @pytest.mark.skipif(ctypes.util.find_library("gomp") is None, reason="the system has no GNU OpenMP of its own")
@@ -226,9 +230,8 @@ print(numba.threading_layer(), len(wrong), torch.get_num_threads(), launch.paral
 
 def test_without_openmp_kernels_run_beside_a_parallel_function_of_numba():
     """Numba's own pool ends the process where two threads use it at once."""
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", _BESIDE_NUMBA]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    numbas = {"NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
+    run = forked.run(forked.code, _BESIDE_NUMBA, **numbas)
     assert run.stdout == "workqueue 0 2 True\n", run.stderr
 
 
@@ -267,5 +270,5 @@ for turn in range(30):
     timer.join()
 print(interrupted)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = forked.run(forked.code, code)
     assert run.stdout == "30\n", run.stderr

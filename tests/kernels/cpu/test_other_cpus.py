@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from dglite import ops
 from dglite.kernels.cpu.compile.jit import compile_kernel
 from dglite.kernels.cpu.lanes.target import converts_halves, cpu
 from dglite.kernels.cpu.run.launch import launch
+from tests import forked
 from tests.kernels.cpu.test_agreement import adjacency, operands
 
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
@@ -99,18 +98,18 @@ def test_16_bit_floats_are_converted_as_the_tensor_library_does():
             torch.testing.assert_close(narrow, torch.from_numpy(floats).to(dtype), rtol=0, atol=0, equal_nan=True)
 
 
+def save(folder: Path, with_messages: bool) -> None:
+    """Write results to a file; print the CPU that they are compiled for, and if it has an instruction for float16."""
+    np.savez(folder / "found.npz", **conversions(), **(messages() if with_messages else {}))
+    print(cpu()[0], converts_halves())
+
+
 def run_for(
-    name: str, features: str | None, what: str, folder: Path, **more: str
+    name: str, features: str | None, with_messages: bool, folder: Path, **more: str
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Return results of a child that compiles for another CPU, and whether that converts float16 by an instruction."""
-    environment = os.environ | {"NUMBA_CPU_NAME": name, "OMP_NUM_THREADS": "2"} | more
-    environment.pop("NUMBA_CPU_FEATURES", None)
-    if features is not None:
-        environment["NUMBA_CPU_FEATURES"] = features
-    command = [sys.executable, "-m", __name__, what, str(folder)]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, errors="replace"
-    )
+    """Return results of a process that compiles for another CPU, and if that converts float16 by an instruction."""
+    cpu_of = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
+    done = forked.run(save, folder, with_messages, **cpu_of, OMP_NUM_THREADS="2", **more)
     assert done.returncode == 0, done.stderr
     compiled_for, native = done.stdout.split()
     assert compiled_for == name
@@ -120,7 +119,7 @@ def run_for(
 @pytest.mark.skipif(not X86, reason="names of x86 CPUs")
 @pytest.mark.parametrize(("name", "features"), CPUS)
 def test_every_cpu_converts_to_the_same_bits(name, features, tmp_path):
-    result, native = run_for(name, features, "conversions", tmp_path)
+    result, native = run_for(name, features, False, tmp_path)
     assert native == (
         features == "+f16c" or name in ("haswell", "x86-64-v4") or (features is None and converts_halves())
     )
@@ -132,7 +131,7 @@ def test_every_cpu_converts_to_the_same_bits(name, features, tmp_path):
 @pytest.mark.parametrize("compiler", ["llvm", "numba"])
 @pytest.mark.parametrize(("name", "features"), [("generic", None), *([("nehalem", "")] if FULL else [])])
 def test_kernels_for_lesser_cpus_give_the_same(name, features, compiler, tmp_path):
-    result, native = run_for(name, features, "both", tmp_path, DGLITE_COMPILER=compiler)
+    result, native = run_for(name, features, True, tmp_path, DGLITE_COMPILER=compiler)
     assert not native
     for key, bits in conversions().items():
         np.testing.assert_array_equal(result[key], bits, err_msg=key)
@@ -140,9 +139,3 @@ def test_kernels_for_lesser_cpus_give_the_same(name, features, compiler, tmp_pat
         # Without FMA a product is rounded before it is added.
         bound = 1e-5 if "float32" in key else 1e-2 if "bfloat16" in key else 2e-3
         np.testing.assert_allclose(result[key], x, rtol=bound, atol=bound, err_msg=key)
-
-
-if __name__ == "__main__":
-    expected, folder = sys.argv[1:]
-    np.savez(Path(folder) / "found.npz", **conversions(), **(messages() if expected == "both" else {}))
-    print(cpu()[0], converts_halves())

@@ -18,7 +18,9 @@ def test_graph_conv(norm: str, sizes: tuple[int, int]) -> None:
     layer, expected = DenseGraphConv(*sizes, norm).double(), GraphConv(*sizes, norm).double()
     expected.load_state_dict(layer.state_dict())
     torch.testing.assert_close(layer(dense.matrix(g), x), expected(g, x))
-    assert torch.autograd.gradcheck(layer, ((dense.matrix(g) + 0.3).requires_grad_(), x))  # sums away from 1
+    assert torch.autograd.gradcheck(
+        layer, ((dense.matrix(g) + 0.3).requires_grad_(), x), fast_mode=True
+    )  # sums away from 1
 
 
 def test_sage_conv_of_a_pair() -> None:

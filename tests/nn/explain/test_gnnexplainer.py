@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -12,6 +9,7 @@ import dglite
 from dglite.errors import DGLError
 from dglite.nn import GNNExplainer, HeteroGNNExplainer
 from dglite.nn.explain.masklearner import _MaskOptimizer
+from tests import forked
 from tests.nn.explain.models import (
     RELATIONS,
     MarkedPairs,
@@ -22,7 +20,6 @@ from tests.nn.explain.models import (
     typed_marks,
     users_and_games,
 )
-from tests.patience import PATIENCE
 
 LEARN = {"lr": 0.1, "num_epochs": 60, "alpha1": 0.05, "alpha2": 0.0, "log": False}
 """Without a weight on the entropy, which keeps edges that say nothing where they were drawn: at 0 or at 1."""
@@ -176,5 +173,5 @@ g = tree_with_triangle()
 GNNExplainer(MarkedPairs(), 1, num_epochs=2, log=False).explain_graph(g, marks(g))
 print("torch._dynamo" in sys.modules)
 """
-    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert child.stdout.split() == ["False"], child.stdout
+    done = forked.run(forked.code, script)
+    assert done.stdout.split() == ["False"], done.stderr

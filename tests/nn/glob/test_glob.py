@@ -91,7 +91,7 @@ def test_a_compiled_program_drops_attention() -> None:
         torch.manual_seed(seed)
         return set_attention(SetSizes(sizes, sizes), q, k, v, 0.5)
 
-    assert torch.autograd.gradcheck(function, (queries, keys, values.requires_grad_()))
+    assert torch.autograd.gradcheck(function, (queries, keys, values.requires_grad_()), fast_mode=True)
     results = torch.stack([function(queries, keys, values, seed) for seed in range(200)])
     assert set(results[:, 0].unique().tolist()) == {0.0, 2.0}
     torch.testing.assert_close(results.mean(0), torch.ones_like(values), rtol=0, atol=0.3)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import DGLError
-from ....kernels.cpu.dynamic import batching, program
+from ....kernels.cpu.dynamic import batching, placement, program
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import ARGUMENT, Signature, shared, template_table
 
@@ -62,7 +62,7 @@ class BatchPlacement:
         do.
         """
         sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
-        placed = program.place_results(self._order, self.kind, self.nodes, sizes, where)
+        placed = placement.place_results(self._order, self.kind, self.nodes, sizes, where)
         self.ranks, counts, self.starts, self.result_bytes = placed
         self.counts, end, inputs = counts.tolist(), self.result_bytes, list[tuple[int, TensorKind, int]]()
         first = []
@@ -84,7 +84,7 @@ class BatchPlacement:
             if integers_anywhere and kind.dtype not in DTYPES:
                 limits = 1, 1 << 62
             slot = i - first[number]
-            place = program.in_place(self.members(number), slot, kind.nbytes, *self._graph, where, *limits)
+            place = placement.in_place(self.members(number), slot, kind.nbytes, *self._graph, where, *limits)
             # A matrix for each sample is a matrix of all rows only if there is nothing between them.
             if not place[0] or place[1] % kind.item or (len(kind.shape) > 1 and place[1] != kind.nbytes):
                 place = self.input_at[i], _ = base + at, kind.nbytes
