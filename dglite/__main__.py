@@ -1,4 +1,5 @@
-"""``python -m dglite``: what is installed, where compiled kernels and data are, and whether kernels are right."""
+"""``python -m dglite``: what is installed, where compiled kernels and data are, and whether the CPU's and GPU's kernels
+are right."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import dglite
 
 from . import config
 from . import function as fn
-from .backend import active, framework
+from .backend import Tensor, active, framework
 from .convert import graph
 from .graph import DGLGraph
 from .ops import edge_softmax
@@ -32,11 +33,14 @@ _NODES, _EDGES, _WIDTH = 60, 400, 8
 
 
 def main() -> int:
-    """Print versions, settings and a self-check of a few kernels against NumPy; return 0, or 1 where one is wrong."""
+    """Print versions, settings and a self-check of a few kernels against NumPy, on the CPU and on a GPU of torch's.
+
+    Return 0, or 1 where one is wrong.
+    """
     for name, value in _facts():
         print(f"{name:10}{value}")
     began = time.perf_counter()
-    failed = [name for name, check in CHECKS.items() if not _passes(name, check)]
+    failed = [name for device in _devices() for name, check in CHECKS.items() if not _passes(name, check, device)]
     took = f"{time.perf_counter() - began:.1f} s"
     print(f"self-check {'failed: ' + ', '.join(failed) if failed else 'ok'} ({took})")
     return 1 if failed else 0
@@ -77,39 +81,55 @@ def _version(*names: str) -> str:
 
 
 def _gpu() -> str:
-    """Name the GPU that the backend's tensors can be on."""
-    if active.name == "torch" and framework.cuda.is_available():
-        missing = why_no_kernels("cuda:0")
-        return f"{framework.cuda.get_device_name()}{f', but {missing}' if missing else ''}"
+    """Name the GPU that the backend's tensors can be on, or say why there is none."""
     if active.name == "cupy":
         return str(active.device(active.from_numpy(np.zeros(1, np.float32))))
-    return f"none that the {active.name} backend can use"
+    if active.name != "torch":
+        return f"none that the {active.name} backend can use"
+    if not framework.cuda.is_available():
+        built = framework.version.cuda or getattr(framework.version, "hip", None)
+        return f"none: torch {'sees no GPU; its driver may be missing' if built else 'is built without CUDA'}"
+    size, missing = framework.cuda.get_device_properties().total_memory / 2**30, why_no_kernels("cuda:0")
+    text = f"{framework.cuda.get_device_name()}, {size:.0f} GB, CUDA {framework.version.cuda}"
+    return f"{text}, but {missing}" if missing else f"{text}; g.to('cuda') moves a graph there"
+
+
+def _devices() -> list[str]:
+    """Return where to check kernels: on the CPU, and on a GPU of torch's for which there are some."""
+    has_gpu = active.name == "torch" and framework.cuda.is_available() and not why_no_kernels("cuda:0")
+    return ["cpu", "cuda"] if has_gpu else ["cpu"]
 
 
 # -- self-check --------------------------------------------------------------------------------------------------------
-def _passes(name: str, check: Callable[[_Sample], None]) -> bool:
+def _passes(name: str, check: Callable[[_Sample], None], device: str = "cpu") -> bool:
+    where = "" if device == "cpu" else f" on {device}"
     try:
-        check(_Sample())
+        check(_Sample(device))
     except Exception as error:  # whatever it is, it is what the reader has to know
-        print(f"{name:24}FAILED: {' '.join(str(error).split())[:300] or type(error).__name__}")
+        print(f"{name:24}FAILED{where}: {' '.join(str(error).split())[:300] or type(error).__name__}")
         return False
-    print(f"{name:24}ok")
+    print(f"{name:24}ok{where}")
     return True
 
 
 class _Sample:
     """A random graph, the last of its nodes without in-edges, with features as NumPy arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = None if device == "cpu" else device
         random = np.random.default_rng(0)
         self.src, self.dst = random.integers(0, _NODES, _EDGES), random.integers(0, _NODES - 1, _EDGES)
         self.x = random.standard_normal((_NODES, _WIDTH)).astype(np.float32)
         self.w = random.standard_normal((_EDGES, 1)).astype(np.float32)
 
     def graph(self) -> DGLGraph:
-        g = graph((self.src, self.dst), num_nodes=_NODES)
-        g.ndata["x"], g.edata["w"] = active.from_numpy(self.x), active.from_numpy(self.w)
+        g = graph((self.src, self.dst), num_nodes=_NODES, device=self.device)
+        g.ndata["x"], g.edata["w"] = self.tensor(self.x), self.tensor(self.w)
         return g
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """Return an array as a tensor where the graph is."""
+        return active.from_numpy(array, self.device)
 
     def reduced(self, messages: np.ndarray, ufunc: np.ufunc, start: float) -> np.ndarray:
         """Return messages reduced by destination, ``start`` for nodes without messages."""
@@ -151,13 +171,13 @@ def _dot(sample: _Sample) -> None:
 def _softmax(sample: _Sample) -> None:
     exponents = np.exp(sample.w)
     _same(
-        edge_softmax(sample.graph(), active.from_numpy(sample.w)),
+        edge_softmax(sample.graph(), sample.tensor(sample.w)),
         exponents / sample.reduced(exponents, np.add, 0)[sample.dst],
     )
 
 
 def _sampled(sample: _Sample) -> None:
-    frontier = sample_neighbors(sample.graph(), active.from_numpy(np.arange(_NODES)), 2)
+    frontier = sample_neighbors(sample.graph(), sample.tensor(np.arange(_NODES)), 2)
     _same(frontier.in_degrees(), np.bincount(sample.dst, minlength=_NODES).clip(max=2))
     present = set(zip(sample.src.tolist(), sample.dst.tolist(), strict=True))
     if not present.issuperset(zip(*(active.to_numpy(end).tolist() for end in frontier.edges()), strict=True)):

@@ -133,7 +133,7 @@ _ATTRIBUTES = {
     "draw": "dglite.plot(g)",
     "double": "features are converted one by one: g.ndata['h'] = g.ndata['h'].double()",
     "edge_attr": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
-    "edge_index": "torch.stack(g.edges()) is the edge_index of PyG",
+    "edge_index": "torch.stack(g.edges()) is the edge_index of PyG, dglite.graph((u, v)) makes a graph of one",
     "edge_types": "g.canonical_etypes",
     "edge_weight": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
     "float": "features are converted one by one: g.ndata['h'] = g.ndata['h'].float()",
@@ -161,6 +161,9 @@ _ATTRIBUTES = {
     "y": "g.ndata holds labels, too, as in g.ndata['label'] = labels",
 }
 """By an attribute of PyG's Data or NetworkX's graphs: what a DGLGraph has for it."""
+
+DATA_NAMES = ("x", "y", "pos", "edge_index", "edge_attr", "edge_weight", "train_mask", "val_mask", "test_mask")
+"""Tensors of PyG's Data, of those above."""
 
 _ARGUMENTS = {
     "add_self_loops": "dglite.add_self_loop(g) adds them to the graph, once",
@@ -240,6 +243,13 @@ def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str
         return AttributeError(f"{message}; it is {elsewhere[0]}.{name}")
     similar = difflib.get_close_matches(name, [each for each in names if not each.startswith("_")], 1)
     return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
+
+
+def not_a_feature(name: str) -> str:
+    """Return the warning for a tensor that is assigned to ``g.name``, one of ``DATA_NAMES``."""
+    return (
+        f"g.{name} is an attribute that no function of dglite reads, batches or saves; in dglite: {_ATTRIBUTES[name]}"
+    )
 
 
 def attributes_of(hint: str) -> Any:

@@ -65,8 +65,8 @@ RUNS = {
     "update_all": """
 import torch, dglite, dglite.function as fn
 for reduce in fn.max, fn.sum:
-    g = dglite.rand_graph(100, 1000)
-    g.ndata["h"] = torch.ones(100, 16)
+    g = dglite.rand_graph(1000, 10000)
+    g.ndata["h"] = torch.ones(1000, 16)
     if reduce is fn.sum:  # the other call has compiled what all row kernels share
         start()
     g.update_all(fn.copy_u("h", "m"), reduce("m", "out"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,20 @@ def test_checks_find_what_is_wrong(
     message = capsys.readouterr().out
     assert f"{name:24}FAILED: " in message
     assert f"self-check failed: {name}" in message
+
+
+@pytest.mark.skipif(backend.name != "torch", reason="GPUs are torch's")
+@pytest.mark.parametrize(("missing", "devices"), [("", ["cpu", "cuda"]), ("NVRTC is missing", ["cpu"])])
+def test_a_gpu_is_named_and_checked(monkeypatch: pytest.MonkeyPatch, missing: str, devices: list[str]) -> None:
+    cuda = backend.framework.cuda
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "get_device_name", lambda: "Some GPU")
+    monkeypatch.setattr(cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=80 << 30))
+    monkeypatch.setattr(command, "why_no_kernels", lambda device: missing)
+    assert command._devices() == devices
+    assert re.fullmatch(rf"Some GPU, 80 GB, CUDA .*(, but {missing}|g\.to\('cuda'\) .*)", command._gpu())
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
+    assert command._devices() == ["cpu"] and command._gpu().startswith("none: torch ")
 
 
 def test_as_a_command() -> None:

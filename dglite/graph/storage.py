@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from .. import hints
 from ..backend import active, framework
-from ..errors import DGLError, warn_deprecated
+from ..errors import DGLError, DGLWarning, warn_deprecated
 from ..structure import Adjacency, Metagraph
 from ..structure.arrays import HOST, arrays_on
 from ..structure.metagraph import HOMOGENEOUS
@@ -111,7 +112,8 @@ class DGLGraph(
         raise hints.attribute_error(f"{type(self).__name__!r} object", name, dir(self))
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in INTERNAL_NAMES]
+        hidden = INTERNAL_NAMES.union(set(hints.DATA_NAMES).difference(self.__dict__))
+        return [name for name in object.__dir__(self) if name not in hidden]
 
     # -- copies -------------------------------------------------------------------------------------------------
     def local_var(self) -> DGLGraph:
@@ -215,6 +217,33 @@ class DGLGraph(
     def cpu(self) -> DGLGraph:
         """Return the graph with its features on the CPU."""
         return self.to(active.cpu())
+
+
+class _DataName:
+    """A name of PyG's ``Data``: a graph keeps what is assigned to it, as under any name, and warns about a tensor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, graph: DGLGraph | None, owner: type) -> Any:
+        if graph is None:
+            raise AttributeError(f"type object {owner.__name__!r} has no attribute {self.name!r}")
+        if self.name not in graph.__dict__:
+            raise hints.attribute_error(f"{owner.__name__!r} object", self.name, ())
+        return graph.__dict__[self.name]
+
+    def __set__(self, graph: DGLGraph, value: Any) -> None:
+        if type(graph) is DGLGraph and hasattr(value, "shape"):
+            warnings.warn(hints.not_a_feature(self.name), DGLWarning, stacklevel=2)
+        graph.__dict__[self.name] = value
+
+    def __delete__(self, graph: DGLGraph) -> None:
+        self.__get__(graph, type(graph))
+        del graph.__dict__[self.name]
+
+
+for _name in hints.DATA_NAMES:  # descriptors cost nothing under other names, as __setattr__ would
+    setattr(DGLGraph, _name, _DataName(_name))
 
 
 class LocalScope:

@@ -64,12 +64,14 @@ def run_spmm(
         scratch = active.empty((room,), "uint8", active.device(out))
         memory = device.queue, argmax_address, active.address(scratch)
         kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
+    elif argmax is None and not comes_again and math.prod(shape):
+        longest = _longest_row(adj) if device is HOST else 0
+        run = kernel.bound_to(structure, lambda: device.queue, longest)
+        run(addresses, active.address(out))
+        cache_kernel(adj, reduction, operands, run, shape, scaling)
     else:
-        kernel(structure, addresses, active.address(out), device.queue, argmax_address)
-        if argmax is None and not comes_again and math.prod(shape):
-            longest = _longest_row(adj) if device is HOST else 0
-            run = kernel.bound_to(structure, lambda: device.queue, longest)
-            cache_kernel(adj, reduction, operands, run, shape, scaling)
+        cuts = (kernel.cuts_rows(_longest_row(adj)),) if device is HOST else ()
+        kernel(structure, addresses, active.address(out), device.queue, argmax_address, *cuts)
     return out
 
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import dglite
+from dglite import hints
 from dglite.convert import create_block, graph, heterograph
-from dglite.errors import DGLError
+from dglite.errors import DGLError, DGLWarning
 from dglite.graph import DGLGraph
 
 
@@ -183,3 +184,27 @@ def test_dir_lists_what_users_call_and_not_what_other_packages_read():
     names = dir(dglite.graph(([0], [1])))
     assert {"num_nodes", "ndata", "clone", "update_all", "subgraph"} <= set(names)
     assert not {"node_counts", "node_frame_at", "type_graph", "adjacencies", "etype_id"} & set(names)
+
+
+# -- names of PyG ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", hints.DATA_NAMES)
+def test_a_tensor_that_is_set_as_in_pyg_is_kept_with_a_warning(name):
+    g = dglite.graph(([0, 1], [1, 2]))
+    with pytest.warns(DGLWarning, match=rf"g\.{name} is an attribute.* in dglite: .*(g\.[ne]data|g\.edges)") as caught:
+        setattr(g, name, torch.ones(3))
+    assert caught[0].filename == __file__
+    assert getattr(g, name).sum() == 3 and name in dir(g) and getattr(pickle.loads(pickle.dumps(g)), name).sum() == 3
+    delattr(g, name)
+    assert not hasattr(g, name) and name not in dir(g)
+    with pytest.raises(AttributeError, match="in dglite"):
+        delattr(g, name)
+
+
+def test_other_attributes_are_kept_silently(recwarn):
+    class Molecule(dglite.DGLGraph):
+        pass
+
+    g, molecule = dglite.graph(([0, 1], [1, 2])), Molecule()
+    g.smiles, g.y, g.distances, molecule.x = "CCO", 1, torch.ones(2), torch.ones(3)
+    assert (g.smiles, g.y, len(g.distances), len(molecule.x)) == ("CCO", 1, 2, 3)
+    assert not recwarn.list and not hasattr(dglite.DGLGraph, "x")

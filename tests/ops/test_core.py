@@ -14,6 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Expr, Operand, Side, compact, operands_of
+from dglite.kernels.cpu.graph import sparse
 from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
@@ -368,3 +369,21 @@ def test_rows_that_are_taken_again_keep_the_structure_of_their_gradient(monkeypa
         (core.take_rows(x, index) * weight).sum().backward()
         assert x.grad.ravel().tolist() == [2, 0, 4, 0][:size]
     assert len(result) == 2
+
+
+@pytest.mark.parametrize("reducer", [Reducer.SUM, Reducer.MAX])
+@pytest.mark.parametrize("hub", [0, 1])
+def test_rows_are_cut_by_a_driver_that_graphs_without_long_rows_do_not_need(monkeypatch, reducer, hub):
+    launched = []
+    monkeypatch.setattr(
+        sparse, "launch_at", lambda driver, *args: launched.append(driver) or launch.launch_at(driver, *args)
+    )
+    src, dst = (np.random.default_rng(seed).integers(0, 3_000, 40_000) for seed in (0, 1))
+    dst[: 5_000 * hub] = 7
+    adj, x = Adjacency.from_coo(3_000, 3_000, src, dst), torch.rand(3_000, 32)
+    result = core.spmm(adj, U0, reducer, (x,))
+    assert launched == [(sparse.cut_rows_driver if hub else sparse.rows_driver).address]
+    how = "sum" if reducer is Reducer.SUM else "amax"
+    index = torch.from_numpy(dst)[:, None].expand(-1, 32)
+    expected = torch.zeros(3_000, 32).scatter_reduce(0, index, x[src], how, include_self=False)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)

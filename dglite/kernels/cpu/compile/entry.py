@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,31 @@ class _FromPython:
         with builder.goto_block(self.raised):
             builder.ret(ir.Constant(_OBJECT, None))
 
+    @cached_property
+    def array_type(self) -> ir.Value:
+        return self.constant(_ARRAY)
+
+    @cached_property
+    def is_array(self) -> ir.Function:
+        """A function of an object, the type of arrays and NumPy's number of a dtype: whether the object is an array of
+        one dimension that lies in memory as kernels read it. Its code is there once for all arguments."""
+        function = ir.Function(self.module, ir.FunctionType(ir.IntType(1), [_OBJECT, _OBJECT, I32]), "is_array")
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        array, array_type, number = function.args
+        builder = ir.IRBuilder(function.append_basic_block())
+        is_one = builder.icmp_unsigned("==", _field(builder, array, _HEAD - 8, _OBJECT), array_type)
+        with builder.if_then(builder.not_(is_one)):
+            builder.ret(ir.Constant(ir.IntType(1), 0))
+        dtype = _field(builder, array, _DTYPE, _OBJECT)
+        foreign = I8(ord(np.dtype("i4").newbyteorder().byteorder))
+        fits = builder.icmp_signed("==", _field(builder, dtype, _TYPE_NUMBER, I32), number)
+        fits = builder.and_(fits, builder.icmp_signed("!=", _field(builder, dtype, _BYTE_ORDER, I8), foreign))
+        fits = builder.and_(fits, builder.icmp_signed("==", _field(builder, array, _NDIM, I32), I32(1)))
+        flags = builder.and_(_field(builder, array, _FLAGS, I32), I32(_WHOLE))
+        builder.ret(builder.and_(fits, builder.icmp_signed("==", flags, I32(_WHOLE))))
+        return function
+
     def call(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
         """Call a function of the interpreter."""
         callee = self.module.globals.get(name)
@@ -126,10 +151,6 @@ class _FromPython:
         here = self.function.append_basic_block()
         self.builder.cbranch(condition, here, otherwise)
         self.builder.position_at_end(here)
-
-    def field(self, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
-        place = self.builder.gep(address, [I64(offset)])
-        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
 
     def read(self, kind: types.Type, item: ir.Value) -> ir.Value:
         """Return the value of an object."""
@@ -159,19 +180,10 @@ class _FromPython:
         return self.read(kind, item)
 
     def read_array(self, kind: Array, array: ir.Value) -> ir.Value:
-        builder, number = self.builder, np.dtype(kind.dtype).num
-        self.require(
-            builder.icmp_unsigned("==", self.field(array, _HEAD - 8, _OBJECT), self.constant(_ARRAY)), self.otherwise
-        )
-        dtype = self.field(array, _DTYPE, _OBJECT)
-        foreign = I8(ord(np.dtype("i4").newbyteorder().byteorder))
-        fits = builder.icmp_signed("==", self.field(dtype, _TYPE_NUMBER, I32), I32(number))
-        fits = builder.and_(fits, builder.icmp_signed("!=", self.field(dtype, _BYTE_ORDER, I8), foreign))
-        fits = builder.and_(fits, builder.icmp_signed("==", self.field(array, _NDIM, I32), I32(1)))
-        flags = builder.and_(self.field(array, _FLAGS, I32), I32(_WHOLE))
-        self.require(builder.and_(fits, builder.icmp_signed("==", flags, I32(_WHOLE))), self.otherwise)
-        first = self.field(array, _DATA, ELEMENTS[kind.dtype][0].as_pointer())
-        return _array(builder, kind, first, builder.load(self.field(array, _SHAPE, I64.as_pointer())))
+        builder, number = self.builder, I32(np.dtype(kind.dtype).num)
+        self.require(builder.call(self.is_array, [array, self.array_type, number]), self.otherwise)
+        first = _field(builder, array, _DATA, ELEMENTS[kind.dtype][0].as_pointer())
+        return _array(builder, kind, first, builder.load(_field(builder, array, _SHAPE, I64.as_pointer())))
 
     def give(self, kind: types.Type, value: ir.Value) -> None:
         """Return a number as an object."""
@@ -216,6 +228,11 @@ def _for_address(module: ir.Module, name: str, body: Callee) -> None:
 
 WAYS = {"tasks": _for_tasks, "python": _for_python, "address": _for_address}
 """What writes each way in to a function, named so, of a module."""
+
+
+def _field(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
+    place = builder.gep(address, [I64(offset)])
+    return builder.load(builder.bitcast(place, kind.as_pointer()))
 
 
 def _array(builder: ir.IRBuilder, kind: Array, first: ir.Value, length: ir.Value) -> ir.Value:

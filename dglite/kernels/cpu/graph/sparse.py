@@ -31,7 +31,7 @@ from ...words import (
     operand_word,
 )
 from ..compile.jit import block_lanes, compile_kernel
-from ..run.driver import map_driver, mode_word, reduce_driver
+from ..run.driver import cut_rows_driver, map_driver, mode_word, rows_driver
 from ..run.launch import PARALLEL_FROM, launch_at, run_here, tasks_for
 from ..run.parts import part_memory
 from .panels import Panels, factor_of_sources, panelled_operand
@@ -81,7 +81,7 @@ class SpmmKernel(_Bound):
     def __init__(self, spec: SpmmSpec, layout: BroadcastLayout) -> None:
         reducers = (reducer for _, reducer in spec.parts)
         mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
-        super().__init__(reduce_driver.address, lambda: _spmm_address(spec), spec, layout, mode)
+        super().__init__(rows_driver.address, lambda: _spmm_address(spec), spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.argmax else 0
         self.part_bytes = layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
         self.half = ITEM_BYTES[spec.dtype] == 2
@@ -108,6 +108,10 @@ class SpmmKernel(_Bound):
         assert factor is not None
         return SpmmKernel(spec, self.layout), operand.slot, factor.slot
 
+    def cuts_rows(self, longest: int) -> bool:
+        """Whether a row of ``longest`` entries is cut."""
+        return part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
+
     def bound_to(
         self, structure: Structure, threads: Callable[[], int], longest: int
     ) -> Callable[[Sequence[int], int], None]:
@@ -116,7 +120,7 @@ class SpmmKernel(_Bound):
         ``longest`` is the number of entries of its longest row. A small call copies words that are prepared here, once.
         """
         if (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * self.width >= PARALLEL_FROM:
-            cuts = part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
+            cuts = self.cuts_rows(longest)
             return lambda operands, out: self(structure, operands, out, threads(), cuts=cuts)
         words, driver = self.words(structure, [0] * (max(self.slots, default=0) + 1), 0), self.driver
         places = [(operand_word(i), slot) for i, slot in enumerate(self.slots)]
@@ -166,14 +170,14 @@ class SpmmKernel(_Bound):
         if work < PARALLEL_FROM:
             launch_at(self.driver, words.buffer_info()[0])
             return
-        tasks, threads = tasks_for(work, threads)
+        driver, (tasks, threads) = self.driver, tasks_for(work, threads)
         memory = part_memory(tasks, structure[NUM_ENTRIES], self.width, self.part_bytes, self.half) if cuts else None
         if memory is not None:
             tasks, first_words, size = memory
             carry = np.empty(size, np.int64)  # most of its pages are never touched
             carry[: len(first_words)] = first_words
-            words[CARRY] = carry.ctypes.data
-        launch_at(self.driver, words.buffer_info()[0], tasks, threads)
+            words[CARRY], driver = carry.ctypes.data, cut_rows_driver.address
+        launch_at(driver, words.buffer_info()[0], tasks, threads)
 
 
 class SddmmKernel(_Bound):

@@ -6,7 +6,7 @@ row is cut depends on its length alone (see :mod:`.parts`), and the results of i
 sum has the same bits for any number of tasks. A task merges the parts of rows that it began; the parts of a row that an
 earlier task began lie in its slots of the carry until all tasks are done.
 
-Words of ``args``: see :mod:`...words`. ``KERNEL`` is the kernel's address, ``CARRY`` the carry's (0: no row is cut),
+Words of ``args``: see :mod:`...words`. ``KERNEL`` is the kernel's address, ``CARRY`` the carry's where rows are cut,
 ``MODE`` as :func:`mode_word` returns it, ``PITCH`` the elements from a row of ``out`` to the next. A kernel of several
 reductions writes (reductions, num_rows, width) to ``OUT`` and to ``ARGMAX``, for max and min reductions only. A kernel
 with an epilogue is called once more for each row that was cut, when its parts are merged.
@@ -263,27 +263,51 @@ def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: i
 
 
 @Kernel
-def reduce_driver(args: int, task: int, num_tasks: int) -> None:
-    """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
-    indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
-    kernel, out, argmax = word(args, KERNEL), word(args, OUT), word(args, ARGMAX)
-    carry, mode = word(args, CARRY), word(args, MODE)
-    width, dtype, wide = word(args, INNER) * word(args, GROUPS), mode % 4, mode // 4 % 2
-    item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
+def _first_row(args: int, task: int, num_tasks: int) -> int:
+    """Return the first row of a task, or the number of rows for the task behind the last one."""
+    num_rows = word(args, NUM_ROWS)
+    if task == 0 or task == num_tasks:
+        return 0 if task == 0 else num_rows
+    wide, entry = word(args, MODE) // 4 % 2, word(args, NUM_ENTRIES) * task // num_tasks
+    return _first_row_from(wide, word(args, INDPTR), num_rows, entry)
+
+
+@Kernel
+def _item_bytes(mode: int) -> int:
+    return 4 if mode % 4 == 0 else (8 if mode % 4 == 1 else 2)
+
+
+@Kernel
+def rows_driver(args: int, task: int, num_tasks: int) -> None:
+    """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each; no row is cut."""
+    if task < 0:
+        return
+    mode, width = word(args, MODE), word(args, INNER) * word(args, GROUPS)
+    row, stop = _first_row(args, task, num_tasks), _first_row(args, task + 1, num_tasks)
+    if row < stop:
+        out = word(args, OUT) + row * width * _item_bytes(mode)
+        argmax = word(args, ARGMAX) + row * width * (8 if mode // 4 % 2 else 4)
+        call_rows(word(args, KERNEL), args, row, stop, 0, word(args, NUM_ENTRIES), out, argmax)
+
+
+@Kernel
+def cut_rows_driver(args: int, task: int, num_tasks: int) -> None:
+    """Drive a kernel as :func:`rows_driver` does, with long rows cut. It is ten times as long to compile."""
+    indptr, num_entries, mode = word(args, INDPTR), word(args, NUM_ENTRIES), word(args, MODE)
+    kernel, out, argmax, carry = word(args, KERNEL), word(args, OUT), word(args, ARGMAX), word(args, CARRY)
+    width, item, wide = word(args, INNER) * word(args, GROUPS), _item_bytes(mode), mode // 4 % 2
     id_bytes = 8 if wide else 4
     if task < 0:
-        if carry != 0:
-            _merge(args, num_tasks, width, item)
+        _merge(args, num_tasks, width, item)
         return
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
-    row = 0 if task == 0 else _first_row_from(wide, indptr, num_rows, begin)
-    stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
-    if carry != 0 and task > 0:
+    row, stop = _first_row(args, task, num_tasks), _first_row(args, task + 1, num_tasks)
+    if task > 0:
         put_word(carry, TASK_PARTS + 2 * task, 0)
         if begin < end and _index(wide, indptr, row) > begin:
             _carried(args, task, num_tasks, width, item, row - 1, begin, end)
     while row < stop:
-        long = stop if carry == 0 else _next_long(wide, indptr, row, stop, word(carry, LEAST_ENTRIES))
+        long = _next_long(wide, indptr, row, stop, word(carry, LEAST_ENTRIES))
         if row < long:
             ids = argmax + row * width * id_bytes
             call_rows(kernel, args, row, long, 0, num_entries, out + row * width * item, ids)
@@ -316,12 +340,10 @@ def map_driver(args: int, task: int, num_tasks: int) -> None:
 @Kernel
 def whole_row_driver(args: int, task: int, num_tasks: int) -> None:
     """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
-    indptr, num_rows, num_entries = word(args, INDPTR), word(args, NUM_ROWS), word(args, NUM_ENTRIES)
-    kernel, wide = word(args, KERNEL), word(args, MODE) // 4 % 2
+    indptr, kernel, wide = word(args, INDPTR), word(args, KERNEL), word(args, MODE) // 4 % 2
     if task < 0:
         return
-    row = _first_row_from(wide, indptr, num_rows, num_entries * task // num_tasks)
-    stop = _first_row_from(wide, indptr, num_rows, num_entries * (task + 1) // num_tasks)
+    row, stop = _first_row(args, task, num_tasks), _first_row(args, task + 1, num_tasks)
     while row < stop:
         first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
         if first < last:
