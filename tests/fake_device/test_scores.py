@@ -1,4 +1,4 @@
-"""Attention written in steps is one kernel on the fake device, and nothing shows that its scores wait; as on the CPU."""
+"""Attention written in steps is one kernel on the fake device; nothing shows that its scores wait. As on the CPU."""
 
 from __future__ import annotations
 
