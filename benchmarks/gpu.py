@@ -244,7 +244,7 @@ def show(rows: list[dict[str, Any]], bandwidth: float) -> str:
 
 
 def summary(rows: list[dict[str, Any]], bandwidth: float, cache: int) -> dict[str, float]:
-    """Return the figures to reach: g-SpMM beyond the cache against the copy, and against torch.sparse."""
+    """Return the figures to reach: g-SpMM beyond the cache against the copy, and against torch.sparse and PyG."""
     spmm = [results for results in rows if results["operation"] in ("g-SpMM sum", "g-SpMM weighted sum")]
     items = {"float32": 4, "float16": 2, "bfloat16": 2}
     beyond = [f for f in spmm if f["edges"] // MEAN_DEGREE * f["width"] * items[f["dtype"]] > 2 * cache]
@@ -252,9 +252,13 @@ def summary(rows: list[dict[str, Any]], bandwidth: float, cache: int) -> dict[st
         "g-SpMM beyond the cache, share of the copy bandwidth, geometric mean": geometric_mean(
             f["gigabytes per second"] * 1e9 / bandwidth for f in beyond
         ),
-        "g-SpMM against torch.sparse, geometric mean": geometric_mean(
-            ratio for f in spmm for ratio in f["speed-up"].values() if ratio
-        ),
+        **{
+            f"g-SpMM against {peer}, geometric mean": geometric_mean(
+                f["speed-up"][peer] for f in spmm if f["speed-up"].get(peer)
+            )
+            for peer in ("torch.sparse", "PyG")
+            if any(f["speed-up"].get(peer) for f in spmm)
+        },
     }
 
 

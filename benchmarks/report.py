@@ -30,6 +30,10 @@ from dynamic import steps_table as ways_table
 from export import export_table, summary
 from first_calls import LIMIT, first_calls_table
 from giant import conversions_table, shapes_table
+from gpu import show as gpu_kernels_table
+from gpu_steps import batches_table as gpu_batches_table
+from gpu_steps import steps_table as gpu_steps_table
+from gpu_trees import trees_table as gpu_trees_table
 from graphs import graphs_table
 from highlights import highlights_table
 from kills import kills_table
@@ -254,6 +258,26 @@ def scaling(results: dict[str, Any]) -> str:
     return scaling_table(results["records"])
 
 
+def gpu(results: dict[str, Any]) -> str:
+    """Return what was reached, and one row for each operation and graph."""
+    bandwidth = results["copy bandwidth"]
+    means = "; ".join(f"{name}: {value:.2f}" for name, value in results["reached"].items())
+    return f"Copies at {bandwidth / 1e9:,.0f} GB/s. {means}.\n\n{gpu_kernels_table(results['rows'], bandwidth)}"
+
+
+def gpu_steps(results: dict[str, Any]) -> str:
+    """Return one row per network, and one per place of the graph that batches are sampled from."""
+    parts = [gpu_steps_table(results["steps"]), gpu_batches_table(results["batches"])]
+    return "\n\n".join(
+        part for part, records in zip(parts, (results["steps"], results["batches"]), strict=True) if records
+    )
+
+
+def gpu_trees(results: dict[str, Any]) -> str:
+    """Return one row per size of batch."""
+    return f"Trees of {results['trees']}, states of {results['hidden']}.\n\n{gpu_trees_table(results['rows'])}"
+
+
 def kills(results: dict[str, Any]) -> str:
     """Return one row for each place that a process was killed in."""
     return kills_table(results["records"])
@@ -320,6 +344,9 @@ SECTIONS = (
     (projects, "projects"),
     (projects_seen, "projects"),
     (scaling, "scaling"),
+    (gpu, "gpu"),
+    (gpu_steps, "gpu_steps"),
+    (gpu_trees, "gpu_trees"),
     (kills, "kills"),
     (tofu_search, "tofu_search"),
     (tofu_train, "tofu_train"),
@@ -332,8 +359,9 @@ SECTIONS = (
 def source(machine: dict[str, Any]) -> str:
     """Say what the numbers were measured on."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    gpu = f"{machine['GPU']}, " if "GPU" in machine else ""
     return (
-        f"Measured on {machine['date']} at commit {machine['commit']}: {machine['processor']}, "
+        f"Measured on {machine['date']} at commit {machine['commit']}: {gpu}{machine['processor']}, "
         f"{machine['cores']} cores, {machine['threads']} threads, {machine['system']}, "
         f"Python {machine['python']}, {versions}."
     )
