@@ -12,18 +12,18 @@ from .structure import Structure
 
 __all__ = ["edge_softmax", "edge_softmax_gradient", "softmax_program"]
 
-HELD = 4, 4
+HELD = 4, 1
 """Entries that a lane takes at once and keeps for the second pass, and blocks on a multiprocessor."""
 _ROWS = "const Rows<index> rows{indptr, indices, edge_ids, num_rows, chunk_rows, chunk_firsts, num_chunks, limit};"
 
 
 @cache
 def softmax_program(
-    dtype: str, index: str, vec: int, features: int, entries: int, held: int, blocks: int
+    dtype: str, index: str, vec: int, features: int, entries: int, at_once: int, blocks: int
 ) -> CudaProgram:
     """Return the kernels of a softmax and of its gradient, for teams of ``features * entries`` lanes.
 
-    A lane takes ``held`` entries at once; a multiprocessor has room for the registers of ``blocks`` blocks.
+    A lane takes ``at_once`` entries at once; a multiprocessor has room for the registers of ``blocks`` blocks.
     """
     forward = "const item* __restrict__ logits, item* __restrict__ out, compute* partial, long long heads"
     backward = "const item* __restrict__ softmax, const item* __restrict__ grad, item* __restrict__ out,\n"
@@ -45,7 +45,7 @@ using compute = compute_t<item>;
         text += f"""extern "C" __global__ void __launch_bounds__(BLOCK, {blocks}) NAME_{name}({ROWS},
     {parameters}) {{
     {_ROWS}
-    Softmax<item, index, {vec}, {features}, {entries}, {held}>(rows, heads).{call};
+    Softmax<item, index, {vec}, {features}, {entries}, {at_once}>(rows, heads).{call};
 }}
 """
     for name, sums in (("merge_forward", "false"), ("merge_backward", "true")):

@@ -32,8 +32,8 @@ VECTOR_BYTES = 16
 MOST_VECTORS = 4
 """Vectors of accumulators that a lane holds; wider rows are cut, each cut a row of the grid."""
 AHEAD, BLOCKS = 6, 4
-"""Vectors that a lane has under way at once, where rows have so many entries, and blocks that a multiprocessor has room
-for."""
+"""Vectors that a lane has under way at once in rows of at least that many entries, and blocks that fit on a
+multiprocessor."""
 WARP = 32
 
 
