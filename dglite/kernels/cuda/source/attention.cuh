@@ -55,14 +55,14 @@ struct Attention {
     __device__ compute minus_infinity() const { return -limits<compute>::infinity(); }
     __device__ compute steep(compute x) const { return x > compute(0) ? compute(1) : compute(is.slope); }
 
-    // A head's values in a row of given or of computed values; 0 beyond them, and unless `wanted`.
+    // A head's values in a row of given or of computed values; 0 beyond them, and unless `wanted`. No branch lies before
+    // the load, so that loads of several entries are under way together.
     template <class T> __device__ void read(const T* row, Values& values, bool wanted = true) const {
         const T* at = row + head * is.features;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             const bool inside = wanted && column(v) < is.features;
-            Pack<T, VEC> pack;
-            if (inside) pack = load<VEC>(at + column(v));
+            const Pack<T, VEC> pack = load_early<VEC>(at + (column(v) < is.features ? column(v) : 0));
 #pragma unroll
             for (int i = 0; i < VEC; ++i) values[v][i] = inside ? compute(widen(pack.item[i])) : compute(0);
         }
@@ -123,7 +123,8 @@ struct Attention {
         return sum_across<1, LANES>(total);
     }
 
-    // AHEAD entries from `start` on of those that the lane takes: far nodes, edges, what weights are multiplied with.
+    // AHEAD entries from `start` on of those that the lane takes: far nodes, edges, what weights are multiplied with. The
+    // first of all entries stands for those beyond the row.
     struct Entries {
         long long far[AHEAD], edge[AHEAD];
         compute kept[AHEAD], weight[AHEAD];
@@ -135,15 +136,14 @@ struct Attention {
         for (int a = 0; a < AHEAD; ++a) {
             const long long j = start + team.entry + a * S;
             these.inside[a] = j < work.last;
-            these.far[a] = these.inside[a] ? (long long)__ldg(rows.indices + j) : 0;
-            these.edge[a] = 0;
-            if (DROPS || WEIGHTED || WEIGHT_GRADIENT)
-                these.edge[a] = these.inside[a] ? (long long)rows.edge(index(j)) : 0;
+            const index here = these.inside[a] ? index(j) : index(0);
+            these.far[a] = (long long)load_early1(rows.indices + here);
+            these.edge[a] = DROPS || WEIGHTED || WEIGHT_GRADIENT ? (long long)rows.edge_early(here) : 0;
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-            these.kept[a] = these.weight[a] = compute(1);
-            if (WEIGHTED && these.inside[a]) these.weight[a] = load1(is.weight + these.edge[a]);
+            these.weight[a] = WEIGHTED ? widen(load_early1(is.weight + these.edge[a])) : compute(1);
+            these.kept[a] = compute(1);
             if (DROPS)
                 these.kept[a] = Dropout{is.seed, is.threshold, is.keep_scale}.multiplier<compute>(these.edge[a], int(head));
         }

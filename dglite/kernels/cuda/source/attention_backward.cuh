@@ -36,13 +36,10 @@ __device__ inline void ATTENTION::additive_source() const {
         compute shift[AHEAD], product[AHEAD], right[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-            shift[a] = product[a] = right[a] = 0;
-            if (these.inside[a]) {
-                const compute* state = is.state + these.far[a] * 3 * is.heads + head;
-                shift[a] = load1(state);
-                product[a] = load1(state + is.heads);
-                right[a] = load1(state + 2 * is.heads);
-            }
+            const compute* state = is.state + these.far[a] * 3 * is.heads + head;
+            shift[a] = load_early1(state);
+            product[a] = load_early1(state + is.heads);
+            right[a] = load_early1(state + 2 * is.heads);
             read(is.grad + these.far[a] * width(), grad[a], these.inside[a]);
         }
 #pragma unroll
@@ -50,7 +47,7 @@ __device__ inline void ATTENTION::additive_source() const {
             const compute raw = near + right[a], slant = steep(raw);
             const compute value = these.inside[a] ? exp(raw * slant - shift[a]) : compute(0);
             const compute plain = value * these.kept[a], weight = plain * these.weight[a];
-            lost += value * slant * product[a];
+            lost += these.inside[a] ? value * slant * product[a] : compute(0);
             add(sum, weight, grad[a]);
             add(sloped, weight * slant, grad[a]);
             if (WEIGHT_GRADIENT) {
@@ -155,12 +152,9 @@ __device__ inline void ATTENTION::product_source() const {
         compute shift[AHEAD], product[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-            shift[a] = product[a] = 0;
-            if (these.inside[a]) {
-                const compute* state = is.state + these.far[a] * 2 * is.heads + head;
-                shift[a] = load1(state);
-                product[a] = load1(state + is.heads);
-            }
+            const compute* state = is.state + these.far[a] * 2 * is.heads + head;
+            shift[a] = load_early1(state);
+            product[a] = load_early1(state + is.heads);
             read(is.right + these.far[a] * is.right_stride, right[a], these.inside[a]);
             read(is.grad + these.far[a] * width(), grad[a], these.inside[a]);
         }
@@ -169,7 +163,7 @@ __device__ inline void ATTENTION::product_source() const {
             const compute scored = score(right[a], x, attn), second = dot(x, grad[a]);
             const compute value = these.inside[a] ? exp(scored - shift[a]) : compute(0);
             const compute factor = these.kept[a] * these.weight[a];
-            const compute change = value * (second * factor - product[a]);
+            const compute change = these.inside[a] ? value * (second * factor - product[a]) : compute(0);
             if (WEIGHT_GRADIENT && these.inside[a] && has_head && team.feature % LANES == 0)
                 is.weight_grad[these.edge[a] * is.heads + head] = value * second * these.kept[a];
             add(sum, value * factor, grad[a]);

@@ -20,8 +20,7 @@ __device__ inline void ATTENTION::forward() const {
         compute scores[AHEAD], slants[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-            if (KIND == ADDITIVE)
-                scores[a] = these.inside[a] ? load1(is.left + these.far[a] * is.left_stride + head) : compute(0);
+            if (KIND == ADDITIVE) scores[a] = widen(load_early1(is.left + these.far[a] * is.left_stride + head));
             read(is.x + these.far[a] * is.x_stride, x[a], these.inside[a]);
         }
 #pragma unroll
