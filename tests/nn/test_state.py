@@ -19,31 +19,30 @@ from dglite.errors import DGLError
 PROGRAM = """
 import sys, numpy as np, dglite
 layer = dglite.nn.GraphConv(3, 2)
-layer.load_state_dict(dglite.nn.load_state_dict(sys.argv[1]))
-out = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), np.arange(9, dtype=np.float32).reshape(3, 3))
+for path in sys.argv[1:]:
+    layer.load_state_dict(dglite.nn.load_state_dict(path))
+    out = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), np.arange(9, dtype=np.float32).reshape(3, 3))
+    print(*out.detach().numpy().ravel())
 assert "torch" not in sys.modules
-print(*out.detach().numpy().ravel())
 """
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("writer", ["ours", "the library's"])
-def test_torch_trains_numpy_infers(suffix: str, writer: str, tmp_path: Path) -> None:
-    layer, path = nn.GraphConv(3, 2), tmp_path / f"state{suffix}"
-    state = layer.state_dict()
-    if writer == "ours":
-        nn.save_state_dict(state, path)
-    elif suffix == ".npz":
-        np.savez(path, **{name: x.numpy() for name, x in state.items()})
-    else:
-        save_file(state, path)
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "DGLITE_BACKEND": "numpy", "PYTHONPATH": str(root)}
+def test_torch_trains_numpy_infers(tmp_path: Path) -> None:
+    """Files that dglite, NumPy and safetensors write, each of another layer."""
+    layers = {name: nn.GraphConv(3, 2) for name in ("ours.npz", "ours.safetensors", "numpys.npz", "its.safetensors")}
+    paths = [tmp_path / name for name in layers]
+    first, second, third, fourth = (layer.state_dict() for layer in layers.values())
+    nn.save_state_dict(first, paths[0])
+    nn.save_state_dict(second, paths[1])
+    np.savez(paths[2], **{name: x.numpy() for name, x in third.items()})
+    save_file(fourth, paths[3])
+    environment = {**os.environ, "DGLITE_BACKEND": "numpy", "PYTHONPATH": str(Path(__file__).parents[2])}
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(path)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, *map(str, paths)], env=environment, capture_output=True, text=True, check=True
     )
-    expected = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), torch.arange(9.0).reshape(3, 3))
-    np.testing.assert_allclose(np.array(run.stdout.split(), np.float64), expected.detach().ravel(), rtol=1e-5)
+    for (name, layer), line in zip(layers.items(), run.stdout.splitlines(), strict=True):
+        expected = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), torch.arange(9.0).reshape(3, 3)).detach().ravel()
+        np.testing.assert_allclose(np.array(line.split(), np.float64), expected, rtol=1e-5, err_msg=name)
 
 
 def test_there_and_back(tmp_path: Path) -> None:
