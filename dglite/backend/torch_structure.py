@@ -18,6 +18,8 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .torch_breaks import left_to_python
+
 _MOST = 8
 """Structures noted with one storage: a program may read the same edges between different numbers of nodes."""
 _NAME = "_dglite_structures"
@@ -43,6 +45,7 @@ class _Noted:
         return all(torch.equal(x, y) for x, y in zip(self.values, (src, dst), strict=True))
 
 
+@left_to_python
 def make_tensors(src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> tuple[Any, Any]:
     """Return two arrays as tensors in their memory, or two tensors, which lead back to ``owner`` while it lives."""
     with outside_of_programs():
@@ -51,6 +54,7 @@ def make_tensors(src: Any, dst: Any, owner: Any, num_src: int, num_dst: int) -> 
     return src, dst
 
 
+@left_to_python
 def structure_of(src: torch.Tensor, dst: torch.Tensor, counts: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """Return the structure that these tensors are of; ``make`` makes it where none is noted with their memory.
 
