@@ -261,7 +261,7 @@ def compare(model: Any, device: str, backend: str, place: str, whole: bool, dyna
     return counter
 
 
-def made(name: str) -> nn.Module:
+def layer_named(name: str) -> nn.Module:
     torch.manual_seed(0)
     return LAYERS[name]().double()
 
@@ -270,7 +270,7 @@ def made(name: str) -> nn.Module:
 @pytest.mark.parametrize("name", list(LAYERS)[:: 1 if FULL else 3])
 @compiles_whole
 def test_a_layer_is_one_program(name: str, place: str) -> None:
-    assert compare(made(name), DEVICE, "aot_eager", place, whole=True).frame_count == 1
+    assert compare(layer_named(name), DEVICE, "aot_eager", place, whole=True).frame_count == 1
 
 
 @pytest.mark.parametrize("place", PLACES if FULL else PLACES[1:])
@@ -292,7 +292,7 @@ OF_ALL_SIZES = ["GraphConv", "SAGEConv pool", "GATv2Conv", "GINEConv", "RelGraph
 @pytest.mark.parametrize("name", OF_ALL_SIZES[:: 1 if FULL else 3])
 @compiles_whole
 def test_graphs_of_all_sizes(name: str) -> None:
-    assert compare(made(name), DEVICE, "aot_eager", "made there", whole=True, dynamic=True).frame_count <= 2
+    assert compare(layer_named(name), DEVICE, "aot_eager", "made there", whole=True, dynamic=True).frame_count <= 2
 
 
 # -- situations --------------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def closed_over(device: str, backend: str, place: str) -> None:
 
 def inferred(device: str, backend: str, name: str) -> None:
     """Without gradients attention is one operator."""
-    model, g = made(name).to(device), make(device)
+    model, g = layer_named(name).to(device), make(device)
     compiled = torch.compile(model, backend=backend)
     with torch.no_grad():
         torch.testing.assert_close(compiled(g, features(g)), model(g, features(g)))
@@ -338,7 +338,7 @@ def trained(device: str, backend: str | None, steps: int = 5) -> list[float]:
 
 def exported(device: str, name: str, place: str, portable: bool) -> None:
     """Compare an exported program, its graph an input, with its model on the graph and on another one."""
-    model, g = made(name).to(device), make(device, place)
+    model, g = layer_named(name).to(device), make(device, place)
     program = dglite.export(model, g, features(g).detach(), portable=portable)
     run = program.module()
     for size in (11, 14):
@@ -414,7 +414,7 @@ def test_nodes_without_in_edges_are_reported() -> None:
 @pytest.mark.parametrize("name", ["GraphConv", "SAGEConv pool", "GATv2Conv", "GINConv max", "RelGraphConv"])
 @compiles_whole
 def test_a_later_call_waits_for_nothing(name: str, place: str) -> None:
-    model, g = made(name).to(DEVICE), typed_graph(make(DEVICE, place))
+    model, g = layer_named(name).to(DEVICE), typed_graph(make(DEVICE, place))
     compiled, x = torch.compile(model, fullgraph=True, backend="aot_eager"), features(g)
     for _ in range(2):
         with recorded() as events:

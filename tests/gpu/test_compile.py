@@ -36,7 +36,7 @@ def test_training(backend):
 @compiles_whole
 def test_a_layer_is_one_program(name, backend):
     place = cases.PLACES[backend == "inductor"]
-    assert cases.compare(cases.made(name), "cuda", backend, place, whole=True).frame_count == 1
+    assert cases.compare(cases.layer_named(name), "cuda", backend, place, whole=True).frame_count == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -61,7 +61,7 @@ def test_inference(name):
 @pytest.mark.parametrize("name", cases.OF_ALL_SIZES)
 @compiles_whole
 def test_graphs_of_all_sizes(name):
-    counter = cases.compare(cases.made(name), "cuda", "inductor", "made there", whole=True, dynamic=True)
+    counter = cases.compare(cases.layer_named(name), "cuda", "inductor", "made there", whole=True, dynamic=True)
     assert counter.frame_count <= 2
 
 
@@ -98,7 +98,7 @@ def test_captured_programs_follow_the_graph(place):
 @pytest.mark.parametrize("backend", BACKENDS)
 @compiles_whole
 def test_a_later_call_waits_for_nothing(backend):
-    model, g = cases.made("GraphConv").cuda(), cases.make("cuda")
+    model, g = cases.layer_named("GraphConv").cuda(), cases.make("cuda")
     compiled, x = torch.compile(model, fullgraph=True, backend=backend), cases.features(g)
     for _ in range(2):
         cases.results(compiled, model, g, x)

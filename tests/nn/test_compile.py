@@ -230,7 +230,15 @@ def _user_defined(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
         return g.ndata["out"] * 2
 
 
-@pytest.mark.parametrize("function", [_built_in, _user_defined])
+def _reduced(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
+    """A reduce function of built-in messages, which has to be recorded."""
+    with g.local_scope():
+        g.ndata["h"] = x
+        g.update_all(fn.copy_u("h", "m"), lambda nodes: {"out": nodes.mailbox["m"].sum(1)})
+        return g.ndata["out"] * 2
+
+
+@pytest.mark.parametrize("function", [_built_in, _user_defined, _reduced])
 def test_verbs_give_the_same_compiled(function: Callable[..., torch.Tensor]) -> None:
     g = dense.graph()
     compiled = torch.compile(function, backend="aot_eager")
