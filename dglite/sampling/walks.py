@@ -67,8 +67,8 @@ def random_walk(
         edge type has the feature, a probability is not in [0, 1], or a weight met is negative or not finite.
     """
     relations, gpu = _relations(g, metapath, length), device_on(g.device)
-    how = nodes, relations, prob, restart_prob, return_eids
-    traces, edges, types = _walk_on_gpu(g, gpu, *how) if isinstance(gpu, Gpu) else walk(g, *how)
+    options = nodes, relations, prob, restart_prob, return_eids
+    traces, edges, types = _walk_on_gpu(g, gpu, *options) if isinstance(gpu, Gpu) else walk(g, *options)
     result = g.ids_tensor(traces), g.ids_tensor(np.array(types))
     return (result[0], g.ids_tensor(edges), result[1]) if return_eids else result
 

@@ -157,7 +157,7 @@ def compare_types(name: str, device: str) -> None:
         g = types(place)
         g.edges["of"].data["p"] = (torch.arange(12) % 3).to(place)
         dglite.seed(3)
-        result = OF_TYPES[name](g, {"a": few(3, 1)(place), "b": few(2, 5, 2)(place)})
+        result = OF_TYPES[name](g, {"a": few(5, 3, 0)(place), "b": few(2, 5, 2)(place)})
         results.append([block_contents(x) for x in listed(result)])
     torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
 
@@ -165,6 +165,18 @@ def compare_types(name: str, device: str) -> None:
 @pytest.mark.parametrize("name", list(OF_TYPES))
 def test_relations_of_several_types(name):
     compare_types(name, DEVICE)
+
+
+def test_blocks_by_time_have_edges_without_times():
+    results = []
+    for place in ("cpu", DEVICE):
+        g = types(place)
+        g.edges["of"].data["t"], g.nodes["a"].data["t"] = torch.arange(12).to(place), torch.arange(10).to(place)
+        dglite.seed(3)
+        sampler = NeighborSampler([2, 2], time="t", edge_time="t")
+        results.append([block_contents(x) for x in sampler.sample(g, {"a": few(5, 0)(place)})[2]])
+    assert len(results[0][1][0][0][0]) == 4  # of the type "in", without times
+    torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
 
 
 LOADERS: dict[str, Callable[[], Any]] = {
