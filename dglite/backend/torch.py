@@ -35,6 +35,7 @@ from .torch_plain import (
     are_read,
     has_gradient_inside,
     innermost,
+    is_exporting,
     is_forward_mode,
     is_recorded,
     is_symbol,
@@ -395,7 +396,7 @@ class TorchBackend(Backend):
     apply = staticmethod(torch_record.apply)
     unbind = staticmethod(torch_record.unbind)
     compiling = staticmethod(is_recorded)
-    exporting = staticmethod(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling))
+    exporting = staticmethod(is_exporting if hasattr(torch.compiler, "is_exporting") else torch.compiler.is_compiling)
     is_symbol = staticmethod(is_symbol)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)

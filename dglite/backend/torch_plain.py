@@ -53,6 +53,11 @@ def is_recorded() -> bool:
     return _compiler._is_exporting_flag or _is_compiled()
 
 
+def is_exporting() -> bool:
+    """Whether a program is exported: by torch's flag, since older versions let Dynamo take its function for true."""
+    return _compiler._is_exporting_flag
+
+
 def is_symbol(value: Any) -> bool:
     """Whether a number may stand for any, since a program is exported: Dynamo calls its symbols integers."""
     return _compiler._is_exporting_flag and isinstance(value, int | torch.SymInt)
