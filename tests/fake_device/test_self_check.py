@@ -19,7 +19,7 @@ def check_there(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert places == {device.partition(":")[0]}
 
     class Wrong(command._Sample):
-        """The graph's features and edges are others than the arrays'."""
+        """The graph's features and edges do not match the arrays."""
 
         def graph(self) -> Any:
             self.src, self.dst = self.src[::-1].copy(), (self.dst + 1) % 50
