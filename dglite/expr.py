@@ -9,23 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cache, lru_cache
 from types import CodeType
 from typing import Any
 
-from .opspec import OPERATORS, Operator
+from .opspec import OPERATORS, HashedById, Operator
 
 
-class Side(Enum):
+class Side(HashedById):
     """Whose rows an operand has: source nodes, edges, destination nodes, or the one row that all edges share."""
 
     U = "u"
     E = "e"
     V = "v"
     G = "g"
-
-    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
 
     def __repr__(self) -> str:
         return self.value

@@ -141,7 +141,16 @@ def operator(name: str) -> Operator:
         raise KeyError(f"no operator {name!r}; expected one of {', '.join(OPERATORS)}") from None
 
 
-class Reducer(Enum):
+class HashedById(Enum):
+    """An enumeration whose members are hashed as the single objects that they are; Enum hashes names, in Python.
+
+    In a class of its own: older compilers of torch do not hash objects whose class defines how.
+    """
+
+    __hash__ = object.__hash__
+
+
+class Reducer(HashedById):
     """A commutative reduction over the messages that reach a node. A node without messages gets 0.
 
     ``identity`` starts the accumulation. ``PROD`` has no fused kernel: it runs over degree buckets, where its gradient
@@ -154,8 +163,6 @@ class Reducer(Enum):
     MIN = "min"
     PROD = "prod"
     LOGSUMEXP = "logsumexp"
-
-    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
 
     @property
     def identity(self) -> float:

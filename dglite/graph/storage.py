@@ -265,7 +265,8 @@ class LocalScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._graph.__dict__.update(self._saved)
+        for name, value in self._saved.items():
+            setattr(self._graph, name, value)
 
 
 _NO_IDS = np.empty(0, np.int64)

@@ -175,7 +175,8 @@ class NodeView:
         return Space(FrameRows(graph.node_frame_at(node_set), graph.node_ids_at(key, node_set)))
 
     def __len__(self) -> int:
-        return len(self())
+        graph = getattr(self, "_graph", None)  # as of edges
+        return 0 if graph is None else int(graph.node_counts[self._node_set(None)])
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self())
@@ -227,7 +228,8 @@ class EdgeView:
         return Space(FrameRows(graph.edge_frame_at(index), graph.edge_ids_of(key)))
 
     def __len__(self) -> int:
-        return self._graph.adjacency().num_edges
+        graph = getattr(self, "_graph", None)  # Dynamo before torch 2.12 asks one that is not constructed yet
+        return 0 if graph is None else graph.adjacency().num_edges
 
     def __repr__(self) -> str:
         return f"EdgeView(canonical_etypes={list(self._graph.type_graph.canonical_etypes)})"

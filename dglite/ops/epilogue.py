@@ -161,7 +161,7 @@ def _planned(
     if weight is not None:
         if len(active.shape(x)) != 2:
             return None
-        recorded = bool(more) and active.requires_grad(x, weight) and not active.requires_grad(*others)
+        recorded = len(more) > 0 and active.requires_grad(x, weight) and not active.requires_grad(*others)
         of_product = recorded and active.is_pooled(x, weight)
     if weight is None:
         one_kernel = is_one_kernel(adj, reducer, operands, more)

@@ -163,9 +163,11 @@ class _Reader:
     def __init__(self) -> None:
         self.refusal: str | None = None
         self.branches = False
-        self.true_at = set[int]()
-        self.loaded = set[Any]()
-        self.names, self.operators, self.constants = set[str](), set[str](), set(_COMMON)
+        self.true_at: set[int] = set()
+        self.loaded: set[Any] = set()
+        self.names: set[str] = set()
+        self.operators: set[str] = set()
+        self.constants = set(_COMMON)
         self.global_names: dict[str, None] = {}
         self.paths: dict[tuple[str, ...], None] = {}
         self._path: tuple[str, ...] = ()

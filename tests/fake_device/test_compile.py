@@ -17,7 +17,7 @@ from dglite import DGLGraph
 from dglite import nn as dnn
 from dglite.nn import functional as dF
 from tests.fake_device.device import DEVICE, recorded
-from tests.versions import compiles_whole, exports
+from tests.versions import compiles_whole, exports, has_torch
 
 WIDTH = 4
 PLACES = ["moved there", "made there"]
@@ -217,6 +217,8 @@ def several(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
     return torch.stack([*parts, dglite.ops.u_sub_e_mean(g, x, e)])
 
 
+OF_NEWER = [of_edges, looped]
+"""Programs that make a graph."""
 WHOLE: dict[str, Program] = {
     "readouts": readouts,
     "segments": segments,
@@ -250,6 +252,12 @@ def results(program: Program, model: Any, g: DGLGraph, x: torch.Tensor) -> list[
 
 def compare(model: Any, device: str, backend: str, place: str, whole: bool, dynamic: bool | None = None) -> Any:
     """Compare a compiled function with the eager one, forward and backward, in two calls; return its counter."""
+    if (
+        whole
+        and not has_torch("2.13")
+        and (model in OF_NEWER or isinstance(getattr(model, "layer", None), dnn.PNAConv))
+    ):
+        pytest.skip("older versions of Dynamo do not copy a graph's attributes or build expressions")
     model = model.double().to(device) if isinstance(model, nn.Module) else model
     counter = CompileCounterWithBackend(backend)
     compiled = torch.compile(model, fullgraph=whole, backend=counter, dynamic=dynamic)

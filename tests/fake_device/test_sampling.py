@@ -127,7 +127,9 @@ def test_threads_of_a_loader_make_nothing_on_the_host():
     assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
 
 
-@pytest.mark.parametrize("sampler", [NeighborSampler([3, 4, 2]), NeighborSampler([3, 4, 2], prob="p")], ids=str)
+@pytest.mark.parametrize(
+    "sampler", [NeighborSampler([3, 4, 2]), NeighborSampler([3, 4, 2], prob="p")], ids=["uniform", "by weight"]
+)
 def test_a_batch_waits_once(sampler):
     g = weighted(DEVICE)
     batches = iter(DataLoader(g, torch.arange(NODES, device=DEVICE), sampler, batch_size=5, shuffle=True))

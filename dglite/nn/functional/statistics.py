@@ -24,10 +24,9 @@ DIRECTIONS = tuple(f"dir{k}-{kind}" for k in (1, 2, 3) for kind in ("av", "dx"))
 _TINY = 1e-30
 
 
-def _message(count: int) -> Expr:
-    """Return the sum of operands: of u, of v, and of e if there are three."""
-    both = Operand(Side.U, 0) + Operand(Side.V, 1)
-    return both + Operand(Side.E, 2) if count == 3 else both
+_BOTH = Operand(Side.U, 0) + Operand(Side.V, 1)
+_MESSAGES: dict[int, Expr] = {2: _BOTH, 3: _BOTH + Operand(Side.E, 2)}
+"""The sum of operands: of u, of v, and of e if there are three."""
 
 
 def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
@@ -37,7 +36,7 @@ def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence
     least 0; ``std`` its root; ``moment3`` and so on the third root of the mean of ``(m - mean)^3`` and so on (Corso et
     al., "Principal neighbourhood aggregation for graph nets", 2020).
     """
-    message = _message(len(operands))
+    message = _MESSAGES[len(operands)]
     parts = _passed_once(message, names)
     cached = dict(zip(parts, core.spmm_several(adjacency, tuple(parts.values()), operands), strict=True))
 
@@ -83,7 +82,7 @@ def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor,
     total = core.spmm(adjacency, (source - destination).call("abs"), Reducer.SUM, (field, field)) + _TINY
     gradient: Expr = Operand(Side.U, count) - Operand(Side.V, count + 1)
     weight = gradient.call("abs") if kind == "av" else gradient
-    result = core.spmm(adjacency, _message(count) * weight, Reducer.SUM, (*operands, field, field)) / total
+    result = core.spmm(adjacency, _MESSAGES[count] * weight, Reducer.SUM, (*operands, field, field)) / total
     if kind == "av":
         return result
     drift = core.spmm(adjacency, source - destination, Reducer.SUM, (field, field)) / total
