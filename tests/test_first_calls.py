@@ -70,7 +70,7 @@ def unlisted(module: ModuleType | type) -> list[str]:
     names = (
         module.__all__ if isinstance(module, ModuleType) else {n for n in dir(module) if n[0] != "_"} - INTERNAL_NAMES
     )
-    return [name for name in names if name[0] != "_" and name not in called and callable(getattr(module, name))]
+    return [name for name in names if name[0] != "_" and name not in called and callable(getattr(module, name, None))]
 
 
 def is_excused(name: str, value: Any) -> bool:

@@ -85,7 +85,7 @@ class Driver:
         return answer.value or 0
 
     def current_context(self) -> int:
-        """Return the context that this thread works in; 0 where there is none."""
+        """Return the context that this thread works in, or 0."""
         context = _WORD()
         self.call("cuCtxGetCurrent", ctypes.byref(context))
         return context.value or 0
