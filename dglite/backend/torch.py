@@ -295,7 +295,11 @@ class TorchBackend(Backend):
         return x.gather(0, index)
 
     def reshape(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        return x.reshape(tuple(shape))
+        shape = tuple(shape)
+        # A view of the same shape would be recorded; but a compiler would compare sizes that it does not know.
+        if type(x) in PLAIN and not is_recorded() and x.shape == shape:
+            return x
+        return x.reshape(shape)
 
     def broadcast_to(self, x: torch.Tensor, feat: Sequence[int]) -> torch.Tensor:
         rows, *x_feat = x.shape

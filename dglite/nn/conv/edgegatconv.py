@@ -138,7 +138,7 @@ class EdgeGATConv(InEdgesRequired):
         # One tensor for both sides: the kernel makes the scores, products with two vectors, of what it adds up.
         projected = not isinstance(feat, tuple) and not self._paired
         if projected:
-            operands = self.attn_l[0], self.attn_r[0]
+            operands = tuple(attn.view(attn.shape[1:]) for attn in (self.attn_l, self.attn_r))
         else:
             functional.compute_weights(fc_dst, destination)
             operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst.weight, self.attn_r)

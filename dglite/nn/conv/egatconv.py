@@ -96,7 +96,7 @@ class EGATConv(Layer):
         right = self.fc_nj(destination) if self.bias is None else self.fc_nj(destination) + self.bias
         edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
         edges = functional.by_head(edges, self._num_heads)
-        scores = functional.dots_by_head(adjacency, edges, self.attn[0])
+        scores = functional.dots_by_head(adjacency, edges, self.attn.view(self.attn.shape[1:]))
         if edge_weight is not None:
             functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         values = functional.by_head(self.fc_node_src(source), self._num_heads)

@@ -119,7 +119,7 @@ class GATv2Conv(InEdgesRequired):
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
         attention = Attention(Score.GATV2, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
-        operands = destination, self.attn[0].expand(source.shape[1:])
+        operands = destination, self.attn.view(self.attn.shape[1:]).expand(source.shape[1:])
         result, weights = functional.attention(adjacency, attention, source, operands, get_attention=get_attention)
         if self.res_fc is not None:
             if isinstance(self.res_fc, nn.Identity):
