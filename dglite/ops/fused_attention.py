@@ -209,7 +209,7 @@ class FusedAttention:
         x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
         # The product has a block for each pair of heads; a head's own lie on the diagonal.
         blocks = active.reshape(active.swap_last(weight_gradient(x, both)), (2, heads * heads, features))
-        results["attn_grad"], results["attn_right_grad"] = (side[:: heads + 1] for side in blocks)
+        results["attn_grad"], results["attn_right_grad"] = (active.contiguous(side[:: heads + 1]) for side in blocks)
         if not self._writes_all(self.adj.reverse()):
             vector = active.astype(named["attn_right"], active.dtype(both))
             idle = self._idle_sources(num_dst)

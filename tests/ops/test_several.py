@@ -9,10 +9,9 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from dglite.errors import DGLError
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.graph import sparse
 from dglite.kernels.cpu.run import launch
 from dglite.nn import functional
-from dglite.ops import core, fallback
+from dglite.ops import core, fallback, several, sparse
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests import reference
@@ -52,13 +51,15 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many reductions each run of a kernel makes."""
     results: list[int] = []
-    run = sparse.SpmmKernel.__call__
+    run = several.run_spmm
 
-    def counted(self, *args, **more):
-        results.append(self.mode // 8 % 32)
-        return run(self, *args, **more)
+    def counted(bind, adj, reduction, *more):
+        parts = reduction[0] if bind == "bind_several" else (reduction,)
+        results.append(len(parts))
+        return run(bind, adj, reduction, *more)
 
-    monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
+    monkeypatch.setattr(several, "run_spmm", counted)
+    monkeypatch.setattr(sparse, "run_spmm", counted)
     return results
 
 

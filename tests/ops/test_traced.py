@@ -135,7 +135,10 @@ OPERATIONS: dict[str, Make] = {
     **{f"attention, {score.name}": partial(_attention, score) for score in Score},
     "attention, projected, of edges, weighted": partial(_attention, Score.ADDITIVE, projected=True, edges=True),
     "attention with edges' features": partial(_attention, Score.ADDITIVE, edges=True, edge_features=True),
-    "degree scale": lambda adj: (degrees._DegreeScale(adj, core.DEGREE_SCALES["1 / sqrt(out)"], "float32"), ()),
+    "degree scale": lambda adj: (
+        degrees._DegreeScale(adj, core.DEGREE_SCALES["1 / sqrt(out)"], "float32", torch.device("cpu")),
+        (),
+    ),
     "require in-edges": lambda adj: (degrees._RequireInEdges(adj), ()),
 }
 
