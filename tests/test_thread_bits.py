@@ -55,7 +55,7 @@ def assert_same_bits(compute: Callable[[], Iterable[Any]], threads: Iterable[int
         assert len(first) == len(tensors) > 0
         for i, (x, y) in enumerate(zip(first, tensors, strict=True)):
             bits = (t.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8) for t in (x, y))
-        same = torch.equal(*bits)
+            same = torch.equal(*bits)
             assert same, f"tensor {i} of shape {tuple(x.shape)} differs with {count} threads by {(x - y).abs().max()}"
 
 
