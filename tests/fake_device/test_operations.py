@@ -40,14 +40,14 @@ def to(device: str) -> Moved:
 
 def outcome(call: Callable[..., Any], xs: list[torch.Tensor], more: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return the results of a call and the gradients by ``xs`` and ``more``, on the host."""
-    results = [x for x in pytree.tree_leaves(call(*xs)) if isinstance(x, torch.Tensor)]
+    with torch.backends.cudnn.flags(enabled=False):  # its LSTM has no gradient outside of training
+        results = [x for x in pytree.tree_leaves(call(*xs)) if isinstance(x, torch.Tensor)]
     smooth = [x for x in results if x.requires_grad]
     inputs = [x for x in (*xs, *more) if x.requires_grad]
     grads: list[Any] = []
     if smooth and inputs:
         weights = [torch.linspace(0.5, 1.5, x.numel(), dtype=x.dtype).reshape(x.shape).to(x.device) for x in smooth]
-        with torch.backends.cudnn.flags(enabled=False):  # its LSTM has no gradient outside of training
-            grads = list(torch.autograd.grad(smooth, inputs, weights, allow_unused=True))
+        grads = list(torch.autograd.grad(smooth, inputs, weights, allow_unused=True))
     return [x.detach().cpu() for x in (*results, *grads) if x is not None]
 
 
