@@ -272,10 +272,11 @@ def test_errors_say_what_to_do(name: str) -> None:
     g = ring()
     g.ndata["label"], g.edata["w"] = torch.tensor([0, 1, 0, 1]), torch.ones(4)
     call, *words = MISTAKES[name]
+    before = pyplot.get_fignums()
     with pytest.raises(DGLError) as error:
         call(g)
     assert not [word for word in words if word not in str(error.value)], str(error.value)
-    assert not pyplot.get_fignums(), "a failed call leaves no figure"
+    assert pyplot.get_fignums() == before, "a failed call leaves no figure"
 
 
 def test_importing_it_imports_no_drawing_library() -> None:
