@@ -45,10 +45,10 @@ def make(device: str, place: str = "made there", num_nodes: int = 11, num_edges:
     ends = edges_of(num_nodes, num_edges)
     if place == "made there":
         src, dst = ends.to(device)
-        one = dglite.graph((src, dst), num_nodes=num_nodes)
-        return dglite.batch([one, one])
-    one = dglite.graph((ends[0], ends[1]), num_nodes=num_nodes)
-    return dglite.batch([one, one]).to(device)
+        graph = dglite.graph((src, dst), num_nodes=num_nodes)
+        return dglite.batch([graph, graph])
+    graph = dglite.graph((ends[0], ends[1]), num_nodes=num_nodes)
+    return dglite.batch([graph, graph]).to(device)
 
 
 def features(g: DGLGraph) -> torch.Tensor:

@@ -213,6 +213,12 @@ def _listed(
 
 @cache
 def _program(index: str, node: str) -> CudaProgram:
+    types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
+    return simple_program("sample", ("common", "sample", "weigh"), types, _kernels())
+
+
+def _kernels() -> dict[str, tuple[str, str]]:
+    """Return the parameters and the body of each kernel."""
     rows = "const index* indptr, const node* seeds, long long room, "
     weighed = (
         "const index* indptr, const index* edge_ids, const node* seeds, long long room, const long long* degrees, "
@@ -228,7 +234,7 @@ def _program(index: str, node: str) -> CudaProgram:
         "long long* total"
     )
     listed = "Listed<index, node>{to_indices, to_edge_ids, numbered, far, near, edges}, total)"
-    kernels = {
+    return {
         "counts": (
             "const index* indptr, long long num_rows, const node* seeds, long long room, const long long* num_seeds, "
             "long long fanout, long long replace, long long* counts, long long* missing",
@@ -272,5 +278,3 @@ def _program(index: str, node: str) -> CudaProgram:
             "sum_rows(indptr, edge_ids, num_rows, values, sums)",
         ),
     }
-    types = f"using index = {CPP_TYPES[index]};\nusing node = {CPP_TYPES[node]};\n"
-    return simple_program("sample", ("common", "sample", "weigh"), types, kernels)
