@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..backend import Tensor
-from ..dataloading import EdgePredictionSampler, ScheduledFeatures
+from ..dataloading import EdgePredictionSampler
 from ..dataloading.base import BlockSampler, names_by_type
 from ..errors import DGLError
 from ..frame import EID, NID

@@ -250,7 +250,7 @@ def epochs(g: DistGraph, source: Any, write: Any = None, **options: Any) -> list
     batches = DistNodeDataLoader(g, node_split(range(60), g), sampler, batch_size=5, shuffle=True, **options)
     seen = []
     for _ in range(2):
-        for step, (inputs, seeds, blocks) in enumerate(batches):
+        for step, (inputs, _, blocks) in enumerate(batches):
             seen.append((inputs.tolist(), blocks[0].srcdata["x"].tolist(), blocks[-1].dstdata["x"].tolist()))
             if write is not None and step == 1:
                 write()
