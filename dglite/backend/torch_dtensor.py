@@ -6,5 +6,3 @@ try:
     from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 except ImportError:
     from torch.distributed._tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
-
-__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor"]

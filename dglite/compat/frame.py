@@ -14,8 +14,6 @@ from ..frame import Initializer
 from ..structure.ids import as_ids
 from .base import dgl_warning
 
-__all__ = ["Column", "Frame", "Scheme", "infer_scheme"]
-
 
 class Scheme(frames.Scheme):
     """Shape of one row of a column, and the column's dtype."""

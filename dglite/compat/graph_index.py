@@ -7,8 +7,6 @@ from typing import Any
 from ..errors import DGLError
 from ..graph import DGLGraph
 
-__all__ = ["create_graph_index", "from_edge_list", "from_networkx", "from_scipy_sparse_matrix"]
-
 
 def create_graph_index(graph_data: Any, readonly: bool = False) -> DGLGraph:
     """Return a graph of one node and one edge type: of pairs of ids, a SciPy matrix or a NetworkX graph; None has none.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["homes", "public_name"]
-
 _ROOT, _PACKAGE = "dgl", "dglite"
+_OURS = "dglite.compat.distributed"
+_DISTRIBUTED = " ".join(
+    [_OURS, *(f"{_OURS}.{name}" for name in "rpc services loaders context kvstore graph constants".split())]
+)
 
 _HOMES = {
     "dgl": "dglite.compat.top dglite.compat.mpops dglite",
@@ -29,11 +31,11 @@ _HOMES = {
     "dgl.data.knowledge_graph": "dglite.data dglite.compat.data",
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
-    "dgl.dataloading.dist_dataloader": "dglite.dataloading dglite.compat.distributed",
-    "dgl.distributed": "dglite.compat.distributed dglite.distributed",
-    "dgl.distributed.dist_dataloader": "dglite.compat.distributed dglite.distributed dglite.dataloading",
+    "dgl.dataloading.dist_dataloader": f"dglite.dataloading {_DISTRIBUTED}",
+    "dgl.distributed": f"{_DISTRIBUTED} dglite.distributed",
+    "dgl.distributed.dist_dataloader": f"{_DISTRIBUTED} dglite.distributed dglite.dataloading",
     "dgl.distributed.kvstore": "dglite.compat.distributed.kvstore",
-    "dgl.distributed.nn": "dglite.compat.distributed",
+    "dgl.distributed.nn": _DISTRIBUTED,
     "dgl.distributed.optim": "dglite.distributed.optim",
     "dgl.distributed.role": "dglite.compat.distributed.role",
     "dgl.distributed.rpc": "dglite.compat.distributed.rpc",

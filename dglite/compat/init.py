@@ -8,8 +8,6 @@ from typing import Any
 from ..backend import Tensor
 from ..frame import zeros
 
-__all__ = ["base_initializer", "zero_initializer"]
-
 
 def zero_initializer(shape: Sequence[int], dtype: Any, ctx: Any, id_range: slice) -> Tensor:
     """Return zeros for the rows ``id_range`` of a column: ``shape`` is (len(id_range), *feat)."""

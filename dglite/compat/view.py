@@ -8,8 +8,6 @@ from typing import Any
 from ..frame import Frame
 from ..graph.views import EdgeView, FrameRows, NodeView, Space, TypedData
 
-__all__ = ["EdgeSpace", "HeteroEdgeDataView", "HeteroEdgeView", "HeteroNodeDataView", "HeteroNodeView", "NodeSpace"]
-
 NodeSpace = EdgeSpace = Space
 HeteroNodeView, HeteroEdgeView = NodeView, EdgeView
 

@@ -15,8 +15,6 @@ from ..random import generator
 from ..structure.ids import integer_array
 from ..transforms import metis_partition_assignment, to_homogeneous
 
-__all__ = ["METHODS", "assign_parts"]
-
 METHODS = ("metis", "locality", "random")
 _SLACK = 1.05
 """How much above the mean a part may be."""

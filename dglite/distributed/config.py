@@ -17,8 +17,6 @@ from ..io.atomic import replacing
 from ..io.container import local_path
 from .book import CanonicalEtype, PartitionBook
 
-__all__ = ["PartConfig", "feature_names", "part_files", "sha256_of"]
-
 VERSION = 1
 """Version of the layout that is written; later ones are refused."""
 

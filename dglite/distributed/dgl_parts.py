@@ -21,8 +21,6 @@ from .book import PartitionBook
 from .config import PartConfig
 from .partition import partition_graph
 
-__all__ = ["read_config", "read_dgl_partition"]
-
 _FOLDER = "dglite"
 """Inside the folder of a partition of DGL: the same partition in dglite's layout."""
 

@@ -15,8 +15,6 @@ from .checkpoint import from_original_order, in_original_order
 from .fetch import send_to_owners
 from .tensor import DistTensor, PartitionPolicy
 
-__all__ = ["DistEmbedding"]
-
 
 class DistEmbedding(NodeEmbedding):
     """An embedding table with a row for each node of a type, partitioned like the graph.

@@ -17,8 +17,6 @@ from ..opspec import Reducer
 from .collectives import TIMEOUT, Collectives
 from .full_graph_checks import check_starts, message_of
 
-__all__ = ["FeatureSplit"]
-
 Turn = Callable[[torch.Tensor, str], torch.Tensor]
 
 

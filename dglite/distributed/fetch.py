@@ -14,8 +14,6 @@ from .book import IdsByOwner, Ranges
 from .collectives import Collectives
 from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
 
-__all__ = ["PartitionedRows", "fetch", "send_to_owners"]
-
 
 class PartitionedRows(Protocol):
     """A :class:`~dglite.distributed.DistTensor`, as far as rows are fetched from it."""

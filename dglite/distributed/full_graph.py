@@ -25,8 +25,6 @@ from .collectives import TIMEOUT, Collectives
 from .full_graph_checks import check_range, check_starts, ids_of, message_of
 from .halo import Route
 
-__all__ = ["FullGraph"]
-
 ONLY_NODES, ONLY_EDGES = "_N", ("_N", "_E", "_N")
 EdgeType = tuple[str, str, str]
 T = TypeVar("T")

@@ -11,8 +11,6 @@ from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..structure.ids import integer_array
 
-__all__ = ["check_range", "check_starts", "ids_of", "message_of"]
-
 
 def message_of(weighted: bool) -> Expr:
     """Return what an edge sends: its source's row, times the edge's weight where there are weights."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from ..errors import DGLError
 
-__all__ = ["add_arguments", "commands", "launch"]
-
 _PORT = 29500
 
 

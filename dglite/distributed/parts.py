@@ -22,8 +22,6 @@ from .config import PartConfig, part_files
 from .dgl_parts import read_config
 from .partition import KIND
 
-__all__ = ["Part", "load_partition", "load_partition_book", "load_partition_feats", "load_topology"]
-
 
 @final
 class Part:

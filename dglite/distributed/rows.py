@@ -7,8 +7,6 @@ import torch
 
 from ..backend import Tensor
 
-__all__ = ["bytes_of", "row_bytes", "rows_from_bytes", "take_rows"]
-
 
 def row_bytes(like: Tensor) -> int:
     """Return the bytes of a row."""

@@ -18,8 +18,6 @@ from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import distinct
 from ..structure.metagraph import HOMOGENEOUS
 
-__all__ = ["edges_at_a_time", "graph_of_edge_file", "scratch_array"]
-
 IN_MEMORY = 1 << 28
 """Bytes up to which an array is in memory."""
 EDGES_AT_A_TIME = 1 << 20

@@ -31,8 +31,6 @@ from .collectives import Collectives
 from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
 from .witness import GONE, Address, RankError, listening_socket, witness
 
-__all__ = ["RowStore", "SharedRows", "machine_name"]
-
 _REQUEST, _REPLY = struct.Struct("<qqqq"), struct.Struct("<qq")
 _READ, _WRITE = 0, 1
 

@@ -33,8 +33,6 @@ from .schedule import schedule
 from .slices import TensorSlice, slice_shape
 from .strategy import Combine, Strategy, plain_dim
 
-__all__ = ["compile_plan"]
-
 aten = torch.ops.aten
 
 

@@ -18,8 +18,6 @@ from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.traced import relation_of
 
-__all__ = ["adjacency_of", "by_number", "words_of"]
-
 _LIBRARY = torch.library.Library("dglite_tofu", "DEF")
 _GRAPHS: WeakValueDictionary[int, Adjacency] = WeakValueDictionary()
 

@@ -16,8 +16,6 @@ import torch
 from ..errors import DGLError
 from .partitioned import local_part
 
-__all__ = ["StateEntry", "check_optimizer", "named_state", "state_entries"]
-
 _ROWS, _COLUMNS = 4, 6
 _STEPS = 2
 

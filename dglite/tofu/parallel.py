@@ -35,8 +35,6 @@ from .settings import CallSettings, input_problem, modes, signature
 from .sources import tensors_changed
 from .state import PartitionedState
 
-__all__ = ["ParallelStep", "parallelize"]
-
 
 def parallelize(
     module: nn.Module,

@@ -11,8 +11,6 @@ from .layout import SliceAxis, nests, slice_of_regions
 from .operator import DescribedOperator, OperatorPart
 from .slices import slice_shape
 
-__all__ = ["part_runner"]
-
 
 @dataclass(frozen=True)
 class _NestedPart(OperatorPart):

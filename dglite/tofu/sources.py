@@ -11,8 +11,6 @@ from torch.utils._pytree import tree_leaves
 from ..errors import DGLError
 from .decompositions import tensors_in
 
-__all__ = ["SourceTensors", "tensors_changed"]
-
 
 class SourceTensors:
     """Tensors that were there before a step was captured, with the versions that the step has read.

@@ -8,8 +8,6 @@ import torch
 
 from ..errors import DGLError
 
-__all__ = ["SAME", "SymbolicTensor", "shapes_of"]
-
 aten = torch.ops.aten
 
 SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default}

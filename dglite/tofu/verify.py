@@ -18,8 +18,6 @@ from .operator import DescribedOperator, bind, flat_outputs
 from .parts import part_runner
 from .strategy import Combine, Region, Strategy
 
-__all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
-
 
 def cut(tensor: torch.Tensor, region: Region, lo: int, hi: int) -> torch.Tensor:
     """Return what ``region`` leaves of a tensor for the part ``[lo, hi)``, as a view where its rows are a range."""

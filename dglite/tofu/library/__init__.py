@@ -2,19 +2,3 @@
 
 from ..operator import RULES
 from . import attention, conv, factories, graph, indexing, loss, matmul, norm, pool, reduce, views, windows
-
-__all__ = [
-    "RULES",
-    "attention",
-    "conv",
-    "factories",
-    "graph",
-    "indexing",
-    "loss",
-    "matmul",
-    "norm",
-    "pool",
-    "reduce",
-    "views",
-    "windows",
-]

@@ -11,8 +11,6 @@ from torch.nn import functional
 from ..operator import OperatorCall, OperatorPart, RunPart
 from .common import index_names
 
-__all__ = ["Windows", "by_rows"]
-
 
 class Windows:
     """Windows over the last ``count`` dimensions of a tensor.
