@@ -113,7 +113,7 @@ LISTED |= {"batch", "generators", "geometry", "homophily", "metrics", "propagate
 LISTED |= {"traversal", "data/ogb", "backend/toolkit", "kernels/cuda"}
 
 
-INTERNAL = {"backend", "kernels", "nn/functional", "recorder", "scheduler", "structure", "tofu/library"}
+INTERNAL = {"kernels", "nn/functional", "recorder", "scheduler", "structure", "tofu/library"}
 """Packages that only other packages import from."""
 
 

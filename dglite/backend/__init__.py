@@ -15,6 +15,26 @@ from .pairing import pair
 from .protocols import RESULT, DifferentiableOp, Watch
 from .select import load, owner
 
+__all__ = [
+    "RESULT",
+    "Backend",
+    "DifferentiableOp",
+    "Tensor",
+    "Watch",
+    "active",
+    "admit",
+    "admitted",
+    "backend_of",
+    "empty_cache",
+    "framework",
+    "library_of",
+    "load",
+    "memory_summary",
+    "name",
+    "native",
+    "require_one_library",
+]
+
 active: Backend = load(backend_name())
 """The backend of lists, files, NetworkX graphs and layers, and of tensors as long as there are no others."""
 

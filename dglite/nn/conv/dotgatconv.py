@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from ...ops.core import Attention, Score
 from .. import functional
 from ..base import InEdgesRequired
 from ..sparselinear import SparseLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

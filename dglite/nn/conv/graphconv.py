@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError, warn_deprecated
+from ...graph import DGLGraph
 from .. import functional
 from ..base import InEdgesRequired, nn
 from ..sparsefeatures import SparseFeatures
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

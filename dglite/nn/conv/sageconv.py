@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ... import function as fn
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ...udf import NodeBatch
@@ -15,9 +16,6 @@ from .. import functional
 from ..base import Layer, nn
 from ..sparsefeatures import SparseFeatures
 from ..sparselinear import FeatureDropout, SparseLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, active
 from ...frame import EID, NID
+from ...graph import DGLGraph
 from ...subgraph import khop_in_subgraph
 from .masklearner import MaskLearner
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor
 from ...errors import DGLError
 from ...frame import NID
+from ...graph import DGLGraph
 from ...subgraph import khop_in_subgraph
 from .masklearner import MaskLearner
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

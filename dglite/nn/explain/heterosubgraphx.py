@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from .search import SubgraphSearcher
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from ...transforms import knn_graph
 from ..base import Layer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

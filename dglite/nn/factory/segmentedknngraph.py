@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from ...transforms import segmented_knn_graph
 from ..base import Layer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final
