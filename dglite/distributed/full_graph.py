@@ -22,7 +22,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..structure.distinct import distinct
 from .collectives import TIMEOUT, Collectives
-from .full_graph_checks import check_range, check_starts, ids_of, message_of
+from .feature_split import check_range, check_starts, ids_of, message_of
 from .halo import Route
 
 ONLY_NODES, ONLY_EDGES = "_N", ("_N", "_E", "_N")

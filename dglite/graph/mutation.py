@@ -13,7 +13,7 @@ from ..frame import EID, NID, Frame
 from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
-from ..structure.room import require_room
+from ..structure.sizes import require_room
 from ..structure.traced import traced_edges
 from .base import GraphBase
 

@@ -15,8 +15,8 @@ from ..structure import Adjacency
 from ..structure.distinct import contains
 from ..structure.ids import count_of
 from .arguments import numbers
-from .columns import ColumnCache
 from .frontier import NO_EDGES, Chosen
+from .sums import ColumnCache
 from .times import NO_IDS, edge_times, in_kind_of
 
 

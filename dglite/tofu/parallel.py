@@ -32,8 +32,8 @@ from .links import Broken, Links
 from .plan import PartitionPlan, plan_captured, plan_like
 from .program import Program
 from .settings import CallSettings, input_problem, modes, signature
-from .sources import tensors_changed
 from .state import PartitionedState
+from .symbolic import tensors_changed
 
 
 def parallelize(
