@@ -107,11 +107,8 @@ def call_both(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the result of a registered operation, and what it keeps for the gradient.
 
-    Raises
-    ------
-    DGLError
-        A tensor is of a class that does not know dglite's operations, as DTensor does not; the exporter of ONNX that
-        traces by ``torch.jit`` asks.
+    Raises ``DGLError``: a tensor is of a class that does not know dglite's operations, as DTensor does not; the
+    exporter of ONNX that traces by ``torch.jit`` asks.
     """
     operator = _OPERATORS.get(name)
     if operator is None:

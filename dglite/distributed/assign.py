@@ -29,11 +29,8 @@ def assign_parts(
 ) -> list[np.ndarray]:
     """Return the part of every node, an array for each node type.
 
-    Raises
-    ------
-    DGLError
-        There are more parts than nodes, a part is left without nodes, an argument is not understood, or METIS is asked
-        for and not installed.
+    Raises ``DGLError``: there are more parts than nodes, a part is left without nodes, an argument is not understood,
+    or METIS is asked for and not installed.
     """
     total = sum(g.node_counts)
     if num_parts > total:

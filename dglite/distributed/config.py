@@ -95,10 +95,7 @@ class PartConfig:
     def read(cls, part_config: Any) -> PartConfig:
         """Read a file.
 
-        Raises
-        ------
-        DGLError
-            There is no such file, it is damaged, or of a later version.
+        Raises ``DGLError``: there is no such file, it is damaged, or of a later version.
         """
         path = local_path(part_config)
         try:

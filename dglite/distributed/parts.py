@@ -190,10 +190,7 @@ def load_partition(
 def load_topology(config: PartConfig, verify: bool = False) -> DGLGraph:
     """Return the structure of the whole graph, mapped, with ``orig_id`` on nodes and edges.
 
-    Raises
-    ------
-    DGLError
-        The file is missing or damaged, or does not belong to the others.
+    Raises ``DGLError``: the file is missing or damaged, or does not belong to the others.
     """
     name = part_files(config.graph_name, config.num_parts).graph
     if verify:

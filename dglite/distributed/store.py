@@ -98,10 +98,7 @@ class RowStore:
     def share(self, name: str, ranges: Ranges, local: Tensor) -> SharedRows:
         """Return the rows of all ranks, of which ``local`` are this rank's; all ranks call it.
 
-        Raises
-        ------
-        RankError
-            On any rank, there is not enough shared memory.
+        Raises ``RankError``: on any rank, there is not enough shared memory.
         """
         shape, step = tuple(local.shape), f"sharing {name}"
         key = f"rows-{os.getpid()}-{uuid.uuid4().hex}"
@@ -169,10 +166,7 @@ class SharedRows:
     def read(self, ids: np.ndarray) -> Tensor:
         """Return rows of checked ids, (len(ids), *feat).
 
-        Raises
-        ------
-        RankError
-            A rank on another machine is gone or did not answer within the timeout.
+        Raises ``RankError``: a rank on another machine is gone or did not answer within the timeout.
         """
         rows = self.local.new_empty((len(ids), *self.local.shape[1:]))
         requests, positions = {}, {}

@@ -23,10 +23,7 @@ def combine_relations(graph: GraphBase, indices: Sequence[int], joined: GraphBas
     where these are the same types. Types are called by the names of theirs, sorted and joined by ``+``. Features that
     all of them have follow; NTYPE, NID, ETYPE and EID say which nodes and edges they were.
 
-    Raises
-    ------
-    DGLError
-        A feature has different shapes or dtypes.
+    Raises ``DGLError``: a feature has different shapes or dtypes.
     """
     metagraph = graph.type_graph
     sources, destinations = (sorted({metagraph.ends[i][side] for i in indices}) for side in (0, 1))

@@ -54,10 +54,7 @@ class MappedFile:
     def get_tensor(self, name: str) -> np.ndarray:
         """Return an array whose pages are read when they are used. Writing to it changes no file.
 
-        Raises
-        ------
-        TypeError
-            NumPy lacks its dtype.
+        Raises ``TypeError``: numPy lacks its dtype.
         """
         about = self._header[name]
         if about["dtype"] not in _DTYPES:
@@ -88,10 +85,7 @@ _NUMPY = frozenset(
 def local_path(filename: Any) -> Path:
     """Return the path that a file's name means.
 
-    Raises
-    ------
-    DGLError
-        The name is neither a string nor a path, or that of a remote store.
+    Raises ``DGLError``: the name is neither a string nor a path, or that of a remote store.
     """
     if not isinstance(filename, str | os.PathLike):
         raise DGLError(f"a file is given by its name, got {type(filename).__name__}")
@@ -106,10 +100,8 @@ def write_container(
 ) -> None:
     """Write arrays and a header. A file of that name is replaced when the new one is complete, never before.
 
-    Raises
-    ------
-    DGLError
-        The name is a folder, an array has a dtype that the container has no name for, or the disk refuses.
+    Raises ``DGLError``: the name is a folder, an array has a dtype that the container has no name for, or the disk
+    refuses.
     """
     path = local_path(filename)
     if path.is_dir():
@@ -158,10 +150,7 @@ def _in_numpy(dtype: str) -> bool:
 def first_bytes(path: Path) -> bytes:
     """Return the first 8 bytes of a file.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, or it cannot be read.
+    Raises ``DGLError``: there is no such file, or it cannot be read.
     """
     try:
         with open(path, "rb") as file:

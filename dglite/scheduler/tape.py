@@ -296,10 +296,8 @@ def reduce_once(
     ``fields`` are computed on the way, the columns of ``table`` are messages that exist. Nodes without messages get the
     initializer's values. With ``log`` no kernel is run: it receives what would be, and the result is meaningless.
 
-    Raises
-    ------
-    Unrecordable
-        The function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing has changed then.
+    Raises ``Unrecordable``: the function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing
+    has changed then.
     """
     traced = is_read(relation.adjacency)
     adjacency, receivers, order = _receiving(relation)

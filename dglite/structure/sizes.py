@@ -17,10 +17,7 @@ _LEAST = 1 << 22
 def memory_limit(memory: int | str | None, least: int = _LEAST) -> int:
     """Return a limit in bytes: of a number, a text such as ``"4 GB"``, or None for half of the free memory.
 
-    Raises
-    ------
-    DGLError
-        It is no such text, or below ``least`` bytes, which no batch of rows fits in.
+    Raises ``DGLError``: it is no such text, or below ``least`` bytes, which no batch of rows fits in.
     """
     if memory is None:
         return max(free_memory() // 2, least)

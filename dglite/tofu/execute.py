@@ -39,10 +39,7 @@ aten = torch.ops.aten
 def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:
     """Return the program of the worker ``links.rank``.
 
-    Raises
-    ------
-    DGLError
-        If an operator cannot be run in the parts that the plan gives it; it is named.
+    Raises ``DGLError``: if an operator cannot be run in the parts that the plan gives it; it is named.
     """
     return _Compiler(plan, links, device, seed).program()
 

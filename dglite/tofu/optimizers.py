@@ -61,10 +61,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
 def state_entries(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[str, StateEntry]:
     """Return the state that an optimizer keeps for each parameter of a group, after its first step.
 
-    Raises
-    ------
-    DGLError
-        If parts of a parameter are not updated as the whole is.
+    Raises ``DGLError``: if parts of a parameter are not updated as the whole is.
     """
     whole, state = _updated(optimizer, group, [(slice(None), slice(None))])
     half = (

@@ -51,11 +51,8 @@ def combine_parts(
 ) -> torch.Tensor:
     """Return the whole output from those of the parts ``bounds``.
 
-    Raises
-    ------
-    DGLError
-        If a part has another shape than its region, if the parts leave rows out, or if outputs that every part makes
-        as a whole differ.
+    Raises ``DGLError``: if a part has another shape than its region, if the parts leave rows out, or if outputs that
+    every part makes as a whole differ.
     """
     if combine != "concat":
         result = parts[0]

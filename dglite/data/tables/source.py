@@ -153,10 +153,8 @@ class TableSource:
     def read(self, columns: Sequence[str], batch_bytes: int = 1 << 26, first_unit: int = 0) -> Iterator[Batch]:
         """Yield the rows of some columns, in batches of about ``batch_bytes``; ``first_unit`` passes over batches.
 
-        Raises
-        ------
-        DGLError
-            A file cannot be read; a row group takes more than twice ``batch_bytes`` in memory before it is cut.
+        Raises ``DGLError``: a file cannot be read; a row group takes more than twice ``batch_bytes`` in memory before
+        it is cut.
         """
         rows = max(batch_bytes // self.row_bytes(columns), 256)
         start = 0
