@@ -236,8 +236,7 @@ _REDUCTIONS = {
         lambda x, axis: np.cumsum(x, axis), (lambda g, out, x, axis: np.flip(np.cumsum(np.flip(g, axis), axis), axis),)
     ),
     "logsumexp": ArrayRule(
-        _logsumexp,
-        (lambda g, out, x, axis, keepdims: _wide(g, x, axis) * np.exp(x - _wide(out, x, axis)),),
+        _logsumexp, (lambda g, out, x, axis, keepdims: _wide(g, x, axis) * np.exp(x - _wide(out, x, axis)),)
     ),
     "softmax": ArrayRule(_softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)),
     "log_softmax": ArrayRule(

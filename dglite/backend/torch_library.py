@@ -99,11 +99,7 @@ def call(
 
 
 def call_both(
-    name: str,
-    inputs: Sequence[torch.Tensor],
-    tensors: Sequence[torch.Tensor],
-    counts: Sequence[int],
-    recipe: str,
+    name: str, inputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], counts: Sequence[int], recipe: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the result of a registered operation, and what it keeps for the gradient.
 

@@ -72,14 +72,7 @@ class FullGraph:
         lacks an id; a type is unknown.
     """
 
-    def __init__(
-        self,
-        edges: Any,
-        starts: Any,
-        group: Any = None,
-        *,
-        timeout: float = TIMEOUT,
-    ) -> None:
+    def __init__(self, edges: Any, starts: Any, group: Any = None, *, timeout: float = TIMEOUT) -> None:
         self.exchange = exchange = Collectives(timeout, group, None)
         self.rank, self.world, self.bytes = exchange.rank, exchange.world, exchange.received
         self.starts = {

@@ -64,12 +64,7 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
 
 
 def gsddmm(
-    g: Any,
-    op: str,
-    lhs_data: Tensor | None,
-    rhs_data: Tensor | None,
-    lhs_target: str = "u",
-    rhs_target: str = "v",
+    g: Any, op: str, lhs_data: Tensor | None, rhs_data: Tensor | None, lhs_target: str = "u", rhs_target: str = "v"
 ) -> Tensor:
     """Compute ``op`` of two features for every edge, in edge-id order.
 

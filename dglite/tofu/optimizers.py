@@ -66,10 +66,7 @@ def state_entries(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> di
     whole, state = _updated(optimizer, group, [(slice(None), slice(None))])
     half = (
         [(slice(0, 2), slice(None)), (slice(2, None), slice(None))],
-        [
-            (slice(None), slice(0, 3)),
-            (slice(None), slice(3, None)),
-        ],
+        [(slice(None), slice(0, 3)), (slice(None), slice(3, None))],
     )
     for dim, cuts in enumerate(half):
         parts, _ = _updated(optimizer, group, cuts)

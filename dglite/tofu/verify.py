@@ -147,11 +147,7 @@ def _compare(
         if expected is None:
             continue
         output = combine_parts(
-            [part[number] for part in parts],
-            bounds,
-            strategy.combine[number],
-            strategy.outputs[number],
-            expected.shape,
+            [part[number] for part in parts], bounds, strategy.combine[number], strategy.outputs[number], expected.shape
         )
         _check_equal(output, expected, number, operator.rule.random, tolerance)
 

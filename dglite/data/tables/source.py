@@ -210,10 +210,7 @@ class TableSource:
         plain = path.name.partition(".csv")[0].partition(".txt")[0]
         separator = "\t" if ".tsv" in path.name and plain == path.name else ","
         return csv.open_csv(
-            path,
-            csv.ReadOptions(block_size=block, use_threads=True),
-            csv.ParseOptions(delimiter=separator),
-            options,
+            path, csv.ReadOptions(block_size=block, use_threads=True), csv.ParseOptions(delimiter=separator), options
         )
 
     def _footer(self, path: Path) -> Any:

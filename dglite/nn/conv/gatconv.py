@@ -112,11 +112,7 @@ class GATConv(InEdgesRequired):
         self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, *, get_attention: bool
     ) -> tuple[Tensor, Tensor]: ...
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Any,
-        edge_weight: Tensor | None = None,
-        get_attention: bool = False,
+        self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 

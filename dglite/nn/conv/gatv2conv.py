@@ -100,10 +100,7 @@ class GATv2Conv(InEdgesRequired):
     @overload
     def forward(self, graph: DGLGraph, feat: Any, *, get_attention: bool) -> tuple[Tensor, Tensor]: ...
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Tensor | tuple[Tensor, Tensor],
-        get_attention: bool = False,
+        self, graph: DGLGraph, feat: Tensor | tuple[Tensor, Tensor], get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 

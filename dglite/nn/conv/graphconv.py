@@ -82,11 +82,7 @@ class GraphConv(InEdgesRequired):
             nn.init.zeros_(self.bias)
 
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Any,
-        weight: Tensor | None = None,
-        edge_weight: Tensor | None = None,
+        self, graph: DGLGraph, feat: Any, weight: Tensor | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Return the new features of the destination nodes.
 

@@ -4,11 +4,4 @@ from .gnnexplainer import GNNExplainer, HeteroGNNExplainer
 from .pgexplainer import HeteroPGExplainer, PGExplainer
 from .subgraphx import HeteroSubgraphX, SubgraphX
 
-__all__ = [
-    "GNNExplainer",
-    "HeteroGNNExplainer",
-    "HeteroPGExplainer",
-    "HeteroSubgraphX",
-    "PGExplainer",
-    "SubgraphX",
-]
+__all__ = ["GNNExplainer", "HeteroGNNExplainer", "HeteroPGExplainer", "HeteroSubgraphX", "PGExplainer", "SubgraphX"]

@@ -233,12 +233,7 @@ class HeteroPGExplainer(EdgeScorer):
         return self._train_nodes(nodes, graph, feat, temperature, kwargs)
 
     def explain_graph(
-        self,
-        graph: DGLGraph,
-        feat: dict[str, Tensor],
-        temperature: float = 1.0,
-        training: bool = False,
-        **kwargs: Any,
+        self, graph: DGLGraph, feat: dict[str, Tensor], temperature: float = 1.0, training: bool = False, **kwargs: Any
     ) -> tuple[Tensor, dict[tuple[str, str, str], Tensor]]:
         """Explain the prediction for a graph or a batch of graphs.
 

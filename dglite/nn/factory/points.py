@@ -55,11 +55,7 @@ class RadiusGraph(Layer):
     """Makes the graph of points no further from each other than ``r``: :func:`dglite.radius_graph`."""
 
     def __init__(
-        self,
-        r: float,
-        p: float = 2,
-        self_loop: bool = False,
-        compute_mode: str = "donot_use_mm_for_euclid_dist",
+        self, r: float, p: float = 2, self_loop: bool = False, compute_mode: str = "donot_use_mm_for_euclid_dist"
     ) -> None:
         super().__init__()
         self.r, self.p, self.self_loop, self.compute_mode = r, p, self_loop, compute_mode

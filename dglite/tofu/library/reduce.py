@@ -115,9 +115,4 @@ def nll_loss_backward(call: OperatorCall) -> SplitRule:
 def _samples(call: OperatorCall) -> dict[str, IndexNames]:
     rank = len(call.shape("target"))
     target = [f"i{d}" for d in range(rank)]
-    return {
-        "self": [*target[:1], None, *target[1:]],
-        "target": target,
-        "weight": [None],
-        "total_weight": [],
-    }
+    return {"self": [*target[:1], None, *target[1:]], "target": target, "weight": [None], "total_weight": []}

@@ -191,12 +191,7 @@ SPACE = {
         aten.upsample_nearest2d,
         aten.upsample_bilinear2d,
     ),
-    3: (
-        aten._adaptive_avg_pool3d,
-        aten._adaptive_avg_pool3d_backward,
-        aten.reflection_pad3d,
-        aten.replication_pad3d,
-    ),
+    3: (aten._adaptive_avg_pool3d, aten._adaptive_avg_pool3d_backward, aten.reflection_pad3d, aten.replication_pad3d),
 }
 """Operators on images by the dimensions of space, which each reads as a whole."""
 
