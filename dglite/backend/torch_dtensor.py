@@ -1,7 +1,5 @@
 """What torch.distributed.tensor has, which torch 2.4 has in another module."""
 
-from __future__ import annotations
-
 try:
     from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 except ImportError:

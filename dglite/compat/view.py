@@ -1,7 +1,5 @@
 """``dgl.view``: the classes of what ``g.nodes``, ``g.edges`` and the features of a graph are, for annotations."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The operations that higher layers call: on a relation (``Adjacency``), expressions and tensors."""
 
-from __future__ import annotations
-
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, note_in_edges, require_in_edges
