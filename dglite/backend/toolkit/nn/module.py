@@ -8,7 +8,8 @@ from typing import Any, Self, final
 import numpy as np
 
 from ....errors import DGLError
-from ...autograd import Tensor, as_array, no_grad
+from ...autograd import Tensor, as_array
+from ...grad_mode import no_grad
 
 
 @final
