@@ -138,8 +138,19 @@ def prop_nodes(
 ) -> None:
     """Let each frontier of nodes in turn ``pull``. ``"default"`` means the registered function.
 
-    Parameters and errors are those of :meth:`dglite.DGLGraph.prop_nodes`; the graph has one edge
-    type, and its columns are written.
+    Parameters
+    ----------
+    graph
+        A graph of one edge type. Its columns are written.
+    nodes_generator
+        Frontiers: each node ids or a boolean mask (num_nodes,). An empty one writes nothing.
+    message_func, reduce_func, apply_node_func
+        As :meth:`dglite.DGLGraph.pull` takes them; nodes without in-edges are reduced to 0 there.
+
+    Raises
+    ------
+    DGLError, KeyError
+        As ``pull``; what earlier frontiers have written stays.
 
     Examples
     --------
@@ -163,8 +174,20 @@ def prop_edges(
 ) -> None:
     """``send_and_recv`` along each frontier of edges in turn. ``"default"`` means the registered function.
 
-    Parameters and errors are those of :meth:`dglite.DGLGraph.prop_edges`; the graph has one edge
-    type, and its columns are written.
+    Parameters
+    ----------
+    graph
+        A graph of one edge type. Its columns are written.
+    edges_generator
+        Frontiers: each edge ids, a pair of node ids (u, v), or a boolean mask (num_edges,). An empty one writes
+        nothing.
+    message_func, reduce_func, apply_node_func
+        As :meth:`dglite.DGLGraph.send_and_recv` takes them; nodes that a frontier does not reach keep what they hold.
+
+    Raises
+    ------
+    DGLError, KeyError
+        As ``send_and_recv``; what earlier frontiers have written stays.
 
     Examples
     --------
