@@ -12,9 +12,7 @@ from ..backend import Tensor
 from ..structure.distinct import numbered
 from .book import IdsByOwner, Ranges
 from .collectives import Collectives
-from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
-
-__all__ = ["PartitionedRows", "fetch", "send_to_owners"]
+from .store import bytes_of, row_bytes, rows_from_bytes, take_rows
 
 
 class PartitionedRows(Protocol):

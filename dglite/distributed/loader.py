@@ -30,8 +30,6 @@ from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
 from .scheduled import EpochSchedule, Source
 
-__all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
-
 _ORDER = 1
 """Set apart from the keys of a batch's draws."""
 _ACCEPTED = frozenset("pin_memory persistent_workers timeout use_uva use_ddp".split())

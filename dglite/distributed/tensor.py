@@ -17,8 +17,6 @@ from .collectives import Collectives
 from .fetch import fetch, send_to_owners
 from .store import RowStore, SharedRows
 
-__all__ = ["DistTensor", "PartitionPolicy", "TensorNames"]
-
 Initializer = Callable[[tuple[int, ...], Any], Tensor]
 """Of a shape and a dtype, makes a tensor."""
 

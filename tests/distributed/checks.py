@@ -466,8 +466,8 @@ def embeddings_are_trained_where_they_are(folder: Path) -> None:
     for optimizer in (SparseAdam, SparseAdagrad):
         table = DistEmbedding(60, 3, "table", part_policy=g.get_node_partition_policy())
         alone = NodeEmbedding.__new__(NodeEmbedding)
-        alone._tensor, alone._num_embeddings, alone._embedding_dim = start.clone(), 60, 3
-        alone._name, alone._world_size, alone._optm_state, alone._trace = "alone", 1, None, []
+        alone.weight, alone.num_embeddings, alone.embedding_dim = start.clone(), 60, 3
+        alone.name, alone.world_size, alone.optm_state, alone.trace = "alone", 1, None, []
         table.all_set_embedding(start)
         distributed_step, alone_step = optimizer([table], lr=0.1), optimizer([alone], lr=0.1)
         for step in range(3):
