@@ -21,8 +21,6 @@ from .fetch import PartitionedRows
 from .rows import row_bytes
 from .tensor import DistTensor
 
-__all__ = ["EpochSchedule", "Source"]
-
 Source = DistTensor | ScheduledFeatures
 """Where a loader's feature comes from: a tensor, or one whose rows of other ranks are cached by a plan."""
 Columns = Iterable[tuple[Source, Any]]
