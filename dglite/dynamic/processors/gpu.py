@@ -24,7 +24,7 @@ from ...structure.distinct import numbered
 from ..batching.execution.matrices import WeightProduct
 from ..batching.recording.kinds import DTYPES
 from ..batching.session import ExternalTensor, accept
-from .parcel import ArrayParcel
+from ..execution.parcel import ArrayParcel
 from .rules import TrainedParameter
 from .update import OperationList
 
