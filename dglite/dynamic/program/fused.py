@@ -42,4 +42,4 @@ FUSED: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
     "_thnn_fused_gru_cell": _gru,
     "native_dropout": _dropout,
 }
-"""By the name of the ATen operator; the last result stands for a workspace or mask, which only torch's gradient reads."""
+"""By the name of the ATen operator; the last result stands for a workspace or mask that only torch's gradient reads."""
