@@ -227,7 +227,7 @@ def explain_session(lazies: Sequence[LazyTensor], strategy: str = "agenda") -> S
     session = lazies[0]._session
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
-    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
+    nodes = needed_nodes(targets, session.graph)
     placement, batches = BatchPlacement(session, nodes, strategy), list[BatchLine]()
     for number, count in zip(placement.batch_kinds.tolist(), np.diff(placement.bounds).tolist(), strict=True):
         signature = placement.signatures[number]

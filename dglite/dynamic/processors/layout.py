@@ -10,6 +10,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic import batching, program
+from ...kernels.cpu.dynamic.placement import active_nodes
 from ...kernels.cpu.dynamic.schedule import LINES
 from ...kernels.cpu.dynamic.script import BATCH_WORDS, Batches, Stage
 from ...kernels.render.rows import StepSpec
@@ -78,12 +79,11 @@ class StepLayout(BatchPlacement):
     def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None, machine: Any) -> None:
         """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session, self.machine = session, machine
-        is_external = session.sigs[: session.num_nodes] == batching.EXTERNAL
         # What x.value() has computed is computed again: its results went to another place, and are few.
-        nodes = batching.needed_nodes(targets, session.argptr, session.args, is_external, session.num_nodes)
+        graph = session.graph._replace(done=session.graph.sigs == batching.EXTERNAL)
+        nodes = batching.needed_nodes(targets, graph)
         super().__init__(session, nodes, check=self._check)
-        self.where = np.zeros(len(session.where), np.int64)
-        self.where[: session.num_nodes] = session.where[: session.num_nodes]
+        self.where = session.where.copy()
         # Copies: what is recorded in an ended session may move these.
         self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
         self.copies = None if stays is None else _copied(session, stays)
@@ -120,7 +120,7 @@ class StepLayout(BatchPlacement):
         """
         session = self.session
         by_signature = [any(id(x) in trained_ids for x in signature.tensors) for signature in session.own_signatures]
-        active = session.active(targets, list(trained), by_signature)
+        active = active_nodes(targets, session.graph, list(trained), by_signature)
         self.grads = np.zeros(len(self.where), np.int64)
         for node, address in trained.items():
             self.grads[node] = address if active[node] else 0
@@ -206,9 +206,9 @@ class StepLayout(BatchPlacement):
         """Return the script of a vertex program, which is one operation."""
         session, inputs = self.session, self.inputs(number)
         (node,) = self.members(number).tolist()
-        active, first, pulls = bool(self.grads[node]), int(session.argptr[node]), []
+        active, first, pulls = bool(self.grads[node]), int(session.graph.argptr[node]), []
         for i, x in enumerate(inputs):
-            at = int(session.args[first + i]) >> batching.PLACE_BITS
+            at = int(session.graph.args[first + i]) >> batching.PLACE_BITS
             pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
             if pulls[i] and self.input_at[self.first_input[number] + i]:
                 self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
@@ -225,7 +225,7 @@ class StepLayout(BatchPlacement):
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
             raise UnsupportedOperation(f"{self.signatures[number].name} of a table that does not lie by rows")
         for node in self.members(number).tolist():
-            at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
+            at, place = divmod(int(session.graph.args[session.graph.argptr[node]]), 1 << batching.PLACE_BITS)
             if at not in session.given_at:
                 raise UnsupportedOperation(f"{self.signatures[number].name} with computed numbers")
             refs.append((at, place // session.given_at[at].itemsize))

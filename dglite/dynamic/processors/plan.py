@@ -173,7 +173,7 @@ def key_of(
 
     The key is None where nobody knows. To be called before the session is settled.
     """
-    if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
+    if len(session.graph.sigs) or session.macros or len(session.stream) > _MOST_WORDS:
         return None, ()
     sizes: dict[int, int] = {}
     parts: list[Any] = [processors]

@@ -29,15 +29,14 @@ class BatchedRun(BatchPlacement):
         start = perf_counter()
         super().__init__(session, nodes, strategy)
         self.lay_out(session.where, Arena)
-        where = session.where[: session.num_nodes]
-        work = program.build(self.plan(False, where, where, 0))
+        work = program.build(self.plan(False, session.where, session.where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
         self._saved: dict[int, Any] = {}
         self._views = self._split(self.arena, 0)
         self._perform(work, lambda batch: self._forward(batch, keep))
         self._views.clear()
-        session.done[nodes] = True
+        session.graph.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
 
     # -- performing ---------------------------------------------------------------------------------------------
@@ -90,7 +89,7 @@ class BatchedRun(BatchPlacement):
 
     def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        work = program.build(self.plan(True, session.where[: session.num_nodes], grads, self._shift))
+        work = program.build(self.plan(True, session.where, grads, self._shift))
         views = self._split(self.grad_arena, self._shift)
         adds, first, kinds = (self.input_at == 0).tolist(), self.first_input.tolist(), self.batch_kinds.tolist()
 

@@ -123,7 +123,7 @@ def _batch(script: _ScriptWriter, batches: Batches, batch: int, backward: bool) 
         return
     is_wanted = not backward
     for node in plan.order[begin : begin + count]:
-        is_wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
+        is_wanted |= plan.grads[plan.graph.args[plan.graph.argptr[node]] >> PLACE_BITS] != 0
     if not is_wanted:
         return
     at, parts = script.counters[WORD], batches.words[kind, direction]
@@ -210,7 +210,7 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
                 if role != program.ARG_GRAD:
                     continue
                 for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
-                    ref = plan.args[plan.argptr[node] + slot]
+                    ref = plan.graph.args[plan.graph.argptr[node] + slot]
                     if ref >> PLACE_BITS == table and plan.grads[node] != 0:
                         first = (ref & _MASK) + place
                         touched[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
