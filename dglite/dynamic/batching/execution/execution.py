@@ -51,7 +51,7 @@ class BatchedRun(BatchPlacement):
 
     def _split(
         self, arena: Arena, shift: int
-    ) -> dict[int, tuple[WeightProduct | TorchCall, list[Tensor], list[Tensor]]]:
+    ) -> dict[int, tuple[TorchCall, list[Tensor], list[Tensor]]]:
         """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
         views, sizes = {}, self.bounds[1:] - self.bounds[:-1]
         for number in np.flatnonzero(self.heavy).tolist():

@@ -1,4 +1,4 @@
-"""Products of few rows with a matrix, and gradients of matrices from few rows, by kernels; see
+"""Products of the rows of a batch with a matrix, and gradients of matrices: of few rows by kernels, see
 :mod:`...execution.products` for those of many.
 
 A GEMM copies the matrix into another order first, which few rows do not repay: levels near the roots of trees, the ends
@@ -13,28 +13,31 @@ from torch import Tensor
 from ....kernels.cpu.dynamic.kernels import MOST_ROWS, SET, matrix_kernel
 from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
-from ...execution.products import add_rows
+from ...execution.products import add_rows, multiply
 from ..recording.kinds import DTYPES
 
 
-class FewRows:
-    """Products ``x @ matrix`` of no more than ``most`` rows; 0 where the matrix is not one that kernels take."""
+class MatrixProduct:
+    """Products ``x @ matrix``: of few rows by a kernel that reads the matrix as it lies, of more as of many rows."""
 
     def __init__(self, matrix: Tensor) -> None:
         stored = matrix if matrix.stride(1) == 1 else matrix.t()
-        form, self._matrix = "sums" if stored is matrix else "dots", tuple(stored.shape)
+        form, self._matrix, self._shape = "sums" if stored is matrix else "dots", matrix, tuple(stored.shape)
         self._kernel = matrix_kernel(form, DTYPES[matrix.dtype])
         self._place = stored.data_ptr(), stored.stride(0) * stored.element_size()
-        self.most = MOST_ROWS[form] if stored.stride(1) == 1 else 0
+        self._most = MOST_ROWS[form] if stored.stride(1) == 1 else 0
 
     def multiply(self, x: Tensor, y: Tensor, added: Tensor | None = None) -> None:
         """Set ``y`` (rows, columns) to ``x @ matrix``, plus a vector, or rows such as those of ``y`` itself."""
+        if x.shape[0] > self._most:
+            multiply(x, self._matrix, y, added)
+            return
         item = x.element_size()
         if added is not None and added.stride(-1) != 1:
             added = added.contiguous()
         start = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
         places = x.data_ptr(), x.stride(0) * item, *self._place, y.data_ptr(), y.stride(0) * item
-        _launch(self._kernel, (x.shape[0], *self._matrix), places, start)
+        _launch(self._kernel, (x.shape[0], *self._shape), places, start)
 
 
 def _outer(x: Tensor, y: Tensor) -> Tensor:
