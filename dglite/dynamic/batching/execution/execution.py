@@ -49,9 +49,7 @@ class BatchedRun(BatchPlacement):
             else:
                 run_steps(*addresses, first, last, amount, threads)
 
-    def _split(
-        self, arena: Arena, shift: int
-    ) -> dict[int, tuple[TorchCall, list[Tensor], list[Tensor]]]:
+    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[TorchCall, list[Tensor], list[Tensor]]]:
         """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
         views, sizes = {}, self.bounds[1:] - self.bounds[:-1]
         for number in np.flatnonzero(self.heavy).tolist():
