@@ -220,21 +220,18 @@ def _grown(array: np.ndarray, size: int) -> np.ndarray:
     return grown
 
 
-class _ThreadSession(threading.local):
-    session: Session | None = None
-
-
-_current = _ThreadSession()
+_current = threading.local()
 
 
 def current_session() -> Session:
     """Return the session in which new lazy tensors are recorded; each thread has its own."""
-    if _current.session is None:
-        _current.session = Session()
-    return _current.session
+    session: Session | None = getattr(_current, "session", None)
+    if session is None:
+        session = _current.session = Session()
+    return session
 
 
 def end_session(session: Session) -> None:
     """Let the next lazy tensor start a new session if ``session`` is the current one."""
-    if _current.session is session:
+    if getattr(_current, "session", None) is session:
         _current.session = None
