@@ -13,6 +13,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..tables import bytes_text, html_card, html_table, text_table
+from .batching.execution.instructions import has_kernel
 from .batching.execution.matrices import TorchCall, WeightProduct
 from .batching.execution.placement import BatchPlacement
 from .batching.recording.signatures import Signature
@@ -242,6 +243,8 @@ def _runs_by(signature: Signature) -> str:
         return "kernel"
     if isinstance(signature.matrices, WeightProduct):
         return "kernel for few rows, else a GEMM"
+    if has_kernel(signature.matrices):
+        return "kernel"
     return "torch, on stacked tensors" if type(signature.matrices) is TorchCall else type(signature.matrices).__name__
 
 

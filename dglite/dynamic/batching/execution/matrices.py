@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from ...execution.products import multiply
 from ..recording.kinds import TensorKind
-from .products import GradientSums, MatrixProduct
+from .products import GradientSums
 
 
 class GradientTarget(NamedTuple):
@@ -126,15 +127,27 @@ class WeightProduct(TorchCall):
         """Whether the weight or the bias wants a gradient."""
         return any(x.requires_grad for x in self.tensors)
 
+    @cached_property
+    def stored(self) -> Tensor:
+        """The weight, or its transpose, as it lies by rows, if it does either."""
+        weight = self.weight.detach()
+        return weight if weight.stride(1) == 1 else weight.t()
+
+    @property
+    def forms(self) -> tuple[str, str]:
+        """Forms of the kernels that multiply by what is stored, forward and backward."""
+        return ("sums", "dots") if self.turned is (self.weight.stride(1) == 1) else ("dots", "sums")
+
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
-        """Multiply."""
-        self._product.multiply(self.rows_of(inputs[0]), self.columns_of(results[0]), self._added)
+        """Multiply many rows."""
+        bias = None if self.bias is None else self.bias.detach()
+        multiply(self.rows_of(inputs[0]), self.matrix, self.columns_of(results[0]), bias)
 
     def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Multiply the gradient by the weight."""
         assert into[0] is not None
         target = self.rows_of(into[0].place)
-        self._turned_product.multiply(self.columns_of(grads[0]), target, target if into[0].adds else None)
+        multiply(self.columns_of(grads[0]), self.matrix.t(), target, target if into[0].adds else None)
 
     def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
         """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
@@ -143,19 +156,6 @@ class WeightProduct(TorchCall):
             gradients.add_product(self.weight, *((x, grad) if self.turned else (grad, x)))
         if self.bias is not None and self.bias.requires_grad:
             gradients.add(self.bias, grad.sum(0))
-
-    @cached_property
-    def _product(self) -> MatrixProduct:
-        return MatrixProduct(self.matrix)
-
-    @cached_property
-    def _turned_product(self) -> MatrixProduct:
-        """Multiplies gradients; compiled when one is first wanted."""
-        return MatrixProduct(self.matrix.t())
-
-    @cached_property
-    def _added(self) -> Tensor | None:
-        return None if self.bias is None else self.bias.detach()
 
     def rows_of(self, x: Tensor) -> Tensor:
         """Return inputs (n, *rows, features) as a matrix."""
@@ -172,28 +172,6 @@ class EmbeddingLookup(TorchCall):
     def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
         super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
         self.table, self.padding, self.tensors = table, padding, [table]
-
-
-class CrossEntropy(TorchCall):
-    """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
-
-    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
-        """Compute the losses; keep the logarithms of the softmax."""
-        scores, labels, steps = inputs[0].flatten(0, -2), inputs[1].flatten(), torch.ops.aten
-        logs = torch.log_softmax(scores, 1)
-        losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
-        results[0].copy_(losses.view(results[0].shape))
-        return logs, labels, total
-
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
-        """Subtract the labels from the softmax."""
-        (logs, labels, total), target, steps = saved, into[0], torch.ops.aten
-        assert target is not None
-        slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
-        target.take(steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.place.shape))
-
-
-_NO_REDUCTION, _IGNORED = 0, -100
 
 
 class _StandInMode(TorchFunctionMode):

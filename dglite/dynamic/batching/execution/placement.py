@@ -11,6 +11,7 @@ from ....errors import DGLError
 from ....kernels.cpu.dynamic import batching, placement, program
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import ARGUMENT, Signature, shared, template_table
+from .instructions import StackedRows
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -89,6 +90,12 @@ class BatchPlacement:
             if not place[0] or place[1] % kind.item or (len(kind.shape) > 1 and place[1] != kind.nbytes):
                 place = self.input_at[i], _ = base + at, kind.nbytes
             self.places.append(place)
+
+    def inputs(self, number: int) -> list[StackedRows]:
+        """Return the inputs of an operation on matrices."""
+        matrices, first = self.signatures[number].matrices, int(self.first_input[number])
+        assert matrices is not None
+        return [StackedRows(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
 
     def members(self, number: int) -> np.ndarray:
         """Return the nodes of a signature, in their order."""

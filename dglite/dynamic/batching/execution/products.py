@@ -1,9 +1,4 @@
-"""Products of the rows of a batch with a matrix, and gradients of matrices: of few rows by kernels, see
-:mod:`...execution.products` for those of many.
-
-A GEMM copies the matrix into another order first, which few rows do not repay: levels near the roots of trees, the ends
-of the longest sentences, and everything where batches are small.
-"""
+"""Gradients of weights from the rows of all batches: few by a kernel, many as in :mod:`...execution.products`."""
 
 from __future__ import annotations
 
@@ -13,31 +8,8 @@ from torch import Tensor
 from ....kernels.cpu.dynamic.kernels import MOST_ROWS, SET, matrix_kernel
 from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
-from ...execution.products import add_rows, multiply
+from ...execution.products import add_rows
 from ..recording.kinds import DTYPES
-
-
-class MatrixProduct:
-    """Products ``x @ matrix``: of few rows by a kernel that reads the matrix as it lies, of more as of many rows."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        stored = matrix if matrix.stride(1) == 1 else matrix.t()
-        form, self._matrix, self._shape = "sums" if stored is matrix else "dots", matrix, tuple(stored.shape)
-        self._kernel = matrix_kernel(form, DTYPES[matrix.dtype])
-        self._place = stored.data_ptr(), stored.stride(0) * stored.element_size()
-        self._most = MOST_ROWS[form] if stored.stride(1) == 1 else 0
-
-    def multiply(self, x: Tensor, y: Tensor, added: Tensor | None = None) -> None:
-        """Set ``y`` (rows, columns) to ``x @ matrix``, plus a vector, or rows such as those of ``y`` itself."""
-        if x.shape[0] > self._most:
-            multiply(x, self._matrix, y, added)
-            return
-        item = x.element_size()
-        if added is not None and added.stride(-1) != 1:
-            added = added.contiguous()
-        start = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
-        places = x.data_ptr(), x.stride(0) * item, *self._place, y.data_ptr(), y.stride(0) * item
-        _launch(self._kernel, (x.shape[0], *self._shape), places, start)
 
 
 def _outer(x: Tensor, y: Tensor) -> Tensor:
@@ -49,14 +21,9 @@ def _outer(x: Tensor, y: Tensor) -> Tensor:
         return result
     places = x.data_ptr(), x.stride(0) * item, result.data_ptr(), width * item, y.data_ptr(), y.stride(0) * item
     dtype = DTYPES[x.dtype]
-    _launch(matrix_kernel("outer", dtype), (rows, height, width), places, (SET[dtype],))
-    return result
-
-
-def _launch(kernel: int, sizes: tuple[int, ...], places: tuple[int, ...], last: tuple[int, ...]) -> None:
-    rows, height, width = sizes
     threads = num_threads((4 + rows) * height * width // 2, torch.get_num_threads())
-    launch(kernel, (0, *sizes, *places, *last), threads, threads)
+    launch(matrix_kernel("outer", dtype), (0, rows, height, width, *places, SET[dtype]), threads, threads)
+    return result
 
 
 class GradientSums:
