@@ -13,6 +13,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..tables import bytes_text, html_card, html_table, text_table
+from .batching.execution.instructions import has_kernel
 from .batching.execution.matrices import TorchCall, WeightProduct
 from .batching.execution.placement import BatchPlacement
 from .batching.recording.signatures import Signature
@@ -228,7 +229,7 @@ def explain_session(lazies: Sequence[LazyTensor], strategy: str = "agenda") -> S
     session = lazies[0]._session
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
-    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
+    nodes = needed_nodes(targets, session.graph)
     placement, batches = BatchPlacement(session, nodes, strategy), list[BatchLine]()
     for number, count in zip(placement.batch_kinds.tolist(), np.diff(placement.bounds).tolist(), strict=True):
         signature = placement.signatures[number]
@@ -243,6 +244,8 @@ def _runs_by(signature: Signature) -> str:
         return "kernel"
     if isinstance(signature.matrices, WeightProduct):
         return "kernel for few rows, else a GEMM"
+    if has_kernel(signature.matrices):
+        return "kernel"
     return "torch, on stacked tensors" if type(signature.matrices) is TorchCall else type(signature.matrices).__name__
 
 

@@ -181,7 +181,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     recording = perf_counter() - session.started
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
-    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
+    nodes = needed_nodes(targets, session.graph)
     with without_autocast():
         run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):

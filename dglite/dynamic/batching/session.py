@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from ...kernels.cpu.dynamic.placement import active_nodes
+from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, OperationGraph, parse
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
@@ -41,14 +40,6 @@ class ExternalTensor(NamedTuple):
     kind: TensorKind
 
 
-_NOTHING = (
-    *(np.zeros(0, dtype) for dtype in (np.int64, np.bool_, np.int64)),
-    np.zeros(1, np.int64),
-    np.zeros(0, np.int64),
-)
-"""What a session's arrays are until it is settled."""
-
-
 class Session:
     """One growing graph of recorded operations.
 
@@ -67,8 +58,10 @@ class Session:
         """Whether the body of a cell is being recorded, whose lazy tensors have an axis of length 1 in front."""
         self.started = time.perf_counter()
         self.runs: list[Any] = []
-        self.num_nodes = 0
-        self.sigs, self.done, self.where, self.argptr, self.args = _NOTHING
+        self._room = OperationGraph(*[np.zeros(n, np.int64) for n in (0, 1, 0)], np.zeros(0, np.bool_))
+        self.graph = self._room
+        """What was recorded until it was settled last, a part of the arrays that have room for more."""
+        self.where = np.zeros(0, np.int64)
         self.external: dict[int, ExternalTensor] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
@@ -179,21 +172,21 @@ class Session:
         """Take what was recorded over into the arrays, and note where what was given lies."""
         stream = np.fromiter(self.stream, np.int64, len(self.stream))
         self.stream.clear()
-        used = int(self.argptr[self.num_nodes])
-        if self.count > len(self.sigs):
-            room = max(2 * self.count, 256)
-            self.sigs, self.done, self.where = (_grown(x, room) for x in (self.sigs, self.done, self.where))
-            self.argptr = _grown(self.argptr, room + 1)
-        needed = used + len(stream) + self.num_args
+        num_nodes, (sigs, argptr, args, done) = len(self.graph.sigs), self._room
+        if self.count > len(sigs):
+            size = max(2 * self.count, 256)
+            sigs, done, self.where = (_grown(x, size) for x in (sigs, done, self.where))
+            argptr = _grown(argptr, size + 1)
+        needed = int(argptr[num_nodes]) + len(stream) + self.num_args
         self.num_args = 0
-        if needed > len(self.args):
-            self.args = _grown(self.args, max(2 * needed, 512))
+        if needed > len(args):
+            args = _grown(args, max(2 * needed, 512))
+        self._room = OperationGraph(sigs, argptr, args, done)
         macros = np.array([word for macro in self.macros for word in macro], np.int64)
         macro_ptr = np.cumsum([0, *map(len, self.macros)])
         arities = np.array(shared_arities, np.int64), np.array([s.arity for s in self.own_signatures], np.int64)
-        self.num_nodes = parse(
-            stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
-        )
+        end = parse(stream, *arities, macros, macro_ptr, num_nodes, self._room)
+        self.graph = OperationGraph(sigs[:end], argptr[: end + 1], args[: argptr[end]], done[:end])
         for node in self._new:
             self.where[node] = self.given_at[node].data_ptr()
         self._new.clear()
@@ -204,14 +197,6 @@ class Session:
         """Return the tensors that were given and want a gradient, with their nodes."""
         differentiable = [x for x in self.external.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
         return [(x.tensor, x.node) for x in differentiable]
-
-    def active(self, targets: np.ndarray, sources: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
-        """Return whether gradients flow through each node: from ``targets`` to given nodes, or to a signature of this
-        session that ``wants`` them."""
-        is_source = np.zeros(len(self.sigs), np.bool_)
-        is_source[sources] = True
-        by_signature = np.array(wants, np.bool_)
-        return active_nodes(targets, self.sigs, self.argptr, self.args, is_source, by_signature, self.num_nodes)
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""
@@ -229,27 +214,24 @@ def version_of(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _grown(array: np.ndarray, room: int) -> np.ndarray:
-    grown = np.zeros(room, array.dtype)
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    grown = np.zeros(size, array.dtype)
     grown[: len(array)] = array
     return grown
 
 
-class _ThreadSession(threading.local):
-    session: Session | None = None
-
-
-_current = _ThreadSession()
+_current = threading.local()
 
 
 def current_session() -> Session:
     """Return the session in which new lazy tensors are recorded; each thread has its own."""
-    if _current.session is None:
-        _current.session = Session()
-    return _current.session
+    session: Session | None = getattr(_current, "session", None)
+    if session is None:
+        session = _current.session = Session()
+    return session
 
 
 def end_session(session: Session) -> None:
     """Let the next lazy tensor start a new session if ``session`` is the current one."""
-    if _current.session is session:
+    if getattr(_current, "session", None) is session:
         _current.session = None

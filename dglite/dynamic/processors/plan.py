@@ -11,7 +11,8 @@ from torch.autograd.graph import increment_version
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
 from ...kernels.cpu.dynamic.kernels import CLEAR, TOTALS
-from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_script
+from ...kernels.cpu.dynamic.program import BATCH_WORDS
+from ...kernels.cpu.dynamic.script import FOLLOWS, Stage, make_script
 from ..batching.recording.kinds import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
@@ -173,7 +174,7 @@ def key_of(
 
     The key is None where nobody knows. To be called before the session is settled.
     """
-    if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
+    if len(session.graph.sigs) or session.macros or len(session.stream) > _MOST_WORDS:
         return None, ()
     sizes: dict[int, int] = {}
     parts: list[Any] = [processors]

@@ -57,7 +57,8 @@ class _SessionReplay:
         self._session, self._stand_ins = session, stand_ins
         self._parts: list[tuple[int, Tensor]] = []
         """Each part, with the byte of its nodes' results at which it begins."""
-        self._last, self._rank = np.full(session.num_nodes, -1), np.zeros(session.num_nodes, np.int64)
+        num_nodes = len(session.graph.sigs)
+        self._last, self._rank = np.full(num_nodes, -1), np.zeros(num_nodes, np.int64)
         """The last part of each node, and the node's row there."""
         for x in session.external.values():
             self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), x.values).reshape(1, -1))])
@@ -90,8 +91,8 @@ class _SessionReplay:
 
     def add(self, signature: Signature, nodes: np.ndarray) -> None:
         """Compute a batch."""
-        first = self._session.argptr[nodes]
-        args = [self._session.args[first + slot] for slot in range(signature.arity)]
+        graph = self._session.graph
+        args = [graph.args[graph.argptr[nodes] + slot] for slot in range(signature.arity)]
         if signature.matrices is None:
             self._note(nodes, [(0, self._pointwise(signature, args, len(nodes)))])
             return

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
+from ....kernels.cpu.dynamic.placement import active_nodes
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
 from ..recording.kinds import DTYPES, TensorKind
@@ -53,11 +54,8 @@ def differentiate(
     session.check_unchanged()
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
     sources, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
-    active = session.active(
-        targets,
-        [node for _, node in sources],
-        [s.matrices is not None and s.matrices.wants for s in session.own_signatures],
-    )
+    wants = [s.matrices is not None and s.matrices.wants for s in session.own_signatures]
+    active = active_nodes(targets, session.graph, [node for _, node in sources], wants)
     sources = [(tensor, node) for tensor, node in sources if active[node]]
     buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in sources]
     for (_, node), buffer in zip(sources, buffers, strict=True):

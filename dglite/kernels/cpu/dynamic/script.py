@@ -18,8 +18,6 @@ from .batching import PLACE_BITS
 from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
-BATCH_WORDS = 16
-"""Most words of an operation on a batch."""
 WORTH_SHARING = 1024
 """Values up to which a step is not worth sharing out."""
 
@@ -123,12 +121,12 @@ def _batch(script: _ScriptWriter, batches: Batches, batch: int, backward: bool) 
         return
     is_wanted = not backward
     for node in plan.order[begin : begin + count]:
-        is_wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
+        is_wanted |= plan.grads[plan.graph.args[plan.graph.argptr[node]] >> PLACE_BITS] != 0
     if not is_wanted:
         return
     at, parts = script.counters[WORD], batches.words[kind, direction]
-    script.counters[WORD] = at + BATCH_WORDS
-    for i in range(BATCH_WORDS):
+    script.counters[WORD] = at + program.BATCH_WORDS
+    for i in range(program.BATCH_WORDS):
         script.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
     _give(script, _processor_for(script, count * work, True), operation, script.words.ctypes.data + 8 * at, 1)
 
@@ -170,7 +168,7 @@ def make_script(
     script = _ScriptWriter(
         np.empty((2 * steps + 2 * sweeps + 2 * others + 8, INSTRUCTION_WORDS), np.int64),
         np.zeros(processors, np.int64),
-        np.zeros(sweeps * BATCH_WORDS, np.int64),
+        np.zeros(sweeps * program.BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
     script.counters[OPEN], script.counters[SMALL], script.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
@@ -210,7 +208,7 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
                 if role != program.ARG_GRAD:
                     continue
                 for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
-                    ref = plan.args[plan.argptr[node] + slot]
+                    ref = plan.graph.args[plan.graph.argptr[node] + slot]
                     if ref >> PLACE_BITS == table and plan.grads[node] != 0:
                         first = (ref & _MASK) + place
                         touched[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
