@@ -27,6 +27,7 @@ from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
+from .generators import generator_states
 from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
 from .program.ir import Node, NodeKind, RowDomain
@@ -115,7 +116,7 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
             if isinstance(program_or_refusal, _RefusedFunctions)
             else program_or_refusal.run(graph, kinds)
         )
-    generators = _generator_states(graph.device)
+    generators = generator_states(graph.device)
     outcome: _PropagationProgram | _RefusedFunctions | None = None
     try:
         program = _PropagationProgram(identity, functions, graph)
@@ -133,15 +134,6 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
         else:
             _programs[key] = outcome
     return reason
-
-
-def _generator_states(device: torch.device) -> list[tuple[Callable[[Any], None], Any]]:
-    """Return the states of the generators of random numbers that functions may use, with what sets them again."""
-    states: list[tuple[Callable[[Any], None], Any]] = [(torch.set_rng_state, torch.get_rng_state())]
-    there: Any = getattr(torch, device.type, None)
-    if device.type != "cpu" and hasattr(there, "get_rng_state"):
-        states.append((partial(there.set_rng_state, device=device), there.get_rng_state(device)))
-    return states
 
 
 def _has_cycle(graph: DGLGraph) -> bool:

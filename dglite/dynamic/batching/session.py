@@ -13,18 +13,13 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, OperationGraph, parse
+from ...ops import devices
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-_accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
 """What is called before a session computes: whoever changes parameters meanwhile waits for that here."""
-
-
-def accept(device: torch.device) -> None:
-    """Let sessions take tensors on a device, for which there is a handle of persistent processors."""
-    _accepted.add(device)
 
 
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
@@ -151,21 +146,16 @@ class Session:
         return None if external is None else int(external.view(-1)[place // external.itemsize])
 
     def _note_device(self, tensor: torch.Tensor) -> None:
-        if tensor.device not in _accepted:
+        device = tensor.device
+        if device == self.device or device.type == "cpu":
+            return
+        reason = devices.why_no_kernels(device)
+        if reason or self.device.type != "cpu":
             raise DGLError(
-                f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu(). A model on a "
-                "GPU is trained with a handle, dglite.dynamic.persistent, which is made before its model is used"
+                f"lazy tensors compute on the CPU or on one NVIDIA GPU; got a tensor on {device}"
+                + (f", where {reason}" if reason else f" beside others on {self.device}")
             )
-        if tensor.device.type != "cpu":
-            self.device = tensor.device
-
-    def check_computable(self) -> None:
-        """Raise if something that was used lies on a GPU, which only a handle's step computes with."""
-        if self.device.type != "cpu":
-            raise DGLError(
-                f"what was recorded uses tensors on {self.device}, with which only the step of a handle computes "
-                "(dglite.dynamic.persistent). For values in between use a copy of the model on the CPU"
-            )
+        self.device = device
 
     # -- what the computation reads -----------------------------------------------------------------------------
     def settle(self) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ....backend import active
+from ....backend.torch_copies import to_device
 from ....errors import DGLError
 from ....expr import evaluate
 from ....kernels.cpu.dynamic import program
@@ -17,6 +18,7 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import step_of
 from ...autocast import without_autocast
 from ...execution.by_torch import rows_of_parts
+from ...generators import generator_states
 from ..recording.signatures import Signature, places_of
 
 if TYPE_CHECKING:
@@ -35,14 +37,15 @@ def values_by_torch(
     """
     session.settle()
     session.check_unchanged()
-    generator_state = torch.get_rng_state()
-    with torch.enable_grad(), without_autocast():
+    generators = generator_states(session.device)
+    with torch.enable_grad(), without_autocast(session.device.type):
         replay = _SessionReplay(session, stand_ins)
         for run in session.runs:
             for batch, number in enumerate(run.batch_kinds.tolist()):
                 replay.add(run.signatures[number], run.order[run.bounds[batch] : run.bounds[batch + 1]])
         values = [replay.read(refs, kind.numel).view(-1, *kind.shape).to(kind.dtype) for kind, refs in outputs]
-    if not torch.equal(generator_state, torch.get_rng_state()):
+    pairs = zip(generators, generator_states(session.device), strict=True)
+    if not all(torch.equal(before, after) for (_, before), (_, after) in pairs):
         raise DGLError(
             "a lazy result that depends on random numbers, such as dropout, has no second derivative: they would be "
             "drawn again. Switch dropout off (model.eval()), or multiply by a lazy mask that you draw yourself"
@@ -61,9 +64,12 @@ class _SessionReplay:
         self._last, self._rank = np.full(num_nodes, -1), np.zeros(num_nodes, np.int64)
         """The last part of each node, and the node's row there."""
         for x in session.external.values():
-            self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), x.values).reshape(1, -1))])
+            self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), self._there(x.values)).reshape(1, -1))])
         for dtype, (pool, ref) in session.pools.items():
-            self._note(np.array([ref >> PLACE_BITS]), [(0, torch.tensor([pool.tolist()], dtype=dtype))])
+            self._note(np.array([ref >> PLACE_BITS]), [(0, self._there(torch.tensor([pool.tolist()], dtype=dtype)))])
+
+    def _there(self, x: Tensor) -> Tensor:
+        return to_device(x, self._session.device, True)
 
     def _note(self, nodes: np.ndarray, parts: Sequence[tuple[int, Tensor]]) -> None:
         self._parts += parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from ....kernels.cpu.run.launch import launch_at, num_threads
 from ...execution.memory import Arena
 from ..recording.kinds import DTYPES
 from ..recording.signatures import places_of
+from .device import perform
 from .instructions import HostKernels, has_kernel, word_table, words_of
 from .matrices import GradientTarget, TorchCall, WeightProduct
 from .placement import BatchPlacement
@@ -34,7 +36,8 @@ class BatchedRun(BatchPlacement):
     def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
         start = perf_counter()
         super().__init__(session, nodes, strategy)
-        self.lay_out(session.where, Arena)
+        self._device = session.device
+        self.lay_out(session.where, partial(Arena, device=self._device))
         work = program.build(self.plan(False, session.where, session.where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
@@ -51,6 +54,9 @@ class BatchedRun(BatchPlacement):
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], shift: int, by_torch: Callable[[int], None]) -> None:
         """Run a sweep, the gradients' with a ``shift``: batches without a kernel, or of many rows, ``by_torch``."""
+        if self._device.type != "cpu":
+            perform(self._device, work, by_torch)
+            return
         words, starts, _, rows, _ = work
         threads, addresses = torch.get_num_threads(), (words.ctypes.data, starts.ctypes.data)
         kernels, table, works = self._instructions(shift)
@@ -115,7 +121,7 @@ class BatchedRun(BatchPlacement):
     # -- gradients ----------------------------------------------------------------------------------------------
     def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
         """Lay out memory for gradients as that for results is, all 0, and note where each node's lies."""
-        self.grad_arena = Arena(self.num_bytes)
+        self.grad_arena = Arena(self.num_bytes, self._device)
         self.grad_arena.clear(self.result_bytes)
         self._shift = self.grad_arena.address - self.arena.address
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)

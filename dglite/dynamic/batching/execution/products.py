@@ -15,8 +15,8 @@ from ..recording.kinds import DTYPES
 def _outer(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x.T @ y`` for x (rows, height), y (rows, width)."""
     (rows, height), width, item = x.shape, y.shape[1], x.element_size()
-    result = empty((height, width), x.dtype)
-    if rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
+    result = empty((height, width), x.dtype, x.device)
+    if not x.is_cpu or rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
         add_rows(x, y, result, False)
         return result
     places = x.data_ptr(), x.stride(0) * item, result.data_ptr(), width * item, y.data_ptr(), y.stride(0) * item

@@ -1,4 +1,6 @@
-"""Kernels of a vertex program's stages on a GPU: chains of formulas over rows and of reductions, one launch each.
+"""Kernels of a vertex program's stages and of lazy batches on a GPU, a launch each.
+
+A stage is a chain of formulas over rows and of reductions, a lazy batch has steps.
 
 What a kernel of a chain computes, and its words, are those of the CPU's kernels, see :mod:`...render.rows`. A block
 takes some rows through the whole chain: a kernel reads, of what others of the chain write, its own rows alone.
@@ -11,11 +13,12 @@ from functools import cache
 
 from ....expr import Expr, Operand, Side, operands_of
 from ....opspec import OPERATORS
-from ...render.rows import FIRST_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT, ReduceWords, RowAccess
+from ...render.rows import FIRST_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT, ReduceWords, RowAccess, StepSpec
 from ..render import expression_text
-from ..run.program import BLOCK, CPP_TYPES, CudaProgram, make_program
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, blocks_for, make_program
+from .persistent import FormulaStep
 
-__all__ = ["Chain", "RowFormulas", "RowReduction", "chain_of"]
+__all__ = ["Chain", "RowFormulas", "RowReduction", "chain_of", "step_grid", "step_program"]
 
 
 @dataclass(frozen=True)
@@ -147,3 +150,46 @@ def chain_of(kernels: tuple[RowFormulas | RowReduction, ...]) -> Chain:
     text = "    __syncthreads();\n".join(stages)
     body = _BODY.format(count=len(kernels), rows=rows, stages=text)
     return Chain(make_program("chain", ("common",), body, ("run",)), rows)
+
+
+# -- steps of lazy batches ---------------------------------------------------------------------------------------------
+_ROW_SUMS = """
+// A warp for each row, whose result no other row has.
+template <class Step> __device__ inline void sums_of_rows(const word* words) {
+    using item = typename Step::item;
+    const Step step(words);
+    for (word row = warp_of_gpu(); row < words[1]; row += word(gridDim.x) * WARPS) {
+        item* const result = step.result(row);
+        item sum = 0;
+        for (word column = lane_of_warp(); result && column < words[2]; column += WARP) sum += step.value(row, column);
+        sum = sum_across<1, WARP>(sum);
+        if (lane_of_warp() == 0 && result) *result = (Step::ADD ? *result : item(0)) + sum;
+    }
+}"""
+_STEP_BODY = """
+// A step of a lazy batch
+namespace dg {{ namespace NAME {{
+{declared}
+extern "C" __global__ void __launch_bounds__(BLOCK) NAME_run(const word* words, word apart) {{
+    const Share share(-1, apart != 0);
+    {call};
+}}
+}} }}
+"""
+_MOST_BLOCKS = 1 << 15
+
+
+@cache
+def step_program(spec: StepSpec) -> CudaProgram:
+    """Return the kernel ``run`` of a step: address of its words, and whether its results are different rows."""
+    declared, call = FormulaStep(**vars(spec)).rendered("Step", (), ())
+    sums = _ROW_SUMS if spec.total else ""
+    call = f"if (apart) sums_of_rows<Step>(words); else {call}" if spec.total else call
+    body = _STEP_BODY.format(declared=declared + sums, call=call)
+    return make_program("step", ("common", "persistent"), body, ("run",))
+
+
+def step_grid(spec: StepSpec, rows: int, width: int, apart: bool) -> tuple[int, int]:
+    """Return the blocks for a step of ``rows`` rows."""
+    threads = 32 * rows if spec.total else rows * width
+    return min(blocks_for(threads if apart else 1 if spec.total else width), _MOST_BLOCKS), 1
