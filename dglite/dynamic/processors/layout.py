@@ -13,7 +13,7 @@ from ...kernels.cpu.dynamic.placement import active_nodes
 from ...kernels.cpu.dynamic.schedule import LINES
 from ...kernels.cpu.dynamic.script import Batches, Stage
 from ...kernels.render.rows import StepSpec
-from ..batching.execution.instructions import Word, has_kernel, word_table, words_of
+from ..batching.execution.instructions import Word, batch_words, has_kernel, words_of
 from ..batching.execution.matrices import EmbeddingLookup, WeightProduct
 from ..batching.execution.placement import BatchPlacement
 from ..batching.recording.kinds import DTYPES
@@ -132,7 +132,8 @@ class StepLayout(BatchPlacement):
                 continue
             work, columns[number] = self._words(number, error)
             operations[number] = [(words[0], 0, work) for words in columns[number]]
-        return Batches(self.sweep(True), operations, word_table(columns, len(self.signatures)))
+        words = batch_words(columns, self.batch_kinds, self.first_ranks, self.batch_sizes)
+        return Batches(self.sweep(True), operations, words)
 
     # -- vertex programs and lookups ----------------------------------------------------------------------------
     def prepare(self, processors: int, trained_ids: set[int]) -> None:

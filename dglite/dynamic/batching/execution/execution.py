@@ -18,7 +18,7 @@ from ...execution.memory import Arena
 from ..recording.kinds import DTYPES
 from ..recording.signatures import places_of
 from .device import perform
-from .instructions import HostKernels, has_kernel, word_table, words_of
+from .instructions import HostKernels, batch_words, has_kernel, words_of
 from .matrices import GradientTarget, TorchCall, WeightProduct
 from .placement import BatchPlacement
 from .products import GradientSums
@@ -43,7 +43,6 @@ class BatchedRun(BatchPlacement):
         planned = perf_counter()
         self._saved: dict[int, Any] = {}
         self._kinds_of_batches = self.batch_kinds.tolist()
-        self._ranks_and_counts = np.stack([self.ranks[self.bounds[:-1]], np.diff(self.bounds)])
         self._keep, self._fault = keep, np.zeros(1, np.int64)
         self._perform(work, 0, self._forward)
         if self._fault[0]:
@@ -88,9 +87,8 @@ class BatchedRun(BatchPlacement):
                 rows = matrices.kinds[0].numel // matrices.kinds[0].shape[-1]
                 is_product = isinstance(matrices, WeightProduct)
                 most[number] = MOST_ROWS[matrices.forms[direction]] // rows if is_product else _ANY_NUMBER
-        table = word_table(columns, len(self.signatures))[self.batch_kinds, direction]
-        ranks, counts = self._ranks_and_counts
-        words = table[:, 0] + table[:, 1] * ranks[:, None] + table[:, 2] * counts[:, None]
+        ranks, counts = self.first_ranks, self.batch_sizes
+        words = batch_words(columns, self.batch_kinds, ranks, counts)[direction]
         kernels = np.where(counts <= most[self.batch_kinds], words[:, 0], 0)
         return kernels.tolist(), words, ((4 + counts) * work[self.batch_kinds] // 2).tolist()
 
@@ -112,7 +110,7 @@ class BatchedRun(BatchPlacement):
     def _rows_of_batch(self, batch: int, arena: Arena, shift: int) -> tuple[TorchCall, list[Tensor], list[Tensor]]:
         number, matrices = self._kinds_of_batches[batch], self.signatures[self._kinds_of_batches[batch]].matrices
         assert matrices is not None
-        return matrices, *self._rows(number, arena, shift, *self._ranks_and_counts[:, batch].tolist())
+        return matrices, *self._rows(number, arena, shift, int(self.first_ranks[batch]), int(self.batch_sizes[batch]))
 
     def _forward(self, batch: int) -> None:
         matrices, inputs, results = self._rows_of_batch(batch, self.arena, 0)

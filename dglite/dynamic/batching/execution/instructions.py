@@ -90,11 +90,18 @@ def words_of(
     return 8 * rows * features, [[machine.rowwise(matrices.form, back, dtype), *both] for back in (False, True)]
 
 
-def word_table(columns: Mapping[int, Sequence[Sequence[Word]]], num_signatures: int) -> np.ndarray:
-    """Return words as an array (signatures, 2, 3, ``BATCH_WORDS``), 0 where there are none."""
-    table = np.zeros((num_signatures, 2, 3, BATCH_WORDS), np.int64)
+def batch_words(
+    columns: Mapping[int, Sequence[Sequence[Word]]], kinds: np.ndarray, ranks: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """Return the words of batches in both directions, (2, batches, ``BATCH_WORDS``), 0 where there are none.
+
+    ``columns`` has the words of each signature in both directions; of batches ``kinds`` are the signatures, ``ranks``
+    those of the first nodes, ``counts`` how many nodes there are.
+    """
+    table = np.zeros((2, int(kinds.max(initial=-1)) + 1, 3, BATCH_WORDS), np.int64)
     for number, both in columns.items():
         for direction, words in enumerate(both):
             parts = [word if isinstance(word, tuple) else (word, 0, 0) for word in words]
-            table[number, direction, :, : len(parts)] = list(zip(*parts, strict=True))
-    return table
+            table[direction, number, :, : len(parts)] = list(zip(*parts, strict=True))
+    fixed, of_rank, of_count = (table[:, kinds, i] for i in range(3))
+    return np.ascontiguousarray(fixed + of_rank * ranks[:, None] + of_count * counts[:, None])

@@ -65,6 +65,7 @@ class BatchPlacement:
         sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
         placed = placement.place_results(self._order, self._pending, sizes, where)
         self.ranks, counts, self.starts, self.result_bytes = placed
+        self.first_ranks, self.batch_sizes = self.ranks[self.bounds[:-1]], np.diff(self.bounds)
         self.counts, end, inputs = counts.tolist(), self.result_bytes, list[tuple[int, TensorKind, int]]()
         first = []
         for number, signature in enumerate(self.signatures):

@@ -23,7 +23,7 @@ WORTH_SHARING = 1024
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
-COUNT, NUMBER, OPEN, WORD, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(7)
+COUNT, NUMBER, OPEN, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(6)
 
 _jit = njit(nogil=True)
 
@@ -40,9 +40,8 @@ class Batches(NamedTuple):
     """What both sweeps are of: their batches, and what operations on batches do in either direction.
 
     ``operations`` (signatures, 2, 3) are kernels (0: no operation), the addresses of their words where these
-    are there already and are for one batch (else 0), and the work: in all, or for each node. Other batches' words are
-    ``words[signature, direction, 0]``, and ``[..., 1]`` times the rank of the first node, and ``[..., 2]`` times the
-    number of nodes.
+    are there already and are for one batch (else 0), and the work: in all, or for each node. Other words are those of
+    ``words`` (2, batches, ``BATCH_WORDS``).
     """
 
     plan: program.BatchPlan
@@ -51,11 +50,10 @@ class Batches(NamedTuple):
 
 
 class _ScriptWriter(NamedTuple):
-    """Instructions, the load of each processor, words of batches, and counters."""
+    """Instructions, the load of each processor, and counters."""
 
     instructions: np.ndarray
     load: np.ndarray
-    words: np.ndarray
     counters: np.ndarray
 
 
@@ -124,11 +122,8 @@ def _batch(script: _ScriptWriter, batches: Batches, batch: int, backward: bool) 
         is_wanted |= plan.grads[plan.graph.args[plan.graph.argptr[node]] >> PLACE_BITS] != 0
     if not is_wanted:
         return
-    at, parts = script.counters[WORD], batches.words[kind, direction]
-    script.counters[WORD] = at + program.BATCH_WORDS
-    for i in range(program.BATCH_WORDS):
-        script.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
-    _give(script, _processor_for(script, count * work, True), operation, script.words.ctypes.data + 8 * at, 1)
+    at = (direction * batches.words.shape[1] + batch) * program.BATCH_WORDS
+    _give(script, _processor_for(script, count * work, True), operation, batches.words.ctypes.data + 8 * at, 1)
 
 
 @_jit
@@ -152,8 +147,8 @@ def make_script(
     processors: int,
     by_elements: bool,
     small: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (instructions (operation, words, who does it or -1, whether its rows are apart), words of batches).
+) -> np.ndarray:
+    """Return instructions (operation, address of words, who does it or -1, whether its rows are apart).
 
     What takes up to ``small`` values is done by one processor. With ``by_elements`` rows that are apart are shared out
     so, else by columns.
@@ -168,7 +163,6 @@ def make_script(
     script = _ScriptWriter(
         np.empty((2 * steps + 2 * sweeps + 2 * others + 8, INSTRUCTION_WORDS), np.int64),
         np.zeros(processors, np.int64),
-        np.zeros(sweeps * program.BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
     script.counters[OPEN], script.counters[SMALL], script.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
@@ -180,7 +174,7 @@ def make_script(
     _wait(script)
     _give(script, _SEVERAL, CHECK, 0, 0)
     _listed(script, after)
-    return script.instructions[: script.counters[COUNT]].copy(), script.words
+    return script.instructions[: script.counters[COUNT]].copy()
 
 
 @_jit
