@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..backend.torch_copies import to_device
+from ..backend import active
 from ..batch import batch
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
@@ -172,7 +172,7 @@ def _key(functions: Sequence[Any], pulled: Sequence[PulledInput], device: torch.
 def _on_host(numbers: Any) -> torch.Tensor:
     """Return numbers of nodes or kinds on the host, which waits for them if they are on a GPU."""
     x = torch.as_tensor(numbers)
-    return x if x.is_cpu else to_device(x, "cpu", False)
+    return x if x.is_cpu else active.to_device(x, "cpu", False)
 
 
 def _modules(functions: Sequence[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from ..backend.torch_copies import to_device
+from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.registry import state
@@ -209,7 +209,7 @@ class _ColumnSpec:
         }
         with torch.no_grad():
             rows = {name: torch.rand(_ROWS, *scheme.shape, dtype=scheme.dtype) for name, scheme in self._fit.items()}
-            self._find({name: to_device(x, self._device, True) for name, x in rows.items()})
+            self._find({name: active.to_device(x, self._device, True) for name, x in rows.items()})
 
     def _find(self, rows: dict[str, torch.Tensor]) -> None:
         read, sent = set[str](), set[str]()

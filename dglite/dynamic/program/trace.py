@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...backend.torch_copies import to_device
+from ...backend import active
 from ...errors import DGLError
 from .fused import FUSED
 from .ir import Builder, Node, NodeKind, OpaqueCall, RowDomain
@@ -74,7 +74,7 @@ class FunctionRecorder(TorchDispatchMode):
             tensor = torch.zeros((rows, *node.shape), dtype=torch.bool if boolean else node.dtype)
             if not boolean and node.dtype.is_floating_point:
                 tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
-            tensor = to_device(tensor, self.device, True)
+            tensor = active.to_device(tensor, self.device, True)
         return self.bind(tensor, node)
 
     def bind(self, tensor: torch.Tensor, node: Node) -> torch.Tensor:

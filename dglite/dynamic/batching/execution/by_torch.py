@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ....backend import active
-from ....backend.torch_copies import to_device
 from ....errors import DGLError
 from ....expr import evaluate
 from ....kernels.cpu.dynamic import program
@@ -69,7 +68,7 @@ class _SessionReplay:
             self._note(np.array([ref >> PLACE_BITS]), [(0, self._there(torch.tensor([pool.tolist()], dtype=dtype)))])
 
     def _there(self, x: Tensor) -> Tensor:
-        return to_device(x, self._session.device, True)
+        return active.to_device(x, self._session.device, True)
 
     def _note(self, nodes: np.ndarray, parts: Sequence[tuple[int, Tensor]]) -> None:
         self._parts += parts

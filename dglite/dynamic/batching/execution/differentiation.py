@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....backend import active as active_backend
+from ....backend import active as backend
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from ....kernels.cpu.dynamic.placement import active_nodes
@@ -73,7 +73,7 @@ def differentiate(
         nodes = refs >> PLACE_BITS
         if kind.dtype in DTYPES:
             reached = np.nonzero(grads[nodes])[0]
-            values = values if len(reached) == len(refs) else values[active_backend.from_numpy(reached, values.device)]
+            values = values if len(reached) == len(refs) else values[backend.from_numpy(reached, values.device)]
             _move(kind, (grads[nodes] + (refs & _MASK))[reached], values.contiguous(), add=True, out=False)
     for run in reversed(runs):
         run.backward(session, grads, gradients)
