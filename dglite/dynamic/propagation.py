@@ -27,10 +27,10 @@ from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
-from .generators import generator_states
 from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
 from .program.ir import Node, NodeKind, RowDomain
+from .program.surroundings import generator_states
 from .program.traced import active_recorder
 from .vertex import VertexFunction
 

@@ -172,6 +172,15 @@ def states_of_generators() -> tuple[Any, ...]:
     return random.getstate(), state[1].tobytes(), state[2:]
 
 
+def generator_states(device: torch.device) -> list[tuple[Callable[[Any], None], torch.Tensor]]:
+    """Return the states of torch's generators on the CPU and on a device, with what sets them again."""
+    states: list[tuple[Callable[[Any], None], torch.Tensor]] = [(torch.set_rng_state, torch.get_rng_state())]
+    there: Any = getattr(torch, device.type, None)
+    if device.type != "cpu" and hasattr(there, "get_rng_state"):
+        states.append((functools.partial(there.set_rng_state, device=device), there.get_rng_state(device)))
+    return states
+
+
 def _is_of_library(module: str) -> bool:
     return module.partition(".")[0] in _LIBRARIES
 

@@ -18,11 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...backend import active
 from ...errors import DGLError
-from .fused import FUSED
 from .ir import Builder, Node, NodeKind, OpaqueCall, RowDomain
 from .lower import (
     ELEMENTWISE,
     FACTORIES,
+    FUSED,
     LOWERINGS,
     TAKES_BOOLEANS,
     TRANSPOSES,

@@ -17,7 +17,7 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import step_of
 from ...autocast import without_autocast
 from ...execution.by_torch import rows_of_parts
-from ...generators import generator_states
+from ...program.surroundings import generator_states
 from ..recording.signatures import Signature, places_of
 
 if TYPE_CHECKING:
