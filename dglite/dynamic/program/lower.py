@@ -184,7 +184,7 @@ FACTORIES |= {form.format(name): value for name, value in FACTORIES.items() for 
 """Functions that make constants, with the value of their elements; None where it is an argument."""
 
 
-# -- functions that torch computes by one operator on a GPU, by those that it uses on the CPU ----------------------------
+# -- what torch computes by one operator on a GPU, by those that it uses on the CPU -----------------------------------
 def _gates(x: Tensor, hidden: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the products with the input and with the hidden state, with their biases."""
     of_input, of_hidden = (*biases, None, None)[:2]
