@@ -53,7 +53,8 @@ class Session:
         """Whether the body of a cell is being recorded, whose lazy tensors have an axis of length 1 in front."""
         self.started = time.perf_counter()
         self.runs: list[Any] = []
-        self._room = OperationGraph(*[np.zeros(n, np.int64) for n in (0, 1, 0)], np.zeros(0, np.bool_))
+        nothing = np.zeros(0, np.int64)
+        self._room = OperationGraph(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.bool_))
         self.graph = self._room
         """What was recorded until it was settled last, a part of the arrays that have room for more."""
         self.where = np.zeros(0, np.int64)

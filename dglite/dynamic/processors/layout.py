@@ -221,8 +221,7 @@ class StepLayout(BatchPlacement):
         inputs, matrices, start = self.inputs(number), self.signatures[number].matrices, int(self.starts[number])
         assert matrices is not None
         if not isinstance(matrices, EmbeddingLookup):
-            adds = self.input_at[self.first_input[number]] == 0
-            return words_of(matrices, inputs, start, self.shift, adds, self.machine, error)
+            return words_of(matrices, inputs, start, self.shift, self.adds(number), self.machine, error)
         each, (width, item) = inputs[0].kind.numel, (matrices.table.shape[1], matrices.table.element_size())
         spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
         result, addresses = (start, matrices.results[0].nbytes, 0), self.lookups[number].addresses.ctypes.data

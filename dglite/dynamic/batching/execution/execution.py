@@ -77,16 +77,12 @@ class BatchedRun(BatchPlacement):
             matrices = self.signatures[number].matrices
             assert matrices is not None
             if has_kernel(matrices):
-                place = (
-                    self.inputs(number),
-                    int(self.starts[number]),
-                    shift,
-                    self.input_at[self.first_input[number]] == 0,
-                )
-                work[number], columns[number] = words_of(matrices, *place, _KERNELS, fault)
-                rows = matrices.kinds[0].numel // matrices.kinds[0].shape[-1]
-                is_product = isinstance(matrices, WeightProduct)
-                most[number] = MOST_ROWS[matrices.forms[direction]] // rows if is_product else _ANY_NUMBER
+                inputs, start, adds = self.inputs(number), int(self.starts[number]), self.adds(number)
+                work[number], columns[number] = words_of(matrices, inputs, start, shift, adds, _KERNELS, fault)
+                most[number] = _ANY_NUMBER
+                if isinstance(matrices, WeightProduct):
+                    rows = matrices.kinds[0].numel // matrices.kinds[0].shape[-1]
+                    most[number] = MOST_ROWS[matrices.forms[direction]] // rows
         ranks, counts = self.first_ranks, self.batch_sizes
         words = batch_words(columns, self.batch_kinds, ranks, counts)[direction]
         kernels = np.where(counts <= most[self.batch_kinds], words[:, 0], 0)

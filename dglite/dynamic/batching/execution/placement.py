@@ -98,6 +98,10 @@ class BatchPlacement:
         assert matrices is not None
         return [StackedRows(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
 
+    def adds(self, number: int) -> bool:
+        """Whether the gradient of the first input of an operation on matrices is added to what is there."""
+        return bool(self.input_at[self.first_input[number]] == 0)
+
     def members(self, number: int) -> np.ndarray:
         """Return the nodes of a signature, in their order."""
         return self.order[self._kinds == number]
