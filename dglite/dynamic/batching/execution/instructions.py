@@ -93,7 +93,7 @@ def words_of(
 def batch_words(
     columns: Mapping[int, Sequence[Sequence[Word]]], kinds: np.ndarray, ranks: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Return the words of batches in both directions, (2, batches, ``BATCH_WORDS``), 0 where there are none.
+    """Return the words of batches in both directions, (2, batches, ``BATCH_WORDS``), 0 for signatures without words.
 
     ``columns`` has the words of each signature in both directions; of batches ``kinds`` are the signatures, ``ranks``
     those of the first nodes, ``counts`` how many nodes there are.

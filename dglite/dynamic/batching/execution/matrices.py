@@ -129,7 +129,7 @@ class WeightProduct(TorchCall):
 
     @cached_property
     def stored(self) -> Tensor:
-        """The weight, or its transpose, as it lies by rows, if it does either."""
+        """The weight or its transpose, whichever lies by rows in memory."""
         weight = self.weight.detach()
         return weight if weight.stride(1) == 1 else weight.t()
 
