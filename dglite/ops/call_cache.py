@@ -59,11 +59,11 @@ def run_cached(adj: Adjacency, operation: tuple[Any, ...], operands: Sequence[Te
     if plain is None:
         return None
     signature, addresses = plain
-    call: Call | None = lookup(adj, (operation, signature))
+    call: CachedCall | None = lookup(adj, (operation, signature))
     return None if call is None else call(adj, operands, addresses, aux)
 
 
-class Call(Protocol):
+class CachedCall(Protocol):
     """What :func:`run_cached` runs: an operation on operands of known shapes. It does not hold the relation."""
 
     def __call__(self, adj: Adjacency, operands: Sequence[Tensor], addresses: list[int], aux: int) -> Tensor:
@@ -103,7 +103,7 @@ def cache_recorded(
     _cache(adj, operation, operands, lambda adj, operands, addresses, aux: active.apply(make(adj), *operands))
 
 
-def _cache(adj: Adjacency, operation: tuple[Any, ...], operands: Sequence[Tensor], call: Call) -> None:
+def _cache(adj: Adjacency, operation: tuple[Any, ...], operands: Sequence[Tensor], call: CachedCall) -> None:
     plain = active.plain(operands)
     if plain is not None:
         store(adj, (operation, plain[0]), call)

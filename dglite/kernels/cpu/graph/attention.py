@@ -16,7 +16,7 @@ from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
 
 Structure = tuple[int, int, int, int, int]
-Bound = Callable[[Sequence[int], int], None]
+PhaseRunner = Callable[[Sequence[int], int], None]
 """Runs a phase on the addresses of tensors, with the seed of dropout."""
 WRITES_EVERY_ROW = False
 """Rows without entries are left as they are."""
@@ -47,7 +47,7 @@ def bind_attention(
     names: Sequence[str],
     numbers: Mapping[str, int | float],
     threads: Callable[[], int],
-) -> Bound:
+) -> PhaseRunner:
     """Return a function that runs one phase on the addresses of tensors, ``names`` among ``WORDS``, and a seed.
 
     ``numbers`` are strides and other numbers, which do not change.
@@ -68,7 +68,7 @@ def bind_attention(
     return run
 
 
-def run_attention(bound: Bound, addresses: Sequence[int], seed: int) -> None:
+def run_attention(bound: PhaseRunner, addresses: Sequence[int], seed: int) -> None:
     """Run one phase; ``seed`` is 0 without dropout."""
     bound(addresses, seed)
 

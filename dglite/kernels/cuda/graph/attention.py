@@ -46,7 +46,7 @@ _VECTORS = ("x", "right", "grad", "attn", "attn_right")
 _NUMBERS = tuple(name for name, kind in WORDS.items() if kind == "double")
 _ABSENT: dict[str, int | float] = dict.fromkeys(WORDS, 0)
 _PLACES = {name: place for place, name in enumerate(WORDS)}
-Bound = Callable[[Sequence[int], int], None]
+PhaseRunner = Callable[[Sequence[int], int], None]
 """Runs a phase on the addresses of tensors, with the seed of dropout."""
 MOST_AHEAD, VALUES_AHEAD = 4, 16
 """Entries that a lane has under way at once, and values of these."""
@@ -76,7 +76,7 @@ def bind_attention(
     names: Sequence[str],
     numbers: Mapping[str, int | float],
     queue: Callable[[], Runner],
-) -> Bound:
+) -> PhaseRunner:
     """Return a function that runs one phase on the addresses of tensors, ``names`` among ``WORDS``, and a seed.
 
     ``numbers`` are strides and other numbers, which do not change.
@@ -98,7 +98,7 @@ def bind_attention(
     return run
 
 
-def run_attention(bound: Bound, addresses: Sequence[int], seed: int) -> None:
+def run_attention(bound: PhaseRunner, addresses: Sequence[int], seed: int) -> None:
     """Run one phase; ``seed`` is 0 without dropout."""
     bound(addresses, seed)
 
@@ -110,7 +110,7 @@ def _bound(
     numbers: Mapping[str, int | float],
     runner: Runner,
     vectors: tuple[int, ...],
-) -> Bound:
+) -> PhaseRunner:
     """Return the same for tensors that are aligned as ``vectors``, the addresses of those of ``_VECTORS``."""
     kernels, summed, size = _kernels(spec, structure.mean, vectors), -1, ITEM_BYTES[spec.compute]
     values = {**_ABSENT, **numbers, "heads": spec.heads, "features": spec.features}

@@ -35,6 +35,8 @@ MOST_VECTORS = 4
 AHEAD, BLOCKS = 6, 4
 """Vectors that a lane has under way at once in rows of at least that many entries, and blocks that fit on a
 multiprocessor."""
+MOST_COMPARED = 4
+"""Values of a vector of which ``AHEAD`` are under way where entries are compared."""
 WARP = 32
 
 
@@ -64,7 +66,7 @@ def power_of_two(least: int) -> int:
 class _BoundProgram:
     """A kernel bound to an expression, dtypes and shapes. ``layout`` tells the shape of the result."""
 
-    dot, blocks = False, 1
+    dot, blocks, num_selecting = False, 1, 0
 
     def __init__(self, exprs: tuple[Expr, ...], dtype: str, index: str, layout: BroadcastLayout) -> None:
         self.exprs, self.dtype, self.index, self.layout = exprs, dtype, index, layout
@@ -92,9 +94,17 @@ class _BoundProgram:
             feature_lanes=features,
             entry_lanes=entries,
             vectors=1 if self.dot else vectors,
-            ahead=4 if self.dot else max((AHEAD if mean >= AHEAD else 2) // vectors, 1),
+            ahead=4 if self.dot else max(self._ahead(mean, vec) // vectors, 1),
             blocks=self.blocks if vectors == 1 else 1,
         )
+
+    def _ahead(self, mean: float, vec: int) -> int:
+        """Return how many vectors of ``vec`` values a lane has under way.
+
+        Two of eight values where a maximum is taken: more of these took 79 registers in place of 62, so three blocks
+        fitted on a multiprocessor in place of four, and a row's last turn compared more entries that it does not have.
+        """
+        return 2 if mean < AHEAD or (self.num_selecting and vec > MOST_COMPARED) else AHEAD
 
     def message_words(self, runner: Runner, before: Sequence[int]) -> tuple[array, list[tuple[int, int]]]:
         """Return the arguments ``before`` and those of the message, and the place of each operand's address.
