@@ -90,8 +90,8 @@ def bind_attention(
         for place in vectors:
             bits |= addresses[place]
         if bits % VECTOR_BYTES:
-            given = dict(zip(names, addresses, strict=True))
-            unaligned = tuple([given.get(name, 0) for name in _VECTORS])
+            by_name = dict(zip(names, addresses, strict=True))
+            unaligned = tuple([by_name.get(name, 0) for name in _VECTORS])
             start = _bound(spec, structure, names, numbers, runner, unaligned)
         start(addresses, seed)
 
@@ -129,23 +129,23 @@ def _bound(
     start_rows = runner.bind(program, "rows", (blocks_for(teams * kernels.lanes), kernels.groups), len(words))
 
     def start(addresses: Sequence[int], seed: int) -> None:
-        given = words[:]
+        call_words = words[:]
         for place, address in zip(places, addresses, strict=True):
-            given[place] = address
+            call_words[place] = address
         if seed:
-            given[at_seed] = as_word(seed % 2**64)
+            call_words[at_seed] = as_word(seed % 2**64)
         shares = partial = None
         if summed >= 0:
             shares = runner.empty(structure.num_entries * spec.heads * size)
-            given[at_shares] = shares.address
+            call_words[at_shares] = shares.address
         if chunks:
             partial = runner.empty(chunks * stride * size)
-            given[at_partial] = partial.address
-        start_rows(given)
+            call_words[at_partial] = partial.address
+        start_rows(call_words)
         if partial is not None:
             long_rows = [*structure.addresses[2:], structure.num_long]
             runner.launch(
-                program, "merge", (blocks_for(structure.num_long * spec.width), 1), [*long_rows, *given[first:]]
+                program, "merge", (blocks_for(structure.num_long * spec.width), 1), [*long_rows, *call_words[first:]]
             )
         if shares is not None:
             sums = [shares.address, addresses[summed], structure.num_entries, spec.heads]
