@@ -212,7 +212,7 @@ class FusedAttention:
         parts = active.split(whole, [of_nodes, active.shape(whole)[0] - of_nodes])
         return dict(zip(names, parts, strict=True))
 
-    def _projections(self, named: dict[str, Tensor], plan: AttentionPlan) -> dict[str, Tensor]:
+    def _projections(self, named: dict[str, Tensor], plan: AttentionPlan) -> dict[str, Any]:
         """Return the scores of both sides, (num_src, heads) and (num_dst, heads), of x and the vectors.
 
         On the CPU by a product with a matrix that is mostly 0, which reads x once; multiplying and adding up by head

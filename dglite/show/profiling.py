@@ -213,7 +213,12 @@ class profile:  # a context manager that is used like a function
         return run
 
     def _replace_kernels(self) -> None:
-        labels = {run_spmm: _spmm_label, run_sddmm: _sddmm_label, run_softmax: _cached_label, run_cached: _cached_label}
+        labels: dict[Any, Any] = {
+            run_spmm: _spmm_label,
+            run_sddmm: _sddmm_label,
+            run_softmax: _cached_label,
+            run_cached: _cached_label,
+        }
         for function, label in labels.items():
             timed = self._timed_kernel(function, label)
             for module in [m for name, m in sys.modules.items() if name.startswith("dglite.ops.") and m is not None]:
