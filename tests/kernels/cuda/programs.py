@@ -65,6 +65,7 @@ def programs() -> list[CudaProgram]:
     heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))
     attention_spec = attention.attention_spec
     results = [
+        attention.projection_program("bfloat16", 8, 4),
         wide_sum(),
         bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
         bind_spmm(product, Reducer.MEAN, "float16", "int32", outer).program([0, 0], 0, 20.0)[1],
