@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .biases import Activation, slope_of
-from .degrees import DEGREE_SCALES, degree_scale, note_in_edges, require_in_edges
+from .degrees import DEGREE_SCALES, degree_scale, edges_but_loops, note_in_edges, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm, grouped_outer
 from .rows import RowIndex, take_rows
@@ -30,6 +30,7 @@ __all__ = [
     "degree_scale",
     "edge_scores",
     "edge_softmax",
+    "edges_but_loops",
     "group_rows",
     "grouped_mm",
     "grouped_outer",

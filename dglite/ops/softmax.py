@@ -29,7 +29,7 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
         return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
         return _forward(adj, logits)
-    return active.apply(_EdgeSoftmax(adj), logits)
+    return active.apply(EdgeSoftmax(adj), logits)
 
 
 def _heads(x: Tensor) -> int:
@@ -70,7 +70,7 @@ class _PerEdge(GraphOp):
 
 
 @registered
-class _EdgeSoftmax(_PerEdge):
+class EdgeSoftmax(_PerEdge):
     """The autograd function of edge softmax. Its gradient reads the result, not the logits."""
 
     name = "edge_softmax"
