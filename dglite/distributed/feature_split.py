@@ -16,6 +16,7 @@ from ..ops.sparse import spmm
 from ..opspec import Reducer
 from .collectives import TIMEOUT, Collectives
 from .full_graph_checks import check_starts, message_of
+from .halo import refuse_second_derivatives
 
 __all__ = ["FeatureSplit"]
 
@@ -127,6 +128,6 @@ class _Turned(torch.autograd.Function):
         return turn(x, "columns")
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        refuse_second_derivatives()
         return ctx.back(grad, "gradients"), None, None
