@@ -51,7 +51,7 @@ EXAMPLE, OTHERS = (300, 2_000, 6), ((50, 200, 2), (700, 4_000, 9), (8_000, 100_0
 """Nodes, edges and batched graphs of the example and of the graphs that programs are run on."""
 PROGRAM, CHECKED, PORTABLE = "program", "checked", "portable"
 TURNS, SHORT = 15, 1e-3
-"""Turns in which models are called; those that take less than so many seconds are called twenty times in a turn."""
+"""Turns in which models are called; those that take fewer seconds than this are called twenty times in a turn."""
 LARGEST_DIFFERENCE = 1e-5
 LARGEST_RATIO = 1.2
 """Of a program's time to the eager model's, where it is not named as slower."""
