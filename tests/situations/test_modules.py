@@ -147,7 +147,7 @@ def hooked(operation: Operation) -> Outcome:
 def replaced(operation: Operation) -> Outcome:
     """Parameters that are swapped, assigned and loaded in place of others."""
     result(operation)
-    for weight in list(operation.layer.parameters()):
+    for _, _, weight in _weights(operation.layer):  # torch's own recurrent modules refer to theirs
         torch.utils.swap_tensors(weight, nn.Parameter(1.5 * weight.detach()))
     swapped = result(operation)
     other = _copied(operation)
