@@ -43,13 +43,18 @@ def _writes_to_its_own(graph: torch.fx.Graph) -> bool:
             written = node.args[0]
             if not (isinstance(written, Node) and _is_call(written) and len(written.users) == 1):
                 return False
-            if any(x.alias_info is not None for x in written.target._schema.returns):
+            if _is_view(written):
                 return False
     return True
 
 
 def _is_call(node: Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload)
+
+
+def _is_view(node: Any) -> bool:
+    """Whether an operator's result shares memory with an argument."""
+    return _is_call(node) and any(x.alias_info is not None for x in node.target._schema.returns)
 
 
 def _returned(graph: torch.fx.Graph) -> set[Node]:
@@ -61,8 +66,7 @@ def _returned(graph: torch.fx.Graph) -> set[Node]:
         if node in returned:
             continue
         returned.add(node)
-        views = _is_call(node) and any(x.alias_info is not None for x in node.target._schema.returns)
-        if views or node.target in (operator.getitem, _aten.dropout.default):
+        if _is_view(node) or node.target in (operator.getitem, _aten.dropout.default):
             waiting += node.all_input_nodes
     return returned
 

@@ -162,7 +162,9 @@ def test_torch_finds_the_registration_sound(name: str) -> None:
     torch.library.opcheck(call, (inputs, *structure, recipe))
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if "loops" not in name and not name.startswith(("degree", "require"))])
+@pytest.mark.parametrize(
+    "name", [name for name in OPERATIONS if "loops" not in name and not name.startswith(("degree", "require"))]
+)
 def test_a_registered_operation_gives_what_the_eager_one_gives(name: str) -> None:
     adj = _adjacency()
     op, inputs = OPERATIONS[name](adj)
