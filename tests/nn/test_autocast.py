@@ -98,7 +98,7 @@ def test_compiled_layers_have_the_dtype_of_eager_ones(name: str, recorded: bool)
     layer.requires_grad_(recorded)
     with autocast():
         result, want = torch.compile(layer, fullgraph=True, backend="aot_eager")(g, x), layer(g, x)
-    torch.testing.assert_close(result, want)
+    torch.testing.assert_close(result, want, rtol=0.05, atol=0.02)
 
 
 class Two(nn.Module):
