@@ -37,6 +37,7 @@ OWNERS = {
         "backend/torch_copies.py",
         "backend/torch_record.py",
         "backend/torch_segments.py",
+        "backend/torch_simplify.py",
         "backend/torch_structure.py",
         "backend/torch_transforms.py",
         "compat",

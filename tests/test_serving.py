@@ -286,6 +286,90 @@ def test_equal_calls_are_made_once() -> None:
     torch.testing.assert_close(program.module()(g, x), APPNPConv(3, 0.1)(g, x))
 
 
+@exports
+def test_steps_that_change_nothing_are_left_out() -> None:
+    """And a ReLU is part of the product before it, unless something else reads that."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = torch.dropout(x[:] * 1.0, 0.5, False).reshape(x.shape)
+        return torch.relu(x @ w), torch.cos(x) + torch.cos(x), (x * 1)[:], (x * 2)[:], (x * 2)[:]
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = SAGEConv(3, 2, "mean", activation=None)
+
+        def forward(self, g: DGLGraph, x: torch.Tensor) -> Any:
+            h = self.layer(g, x)
+            return torch.relu(h), function(x, self.layer.fc_self.weight.T), torch.relu(self.layer(g, 2 * x)), h
+
+    program = dglite.export(Model(), homogeneous(), torch.randn(6, 3))
+    names = [str(node.target) for node in program.graph.nodes]
+    assert not {"aten.dropout.default", "aten.reshape.default"} & set(names)
+    assert names.count("aten.slice.Tensor") == 3  # of results, which share no memory
+    assert names.count("aten.cos.default") == 1
+    assert names.count("aten.relu.default") == 2  # of the result that is returned, too, and of torch's product
+    g, x = homogeneous(9, 30, 1), torch.randn(9, 3)
+    serve = program.module()
+    torch.testing.assert_close(serve(g, x), Model.forward(_with_weights(Model(), program), g, x))
+    result = serve(g, x)
+    for y in pytree.tree_leaves(result):
+        y.zero_()  # no result is an input, or another result
+        assert x.count_nonzero()
+    assert all(len(set(map(torch.Tensor.data_ptr, pytree.tree_leaves(serve(g, x))))) == 8 for _ in range(2))
+
+
+def _with_weights(model: nn.Module, program: Any) -> Any:
+    model.load_state_dict(program.state_dict)
+    return model
+
+
+@exports
+def test_steps_that_write_are_left_as_they_are() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        z = (x * 2).relu_()
+        y[:].add_(1)
+        return y, z, x * 2
+
+    serve = dglite.export(lambda_module(function), torch.randn(6, 3)).module()  # type: ignore[arg-type]
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(serve(x), function(x))
+
+
+class Rows(nn.Module):
+    """Two layers whose destinations are the first sources."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([SAGEConv(4, 3, "mean"), SAGEConv(3, 3, "gcn")])
+
+    def forward(self, blocks: list[DGLGraph], h: torch.Tensor) -> torch.Tensor:
+        for layer, block in zip(self.layers, blocks, strict=True):
+            h = layer(block, (h, h[: block.num_dst_nodes()]))
+        return h
+
+
+@pytest.mark.parametrize("portable", [False, True])
+@exports
+def test_a_block_may_have_as_many_sources_as_destinations(portable: bool) -> None:
+    torch.manual_seed(0)
+    model = Rows().eval()
+    program = dglite.export(model, [block(9, 7, 20), block(7, 5, 20)], torch.randn(9, 4), portable=portable)
+    serve = program.module()
+    for sizes in ((12, 4, 3), (6, 6, 6), (5, 5, 2), (1, 1, 1)):
+        blocks = [block(*sizes[i : i + 2], 20, i) for i in range(2)]
+        args = blocks, torch.randn(sizes[0], 4)
+        with torch.no_grad():
+            torch.testing.assert_close(serve(*(_of_tensors(args) if portable else args)), model(*args))
+
+
+@exports
+def test_functions_that_dynamo_cannot_read_are_named() -> None:
+    with pytest.raises(DGLError, match=r"functions of your own in message passing; leave out strict=True"):
+        dglite.export(_users_function, homogeneous(), torch.randn(6, 3), strict=True)
+
+
 @pytest.mark.parametrize(
     "layer",
     [SortPooling(3), Set2Set(4, 2, 1), SetTransformerDecoder(4, 2, 2, 4, 1, 2), SetTransformerEncoder(4, 2, 2, 4)],

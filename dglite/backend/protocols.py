@@ -62,6 +62,9 @@ class RegisteredOp(DifferentiableOp, Protocol):
         Wrong inputs are refused here as they are by ``forward``.
         """
 
+    def with_relu(self) -> str | None:
+        """Return the recipe of this operation with a ReLU behind it, or None if it has no such form."""
+
     def check_values(self, *inputs: Tensor) -> None:
         """Refuse ids among inputs, which others than ``forward``'s usual callers pass, that are out of range."""
 

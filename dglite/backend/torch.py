@@ -51,7 +51,16 @@ _NAMES = {
     getattr(torch, name): name
     for name in ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split())
 }
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+
+
+class _Dtypes(dict[str, torch.dtype]):
+    """torch's dtypes by name."""
+
+    def __missing__(self, name: str) -> torch.dtype:
+        raise DGLError(f"got a tensor of dtype {name}; convert it first, e.g. x.dequantize() or x.float()")
+
+
+_DTYPES = _Dtypes({name: dtype for dtype, name in _NAMES.items()})
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 _SPLIT = 1 << 14

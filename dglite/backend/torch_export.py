@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import DGLError
 from .torch_library import decompositions
+from .torch_simplify import simplify
 
 _CONTAINERS: list[type] = []
 """Classes of objects that hold tensors."""
@@ -122,7 +123,12 @@ def export(
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:
-            raise DGLError(f"Dynamo cannot read the model; leave out strict=True. It says: {error}") from error
+            part = "functions of your own in message passing" if "update_all" in str(error) else "the model"
+            reason = " ".join(str(error).split("Developer debug context")[0].split())
+            raise DGLError(
+                f"with strict=True Dynamo reads the model in place of running it, and it cannot read {part}; leave out "
+                f"strict=True. It says: {reason}"
+            ) from error
         except torch._dynamo.exc.UserError as error:
             raise DGLError(f"the program would not be for every graph: {error}") from error
         except (_unknown_when_traced(), DataDependentOutputException) as error:
@@ -130,7 +136,7 @@ def export(
                 "the model asks for the value of a tensor, as `if x.sum() > 0` or x.item() do, and a program has none "
                 f"before it runs: choose values by torch.where instead ({str(error).splitlines()[0]})"
             ) from error
-        _merge_equal_calls(program.graph_module)
+        simplify(program.graph_module)
         if portable:
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
@@ -142,28 +148,6 @@ def _unknown_when_traced() -> type[Exception]:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     return GuardOnDataDependentSymNode
-
-
-def _merge_equal_calls(module: torch.fx.GraphModule) -> None:
-    """Call each of dglite's operators once with the same arguments: layers ask for degrees again in every step."""
-    nodes, merged = list(module.graph.nodes), dict[Any, torch.fx.Node]()
-    calls = [node for node in nodes if isinstance(node.target, torch._ops.OpOverload)]
-    if any(node.target._schema.is_mutable for node in calls):  # results that are written to are no one else's
-        return
-    for node in nodes:
-        arguments: Any = node.args
-        if node in calls and node.target.namespace == "dglite":
-            inputs, *structure = arguments
-            key = (node.target, tuple(inputs), *structure)
-        elif node.target is operator.getitem or node.target is torch.ops.aten._assert_async.msg:
-            key = (node.target, *arguments)
-        else:
-            continue
-        first = merged.setdefault(key, node)
-        if first is not node and not any(user.op == "output" for user in node.users):
-            node.replace_all_uses_with(first)
-            module.graph.erase_node(node)
-    module.recompile()
 
 
 class _ExportedFunction(torch.nn.Module):
@@ -200,6 +184,9 @@ def _portable(
     program: torch.export.ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.export.ExportedProgram:
     """Return the program of torch's own operations, with dictionaries of tensors in the place of graphs."""
+    if "check_guards" in inspect.signature(program.module).parameters:
+        # Or the question whether a block has fewer destinations than sources is answered once, for the example.
+        program.module = partial(program.module, check_guards=False)  # type: ignore[method-assign]
     program = program.run_decompositions(decompositions())
     call = program.module_call_graph[0]
     assert call.signature is not None

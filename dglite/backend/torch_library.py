@@ -28,6 +28,8 @@ tag, and captures nothing with operators whose structure is on the CPU."""
 _NOTHING = ((0,), "uint8")
 _OPERATORS: dict[str, Any] = {}
 """The registered operations by name."""
+_MAKERS: dict[Any, MakeOp] = {}
+"""What makes the operation of a call, by operator."""
 _keys_of: Callable[[Any], object] = getattr(torch._C.DispatchKeySet, "raw_repr", repr)
 """A set of torch's dispatch keys as what can be compared: a number, or in torch 2.4 a text."""
 _HOST = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
@@ -91,6 +93,12 @@ def _stable_argsort(x: torch.Tensor, *, stable: bool, dim: int = -1, descending:
     return keys.sort().indices
 
 
+def with_relu(operator: Any, inputs: Sequence[Any], *structure: Any) -> str | None:
+    """Return the recipe of a call of an operator with a ReLU behind it; None if there is none, or it is not ours."""
+    make = _MAKERS.get(operator)
+    return None if make is None else make(structure[:-1], structure[-1], (False,) * len(inputs), False).with_relu()
+
+
 def call(
     name: str, inputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], counts: Sequence[int], recipe: str
 ) -> torch.Tensor:
@@ -128,10 +136,11 @@ def _kernel(make: MakeOp) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     """Return what computes results; inputs are compared with the structure once for each signature."""
     signatures: set[Any] = set()  # of inputs that fit their structure
 
-    def compute(inputs: list[torch.Tensor], *structure: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        src, dst, *counts, recipe = structure
-        op = make((src, dst, *counts), recipe, (False,) * len(inputs), True)
-        signature = (recipe, src.shape, dst.shape, *counts, torch._C._is_any_autocast_enabled())
+    def compute(
+        inputs: list[torch.Tensor], src: torch.Tensor, dst: torch.Tensor, num_src: int, num_dst: int, recipe: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        op = make((src, dst, num_src, num_dst), recipe, (False,) * len(inputs), True)
+        signature: Any = recipe, src.shape, dst.shape, num_src, num_dst, torch._C._is_any_autocast_enabled()
         for x in inputs:
             signature += (x.shape, x.dtype, x.device)
         if signature not in signatures:
@@ -198,7 +207,7 @@ def register(name: str, make: MakeOp, dtypes: Mapping[str, torch.dtype]) -> None
     if hasattr(torch.library, "register_vmap"):  # from torch 2.5 on
         torch.library.register_vmap(full_name, batched, lib=_LIBRARY)
     operator = _OPERATORS[name] = getattr(torch.ops.dglite, name).default
-    _DECOMPOSITIONS[operator] = decompose
+    _DECOMPOSITIONS[operator], _MAKERS[operator] = decompose, make
 
 
 def _is_dense(keyset: Any) -> bool:

@@ -18,6 +18,7 @@ from ..ops.sparse import spmm
 from ..opspec import Reducer
 from ..structure.ids import integer_array
 from .collectives import TIMEOUT, Collectives
+from .halo import refuse_second_derivatives
 
 
 def message_of(weighted: bool) -> Expr:
@@ -152,6 +153,6 @@ class _Turned(torch.autograd.Function):
         return turn(x, "columns")
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        refuse_second_derivatives()
         return ctx.back(grad, "gradients"), None, None

@@ -51,6 +51,18 @@ class Flight:
         return _ReceiveHalo.apply(rows, self)  # type: ignore[no-any-return]
 
 
+def refuse_second_derivatives() -> None:
+    """Raise :class:`DGLError` in a backward pass whose gradients are to have gradients.
+
+    With torch's ``once_differentiable`` they would be zeros where the loss is reached by another way.
+    """
+    if torch.is_grad_enabled():
+        raise DGLError(
+            "rows and gradients that processes exchange have no gradients of gradients; call backward or grad without "
+            "create_graph=True"
+        )
+
+
 class _SendHalo(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
@@ -61,8 +73,8 @@ class _SendHalo(torch.autograd.Function):
         return received
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        refuse_second_derivatives()
         ctx.flight.wait()
         return ctx.flight.returned, None
 
@@ -75,8 +87,8 @@ class _ReceiveHalo(torch.autograd.Function):
         return rows.view_as(rows)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        refuse_second_derivatives()
         flight, route = ctx.flight, ctx.flight.route
         flight.returned, flight.wait = route.exchange.start(
             "the exchange of gradients", "gradients", grad, route.receive_counts, route.send_counts

@@ -132,7 +132,7 @@ class DGLGraph(
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for derived in ("_inboxes", "_count_tensors"):
+        for derived in ("_inboxes", "_count_tensors", "_structure_tensors"):
             state.pop(derived, None)
         state["_device"] = str(self._device)
         return state

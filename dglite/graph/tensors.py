@@ -26,6 +26,7 @@ Schema = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...], tuple[str, ...
 _IDTYPE_NAMES = {np.dtype(name): name for name in ("int32", "int64")}  # NumPy takes ten microseconds for a name
 _AS_THEY_ARE = "_tensors"
 _COUNT_TENSORS = "_count_tensors"
+_STRUCTURE = "_structure_tensors"
 
 
 def schema_of(g: DGLGraph) -> Schema:
@@ -63,24 +64,19 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
     {'src': (2,), 'dst': (2,), 'nodes': (3, 0)}
     """
     require_graph(g)
-    state = g.__dict__
-    if _AS_THEY_ARE in state:
-        return state[_AS_THEY_ARE][1]  # type: ignore[no-any-return]
-    ends = [adjacency.tensors for adjacency in g.adjacencies]
-    etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
-    tensors = {"src": _by_type(etypes, [src for src, _ in ends]), "dst": _by_type(etypes, [dst for _, dst in ends])}
-    rows, node_counts, edge_counts = _count_tensors(g)
-    for nodes, _, types, sets in sides:
-        tensors[nodes] = _by_type(types, [rows[i] for i in sets])
-    for _, data, types, sets in sides:
-        tensors[data] = _by_type(types, [dict(g.node_frames[i] or {}) for i in sets])
-    tensors["edata"] = _by_type(etypes, [dict(frame or {}) for frame in g.edge_frames])
-    if node_counts is not None:
-        for nodes, _, types, sets in sides:
-            tensors[f"batch_num_{nodes}"] = _by_type(types, [node_counts[i] for i in sets])
-    if edge_counts is not None:
-        tensors["batch_num_edges"] = _by_type(etypes, edge_counts)
-    return {name: value for name, value in tensors.items() if not isinstance(value, dict) or value}
+    if _AS_THEY_ARE in g.__dict__:
+        return g.__dict__[_AS_THEY_ARE][1]  # type: ignore[no-any-return]
+    return dict(_flatten(g)[0])
+
+
+def _features(g: DGLGraph) -> dict[str, Any]:
+    """Return the part of the dictionary that holds features."""
+    data = {
+        data: _by_type(types, [dict(g.node_frames[i] or {}) for i in sets])
+        for _, data, types, sets in _sides(g.type_graph)
+    }
+    data["edata"] = _by_type(_edge_types(g.type_graph), [dict(frame or {}) for frame in g.edge_frames])
+    return {name: value for name, value in data.items() if value}
 
 
 def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
@@ -189,12 +185,39 @@ def _numbers(counts: Any) -> Any:
 
 
 def _flatten(g: DGLGraph) -> tuple[list[tuple[str, Any]], tuple[Any, ...]]:
-    tensors = to_tensors(g)
-    return list(tensors.items()), (*_schema(g), tuple(tensors))
+    if _AS_THEY_ARE in g.__dict__:
+        schema, tensors = g.__dict__[_AS_THEY_ARE]
+        return list(tensors.items()), (*schema, tuple(tensors))
+    ends, batch, description = _structure(g)
+    if any(g.node_frames) or any(g.edge_frames):
+        tensors = {**dict(ends), **_features(g), **dict(batch)}
+        return list(tensors.items()), (*description[:-1], tuple(tensors))
+    return [*ends, *batch], description
 
 
-def _schema(g: DGLGraph) -> Schema:
-    return g.__dict__[_AS_THEY_ARE][0] if _AS_THEY_ARE in g.__dict__ else schema_of(g)  # type: ignore[no-any-return]
+def _structure(g: DGLGraph) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]], tuple[Any, ...]]:
+    """Return a graph's pairs of name and tensors before its features, those behind, and its description without any.
+
+    They are made once: a program that is called with the graph asks each time.
+    """
+    state = g.adjacencies, g.type_graph, g.numpy_idtype, *_counted(g)
+    cached: Any = g.__dict__.get(_STRUCTURE)
+    if cached is None or any(x is not y for x, y in zip(cached[0], state, strict=True)):
+        etypes, sides = _edge_types(g.type_graph), _sides(g.type_graph)
+        sources, destinations = zip(*[x.tensors for x in g.adjacencies], strict=True) if g.adjacencies else ((), ())
+        rows, node_counts, edge_counts = _count_tensors(g)
+        ends = [("src", _by_type(etypes, sources)), ("dst", _by_type(etypes, destinations))]
+        ends += [(nodes, _by_type(types, [rows[i] for i in sets])) for nodes, _, types, sets in sides]
+        batch = list[tuple[str, Any]]()
+        if node_counts is not None:
+            for nodes, _, types, sets in sides:
+                batch.append((f"batch_num_{nodes}", _by_type(types, [node_counts[i] for i in sets])))
+        if edge_counts is not None:
+            batch.append(("batch_num_edges", _by_type(etypes, edge_counts)))
+        ends = [(name, value) for name, value in ends if not isinstance(value, dict) or value]
+        description = *schema_of(g), tuple([name for name, _ in (*ends, *batch)])
+        cached = g.__dict__[_STRUCTURE] = state, (ends, batch, description)
+    return cached[1]  # type: ignore[no-any-return]
 
 
 def _unflatten(children: Iterable[Any], description: tuple[Any, ...]) -> DGLGraph:

@@ -49,6 +49,17 @@ else:
                 _explain(self, error, args, kwargs)
                 raise
 
+        def __prepare_scriptable__(self) -> Any:
+            refuse_script(self)
+
+
+def refuse_script(layer: Any) -> None:
+    """Refuse ``torch.jit.script``, which asks modules for ``__prepare_scriptable__``."""
+    raise DGLError(
+        f"torch.jit.script compiles no layer of dglite, such as {type(layer).__name__}: export the model, "
+        "dglite.export(model, g, x), for other processes and for C++, or compile it, torch.compile(model)"
+    )
+
 
 def _with_hints(init: Any) -> Any:
     @functools.wraps(init)

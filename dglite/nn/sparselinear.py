@@ -6,7 +6,7 @@ from typing import Any, final
 
 from ..backend import Tensor, active
 from ..ops.dropout import dropout
-from .base import nn
+from .base import nn, refuse_script
 from .sparsefeatures import Features, SparseFeatures, as_features
 
 _linear = nn.functional.linear
@@ -22,6 +22,8 @@ class SparseLinear(nn.Linear):
 
     Raises ``DGLError`` for sparse features of another width, or whose values are not of the weight's dtype.
     """
+
+    __prepare_scriptable__ = refuse_script
 
     def forward(self, x: Any) -> Tensor:
         """Return the product, dense whatever ``x`` is."""
@@ -39,6 +41,8 @@ class FeatureDropout(nn.Dropout):
     Of sparse features the stored values are dropped and scaled, which is the same: the other entries are 0 anyway. The
     cost is that of the stored values alone. The random numbers are not those that ``torch.nn.Dropout`` draws.
     """
+
+    __prepare_scriptable__ = refuse_script
 
     def forward(self, x: Any) -> Features:  # type: ignore[override]
         """Return the features with some of them 0, those left scaled by ``1 / (1 - p)``; in evaluation, as they are."""

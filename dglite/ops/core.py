@@ -2,7 +2,7 @@
 
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .biases import Activation, slope_of
-from .degrees import DEGREE_SCALES, degree_scale, note_in_edges, require_in_edges
+from .degrees import DEGREE_SCALES, degree_scale, edges_but_loops, note_in_edges, require_in_edges
 from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm, grouped_outer
 from .rows import RowIndex, take_rows

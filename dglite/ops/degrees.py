@@ -42,6 +42,7 @@ DEGREE_SCALES = {
 """By name. A degree of 0 counts as 1."""
 
 _SCALES: CacheKey[Tensor] = cache_key("degree scales", "a scale of each node's degree, by scale, dtype and device")
+_LOOPS: CacheKey[Tensor] = cache_key("edges but loops", "0 for a loop, 1 for another edge, or their sums, by dtype")
 _ISOLATED: CacheKey[tuple[int, int]] = cache_key(
     "nodes without in-edges", "how many nodes have no in-edge, and the first of them or -1"
 )
@@ -54,13 +55,20 @@ def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object 
     """
     device = active.cpu() if device is None else device
     if is_traced(adj):
-        return traced("degree_scale", adj, _recipe(scale, dtype, device), ())
+        return traced("degree_scale", adj, _recipe(scale.name, dtype, device), ())
     return _scaled(adj, scale, dtype, device)
 
 
-def _recipe(scale: DegreeScale, dtype: str, device: object) -> str:
+def _recipe(name: str, dtype: str, device: object) -> str:
     place = "" if device == active.cpu() else f"@{device}"
-    return f"{dtype}{place} {scale.name}"
+    return f"{dtype}{place} {name}"
+
+
+def _parsed(recipe: str) -> tuple[str, str, Any]:
+    """Return the name, dtype and device of a recipe."""
+    where, name = recipe.split(" ", 1)
+    dtype, _, device = where.partition("@")
+    return name, dtype, framework.device(device) if device else active.cpu()
 
 
 def _scaled(adj: Adjacency, scale: DegreeScale, dtype: str, device: object) -> Tensor:
@@ -88,12 +96,11 @@ class _DegreeScale(GraphOp):
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _DegreeScale:
-        where, name = recipe.split(" ", 1)
-        dtype, _, device = where.partition("@")
-        return cls(adj, DEGREE_SCALES[name], dtype, framework.device(device) if device else active.cpu())
+        name, dtype, device = _parsed(recipe)
+        return cls(adj, DEGREE_SCALES[name], dtype, device)
 
     def recipe(self) -> str:
-        return _recipe(self.scale, self.dtype, self.device)
+        return _recipe(self.scale.name, self.dtype, self.device)
 
     def describe(self) -> tuple[tuple[Sequence[int], str], None]:
         nodes = self.adj.num_src if self.scale.side is Side.U else self.adj.num_dst
@@ -106,6 +113,52 @@ class _DegreeScale(GraphOp):
         degrees = fallback.degrees(self.adj, self.scale.side, "float64")
         scaled = active.astype(self.scale.function(degrees, active.functions["log"])[:, None], self.dtype)
         return active.to_device(scaled, self.device)
+
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return []
+
+
+def edges_but_loops(adj: Any, dtype: str, device: object) -> tuple[Tensor, Tensor]:
+    """Return 0 for a loop and 1 for another edge, (num_edges, 1), and their sums by destination, (num_dst, 1)."""
+    edges, sums = (traced(_EdgesButLoops.name, adj, _recipe(name, dtype, device), ()) for name in ("edges", "sums"))
+    return edges, sums
+
+
+@registered
+class _EdgesButLoops(GraphOp):
+    """Weights of a structure's edges without its loops in a program, or their sums; copies, as of degree scales."""
+
+    name = "edges_but_loops"
+
+    def __init__(self, adj: Adjacency, name: str, dtype: str, device: object) -> None:
+        self.adj, self.part, self.dtype, self.device = adj, name, dtype, device
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _EdgesButLoops:
+        return cls(adj, *_parsed(recipe))
+
+    def recipe(self) -> str:
+        return _recipe(self.part, self.dtype, self.device)
+
+    def describe(self) -> tuple[tuple[Sequence[int], str], None]:
+        return ((self.adj.num_edges if self.part == "edges" else self.adj.num_dst, 1), self.dtype), None
+
+    def forward(self) -> Tensor:
+        key = variant(_LOOPS, self.part, self.dtype, place_of(self.device))
+        values = self.adj.cache.get(key)
+        if values is None:
+            with active.lasting():
+                values = self.adj.cache[key] = self._values(*map(active.from_numpy, self.adj.endpoints()))
+        return active.copy(values)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        return self._values(*self.adj.tensors)
+
+    def _values(self, src: Tensor, dst: Tensor) -> Tensor:
+        values = active.astype(src != dst, self.dtype)[:, None]
+        if self.part == "sums":
+            values = values.new_zeros(self.adj.num_dst, 1).index_add(0, dst, values)
+        return active.to_device(values, self.device)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return []

@@ -19,7 +19,7 @@ from ..structure.adjacency import Adjacency
 from . import fallback
 from .biases import RELU, Activation, bias_gradient
 from .call_cache import lookup, run_cached, store
-from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
+from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to, to_common_dtype
 from .products import product, product_forward, product_gradients
 from .run import run_spmm
 from .sparse import gradient, mean_scale, saved_slots, spmm
@@ -98,6 +98,9 @@ def _projected(operands: Sequence[Tensor], weight: Tensor | None) -> Sequence[Te
 def _unfused(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], relu: bool
 ) -> Tensor:
+    if active.autocast_dtype() is not None:  # or what is added may widen the result
+        count, operands = len(operands), to_common_dtype((*operands, *more))
+        operands, more = operands[:count], operands[count:]
     result = spmm(adj, expr, reducer, operands)
     for x in more:
         if reducer in _SUMS and _agree((result, x)) and not is_traced(adj, (result, x)):
@@ -338,7 +341,13 @@ class _SpmmEpilogue(GraphOp):
         return cls(adj, *_parsed(recipe), needs)
 
     def recipe(self) -> str:
-        return f"{self.reducer.value} {''.join([str(int(flag)) for flag in self.follows])} {postfix(self.expr)}"
+        return self._recipe(self.follows)
+
+    def with_relu(self) -> str:
+        return self._recipe((*self.follows[:2], True))
+
+    def _recipe(self, follows: Sequence[bool]) -> str:
+        return f"{self.reducer.value} {''.join([str(int(flag)) for flag in follows])} {postfix(self.expr)}"
 
     def traced(self, inputs: Sequence[Tensor]) -> Tensor:
         """Return the result as part of the program that a compiler reads."""

@@ -186,6 +186,9 @@ class _Products(GraphOp):
     def recipe(self) -> str:
         return f"{self.count} {int(self.bias)} {int(self.relu)}"
 
+    def with_relu(self) -> str:
+        return f"{self.count} {int(self.bias)} 1"
+
     def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
         to_common_dtype(inputs)
         shapes = [tuple(active.shape(x)) for x in inputs]
@@ -205,7 +208,8 @@ class _Products(GraphOp):
         bias = inputs[-1] if self.bias else None
         if self.count == 1:
             return product(inputs[0], inputs[1], bias, self.relu)
-        return sum_of_products(inputs[0], inputs[1], bias, inputs[2], inputs[3])
+        result = sum_of_products(inputs[0], inputs[1], bias, inputs[2], inputs[3])
+        return result.relu_() if self.relu else result
 
     def composed(self, *inputs: Tensor) -> Tensor:
         result = active.product(inputs[0], inputs[1], inputs[-1] if self.bias else None)

@@ -13,15 +13,16 @@ from typing import Any, final
 
 import numpy as np
 
-from ..backend import Tensor, active, framework
+from ..backend import RESULT, Tensor, active, framework
 from ..errors import DGLError
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..structure.traced import TracedAdjacency
-from .fallback import spmm as composed_spmm
+from . import fallback
 from .operands import check_tensor
 from .scores import edge_softmax
+from .softmax import EdgeSoftmax
 from .sparse import Spmm, spmm
 from .traced import registered, traced
 
@@ -110,8 +111,12 @@ class TracedSegments:
 
     def softmax(self, x: Tensor) -> Tensor:
         """Return the softmax of ``x`` (num_rows, *feat) over each segment, each trailing element on its own."""
-        powers = (x - self.repeat(self.reduce(active.detach(x), Reducer.MAX))).exp()
-        return powers / self.repeat(self.reduce(powers, Reducer.SUM))  # type: ignore[no-any-return]
+        return traced(_SegmentSoftmax.name, self, "", (x,))
+
+    def as_edges(self, device: Any) -> TracedAdjacency:
+        """Return the relation in which each row is an edge to its segment, on a device."""
+        rows = framework.arange(self.num_src, device=device)
+        return TracedAdjacency(rows, self.owners_on(device), self.num_src, self.num_dst)
 
     def _logsumexp(self, x: Tensor) -> Tensor:
         largest = self.reduce(active.detach(x), Reducer.MAX)
@@ -136,6 +141,14 @@ def _checked_segments(lengths: Tensor, num_rows: int, num_segments: int) -> Adja
     return segments(array.astype(np.int64, copy=False))
 
 
+def _structure(lengths: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
+    if not real:
+        return TracedSegments(lengths, num_rows)
+    # Not under the counts alone, under which edges that are these loops may be noted.
+    counts = num_rows, num_segments, "segments"
+    return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
+
+
 @registered
 class _SegmentReduce(Spmm):
     """The sum, mean, maximum or minimum of each segment. Of the latter two it saves the row that each value is of."""
@@ -152,17 +165,11 @@ class _SegmentReduce(Spmm):
 
     @staticmethod
     def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
-        if not real:
-            return TracedSegments(lengths, num_rows)
-        # Not under the counts alone, under which edges that are these loops may be noted.
-        counts = num_rows, num_segments, "segments"
-        return active.structure_of(lengths, lengths, counts, lambda: _checked_segments(lengths, num_rows, num_segments))
+        return _structure(lengths, num_rows, num_segments, real)
 
     def composed(self, *operands: Tensor) -> Tensor:
-        device = active.device(operands[0])
-        rows, owners = framework.arange(self.adj.num_src, device=device), self.adj.owners_on(device)
-        edges = TracedAdjacency(rows, owners, self.adj.num_src, self.adj.num_dst)
-        return composed_spmm(edges, _ROW, self.reducer, operands)  # type: ignore[arg-type]
+        edges: Any = self.adj.as_edges(active.device(operands[0]))
+        return fallback.spmm(edges, _ROW, self.reducer, operands)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         adj: TracedSegments = self.adj
@@ -176,3 +183,23 @@ class _SegmentReduce(Spmm):
             sizes = adj.lengths_on(active.device(grad)).clamp(min=1).to(grad)
             grad = grad / sizes.reshape(-1, *(1,) * (grad.ndim - 1))
         return [adj.repeat(grad)]
+
+
+@registered
+class _SegmentSoftmax(EdgeSoftmax):
+    """The softmax of each segment, each trailing element on its own. Its gradient reads the result."""
+
+    name = "segment_softmax"
+
+    @staticmethod
+    def structure(lengths: Tensor, _: Tensor, num_rows: int, num_segments: int, real: bool) -> Any:
+        return _structure(lengths, num_rows, num_segments, real)
+
+    def composed(self, *inputs: Tensor) -> Tensor:
+        edges: Any = self.adj.as_edges(active.device(inputs[0]))
+        return fallback.edge_softmax(edges, inputs[0])
+
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        segments, softmax = self.adj, inputs[RESULT]
+        weighted = softmax * grad
+        return [weighted - softmax * segments.repeat(segments.reduce(weighted, Reducer.SUM))]

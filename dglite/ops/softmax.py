@@ -32,8 +32,8 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
         return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
         return run_softmax(adj, FORWARD, (logits,))
-    result = active.apply(_EdgeSoftmax(adj), logits)
-    cache_recorded(adj, FORWARD, (logits,), _EdgeSoftmax)
+    result = active.apply(EdgeSoftmax(adj), logits)
+    cache_recorded(adj, FORWARD, (logits,), EdgeSoftmax)
     return result
 
 
@@ -60,7 +60,7 @@ class _PerEdge(GraphOp):
 
 
 @registered
-class _EdgeSoftmax(_PerEdge):
+class EdgeSoftmax(_PerEdge):
     """The autograd function of edge softmax. Its gradient reads the result, not the logits."""
 
     name = "edge_softmax"
@@ -73,11 +73,11 @@ class _EdgeSoftmax(_PerEdge):
         return fallback.edge_softmax(self.adj, inputs[0])
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        return [run(_EdgeSoftmaxGradient(self.adj), inputs[RESULT], grad)]
+        return [run(EdgeSoftmaxGradient(self.adj), inputs[RESULT], grad)]
 
 
 @registered
-class _EdgeSoftmaxGradient(_PerEdge):
+class EdgeSoftmaxGradient(_PerEdge):
     """``softmax * (grad - sum of softmax * grad over the edges with the same destination)``."""
 
     name = "edge_softmax_gradient"
@@ -97,7 +97,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
             sums = [spmm_unchecked(self.adj, _PRODUCT, Reducer.SUM, (softmax, x)) for x in (inner, grad)]
             of_softmax = sddmm_unchecked(self.adj, _OF_SOFTMAX, (grad, inner, *sums))
         # The map from the inner gradient is its own transpose.
-        return [of_softmax, run(_EdgeSoftmaxGradient(self.adj), softmax, grad) if needs[1] else None]
+        return [of_softmax, run(EdgeSoftmaxGradient(self.adj), softmax, grad) if needs[1] else None]
 
 
 _CENTRED = Operand(Side.E, 0) * (Operand(Side.E, 1) - Operand(Side.V, 2))

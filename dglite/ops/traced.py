@@ -118,6 +118,10 @@ class GraphOp(ABC):
     def describe(self, *inputs: Any) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
         """Return shape and dtype of the result, and of what is kept for the gradient."""
 
+    def with_relu(self) -> str | None:
+        """Return the recipe of this operation with a ReLU behind it, or None if it has no such form."""
+        return None
+
     def check_values(self, *inputs: Any) -> None:  # noqa: B027
         """Raise :class:`DGLError` for ids among the inputs of a program that a kernel would read out of bounds."""
 

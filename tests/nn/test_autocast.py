@@ -14,7 +14,7 @@ from torch import nn
 from dglite import DGLGraph, ops
 from dglite.data import KarateClubDataset
 from dglite.errors import DGLError
-from dglite.nn import EdgeWeightNorm, GATConv, GraphConv, SAGEConv, SparseLinear
+from dglite.nn import EdgeWeightNorm, GATConv, GlobalAttentionPooling, GraphConv, SAGEConv, SparseLinear
 from tests.nn import dense
 from tests.versions import compiles_whole
 
@@ -85,6 +85,20 @@ def test_sparse_features_and_edge_weights_run() -> None:
     with autocast():
         torch.testing.assert_close(layer(x).float(), layer(torch.from_numpy(x.toarray())).float(), rtol=0.05, atol=0.05)
         assert EdgeWeightNorm()(dense.graph(), torch.rand(8) + 0.5).dtype is torch.float32
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", ["GraphConv", "GraphConv right", "SAGEConv mean", "attention pooling"])
+@compiles_whole
+def test_compiled_layers_have_the_dtype_of_eager_ones(name: str, recorded: bool) -> None:
+    """A bias of float32, or features beside a gate of bfloat16, made the result float32."""
+    torch._dynamo.reset()
+    g, x = dense.graph(), torch.randn(dense.graph().num_nodes(), 5)
+    layer = GlobalAttentionPooling(nn.Linear(5, 1)) if name == "attention pooling" else LAYERS[name]()
+    layer.requires_grad_(recorded)
+    with autocast():
+        result, want = torch.compile(layer, fullgraph=True, backend="aot_eager")(g, x), layer(g, x)
+    torch.testing.assert_close(result, want, rtol=0.05, atol=0.02)
 
 
 class Two(nn.Module):

@@ -226,6 +226,17 @@ def _gradients(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[
     return list(torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True))
 
 
+def strided(function: Function, xs: Tensors) -> Outcome:
+    """Every second number of memory, with gradients."""
+    return _with_gradients(function, [torch.stack([x, -x], -1)[..., 0] for x in xs], xs)
+
+
+def expanded(function: Function, xs: Tensors) -> Outcome:
+    """Rows that are all the first one, in its memory, with gradients."""
+    rows = [x[:1].expand_as(x) if x.dim() and len(x) else x for x in xs]
+    return _with_gradients(function, rows, tuple(x.contiguous() for x in rows))
+
+
 # -- transforms --------------------------------------------------------------------------------------------------------
 def batched(function: Function, xs: Tensors) -> Outcome:
     """``vmap`` over all inputs."""
@@ -321,6 +332,36 @@ def returned(function: Function, xs: Tensors) -> Outcome:
     return list(backward(torch.ones_like(value))), _reference_gradients(function, xs)
 
 
+def linearized(function: Function, xs: Tensors) -> Outcome:
+    """The linear function that ``torch.func.linearize`` returns."""
+    if not _has_derivative(function, xs):
+        return [], []
+    _, push = torch.func.linearize(lambda *ys: differentiable(function(*ys)), *xs)
+    return list(push(*_directions(xs))), _tangents(function, xs)
+
+
+def batches_of_batches(function: Function, xs: Tensors) -> Outcome:
+    """``vmap`` of ``vmap``, the outer one over the last axis."""
+    if not xs:
+        return [], []
+    several = [[xs, other(xs)], [other(other(xs)), xs]]
+    inputs = [torch.stack([torch.stack([ys[i] for ys in row]) for row in several], -1) for i in range(len(xs))]
+    inner = torch.vmap(lambda *ys: tuple(function(*ys)))
+    result = torch.vmap(inner, in_dims=-1)(*inputs)
+    rows = [[torch.stack(x) for x in zip(*(function(*ys) for ys in row), strict=True)] for row in several]
+    return list(result), [torch.stack(x) for x in zip(*rows, strict=True)]
+
+
+def hessian(function: Function, xs: Tensors) -> Outcome:
+    """The gradient of a gradient, beside the derivative of ``torch.func.hessian``."""
+    if not _has_derivative(function, xs):
+        return [], []
+    total = _total(function)
+    return list(torch.autograd.functional.hessian(lambda x: total(x, *xs[1:]), xs[0])), list(
+        torch.func.hessian(lambda x: total(x, *xs[1:]))(xs[0])
+    )
+
+
 def gradient_of_batches(function: Function, xs: Tensors) -> Outcome:
     """The gradient of what ``vmap`` returns: its batches do not say that they require one."""
     if not _has_derivative(function, xs):
@@ -366,6 +407,33 @@ def checkpointed(function: Function, xs: Tensors) -> Outcome:
     return _gradients(list(results), inputs), _plain_gradients(function, xs)
 
 
+def checkpointed_reentrant(function: Function, xs: Tensors) -> Outcome:
+    """``torch.utils.checkpoint`` as it was first."""
+    inputs = [x.clone().requires_grad_() for x in xs]
+    results = checkpoint(lambda *ys: tuple(function(*ys)), *inputs, use_reentrant=True)
+    total = sum((x.sin().sum() for x in results if x.requires_grad), torch.zeros((), dtype=torch.float64))
+    if not total.requires_grad:
+        return [], []
+    total.backward()
+    return [torch.zeros_like(x) if x.grad is None else x.grad for x in inputs], _plain_gradients(function, xs)
+
+
+def written_to(function: Function, xs: Tensors) -> Outcome:
+    """Inputs that are written to between forward and backward: torch's error, or gradients that need them not."""
+    leaves = [x.clone().requires_grad_() for x in xs]
+    inputs = [x * 1 for x in leaves]
+    results = [x * 1 for x in function(*inputs)]
+    with torch.no_grad():
+        for x in inputs:
+            x.mul_(3)
+    try:
+        return _gradients(results, leaves), _plain_gradients(function, xs)
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+        return [], []
+
+
 def packed(function: Function, xs: Tensors) -> Outcome:
     """Saved tensors that are written to memory elsewhere and read back."""
     inputs = [x.clone().requires_grad_() for x in xs]
@@ -403,7 +471,12 @@ SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "inference mode": inference,
     "negative bit": negated,
     "part of a conjugate": conjugated,
+    "strided": strided,
+    "expanded": expanded,
     "vmap": batched,
+    "vmap of vmap": batches_of_batches,
+    "linearize": linearized,
+    "hessian": hessian,
     "func.grad": transformed,
     "func.jvp": pushed,
     "forward mode": dual,
@@ -414,6 +487,8 @@ SITUATIONS: dict[str, Callable[[Function, Tensors], Outcome]] = {
     "program in forward mode": program_in_forward_mode,
     "program in func.grad": program_transformed,
     "checkpoint": checkpointed,
+    "reentrant checkpoint": checkpointed_reentrant,
+    "written to before backward": written_to,
     "saved tensors elsewhere": packed,
     "dispatch mode with gradients": watched_with_gradients,
 }

@@ -26,7 +26,7 @@ from tests.versions import exports, has_torch
 Call = tuple[Any, ...]
 """Of an operator: inputs, source and destination of every edge, their counts, recipe."""
 SPOILT, RIGHT = ", spoilt: ", "the result of the right call"
-WITHOUT_IDS = {"products", "segment_reduce", "typed_rows"}
+WITHOUT_IDS = {"products", "segment_reduce", "segment_softmax", "typed_rows"}
 """Operators whose structure is no list of edges."""
 
 
@@ -52,6 +52,8 @@ def _in_programs() -> Iterator[tuple[Any, tuple[Any, ...]]]:
     yield nn.DotGatConv(4, 3, 2), (g, x)
     yield nn.SumPooling(), (batch, torch.cat([x, x]))
     yield nn.MaxPooling(), (batch, torch.cat([x, x]))
+    yield nn.GlobalAttentionPooling(torch.nn.Linear(4, 1)), (batch, torch.cat([x, x]))
+    yield nn.TWIRLSConv(4, 3, 4, 2), (g, x)
     yield nn.SetTransformerEncoder(4, 2, 2, 4).eval(), (batch, torch.cat([x, x]))
     yield nn.TypedLinear(4, 3, 2), (x, torch.arange(len(x)) % 2)
     yield nn.RelGraphConv(4, 3, 2), (g, x, torch.arange(g.num_edges()) % 2)

@@ -29,6 +29,7 @@ MADE_INSIDE = {"sparse coalesce", "sparse index_select", "sparse csr", "send and
 ALL = {operation.name for operation in operations()}
 RECORDED = (
     *("make_fx", "jit.trace", "fake, outside of the mode", "wrapper", "vmap", "gradient of vmap"),
+    "vmap of vmap",
     *("program in forward mode", "program in func.grad"),
 )
 LSTM = "Batching rule not implemented for aten::lstm"
@@ -43,8 +44,9 @@ TORCHS = {
     "meta": "not on the expected device|not at the same device",
     "DTensor": "got mixed torch.Tensor and DTensor|does not have a sharding strategy registered",
     "vmap": LSTM,
+    "vmap of vmap": LSTM,
     "gradient of vmap": f"{LSTM}|_scaled_dot_product_flash_attention_for_cpu' is not differentiable",
-    **dict.fromkeys(("func.jvp", "forward mode", "program in forward mode"), FORWARD),
+    **dict.fromkeys(("func.jvp", "forward mode", "program in forward mode", "linearize", "hessian"), FORWARD),
 }
 """Errors of torch's own operations in layers, whose parameters are ordinary tensors."""
 

@@ -56,10 +56,11 @@ class GroupRevRes(Layer):
                 raise DGLError(
                     f"GroupRevRes: {self.groups} groups do not divide features of shape {tuple(tensor.shape)}"
                 )
-        # Compilers choose themselves what is computed again; transforms know no function that does.
-        if active.compiling() or active.needs_operator((x, *args)):
-            return _grouped(self.gnn_modules, g, x, args)
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        # Compilers choose themselves what is computed again; transforms know no function that does. Of parameters that
+        # FSDP shards, the groups' modules gather others when they are called, which would get no gradient.
+        if active.compiling() or active.needs_operator((x, *args, *parameters)):
+            return _grouped(self.gnn_modules, g, x, args)
         maker = getattr(x.grad_fn, "call", None)
         call = _GroupCall(self.gnn_modules, g, len(args), maker if isinstance(maker, _GroupCall) else None)
         return _function().apply(call, x, *args, *parameters)
@@ -142,6 +143,24 @@ def _by_group(modules: Any, args: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
     return list(zip(*(arg.chunk(count, -1) for arg in args), strict=True)) if args else [()] * count
 
 
+def _differentiable_gradients(
+    call: _GroupCall, inputs: Sequence[Tensor], grad: Tensor, needs: Sequence[bool]
+) -> list[Tensor | None]:
+    """Return the gradients of a call's inputs, of which gradients may be computed in turn."""
+    if call.before is not None:
+        raise DGLError(
+            "GroupRevRes: layers in a chain compute their inputs again, so there are no gradients of their gradients "
+            "(create_graph=True); take them by torch.func, as in torch.func.hessian"
+        )
+    state = active.random_state()
+    active.restore_random_state(call.states[0])
+    output = _grouped(call.modules, call.g, inputs[0], inputs[1 : 1 + call.num_args])
+    active.restore_random_state(state)
+    sources = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+    gradients = iter(framework.autograd.grad(output, sources, grad, create_graph=True, allow_unused=True))
+    return [next(gradients) if needed else None for needed in needs]
+
+
 @cache
 def _function() -> Any:
     """Return torch's function; made at the first call, since only torch has such."""
@@ -160,10 +179,11 @@ def _function() -> Any:
             return output
 
         @staticmethod
-        @framework.autograd.function.once_differentiable
         def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
             call, saved = ctx.call, ctx.saved_tensors
             others = saved[len(saved) - ctx.num_others :]
+            if framework.is_grad_enabled():  # torch's once_differentiable would give zeros for second derivatives
+                return (None, *_differentiable_gradients(call, saved, grad, ctx.needs_input_grad[1:]))
             if call.before is None:
                 x = saved[0]
             else:

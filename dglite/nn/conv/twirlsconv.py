@@ -95,10 +95,16 @@ class TWIRLSUnfoldingAndAttention(Layer):
         functional.require_width(self, "X", x, self.d)
         return self.unfold(g.adjacency(), x)
 
-    def unfold(self, adjacency: Adjacency, x: Tensor, looped: Tensor | None = None) -> Tensor:
+    def unfold(self, adjacency: Adjacency, x: Tensor, others: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Take the steps over a relation, or over the one that :func:`functional.loops_replaced` stands for."""
-        weight, loops = looped, None if looped is None else framework.ones_like(x[:, :1])
-        scales, y = self._scales(x, _degrees(adjacency, x, weight, loops)), x
+        looped, weight, loops = None, None, None
+        if others is None:
+            degrees = functional.in_degrees(adjacency, x)
+        else:
+            looped, sums = others
+            weight, loops = looped, framework.ones_like(x[:, :1])
+            degrees = sums + loops
+        scales, y = self._scales(x, degrees), x
         if self.init_att:
             weight, loops, scales = self._attend(adjacency, x, y, looped)
         for step in range(self.prop_step):
@@ -128,7 +134,7 @@ class TWIRLSUnfoldingAndAttention(Layer):
         weight, loops = self._reweighted(distance), None
         if looped is not None:
             weight, loops = weight * looped, self._reweighted(framework.zeros_like(y[:, :1]))
-        scales = self._scales(x, _degrees(adjacency, y, weight, loops))
+        scales = self._scales(x, _degrees(adjacency, weight, loops))
         return self.attn_drop(weight), None if loops is None else self.attn_drop(loops), scales
 
     def _reweighted(self, distance: Tensor) -> Tensor:
@@ -139,10 +145,8 @@ class TWIRLSUnfoldingAndAttention(Layer):
         return weight + 1e-9
 
 
-def _degrees(adjacency: Adjacency, like: Tensor, weight: Tensor | None, loops: Tensor | None) -> Tensor:
+def _degrees(adjacency: Adjacency, weight: Tensor, loops: Tensor | None) -> Tensor:
     """Return the sums of the weights that arrive, (num_nodes, 1)."""
-    if weight is None:
-        return functional.in_degrees(adjacency, like)
     degrees = functional.reduce_edges(adjacency, weight, Reducer.SUM)
     return degrees if loops is None else degrees + loops
 
@@ -262,8 +266,8 @@ class TWIRLSConv(Layer):
         functional.require_width(self, "feat", feat, self.input_d)
         if self.cached_unfolding is not None:
             return self.mlp_aft(self.cached_unfolding)
-        adjacency, looped = functional.loops_replaced(graph.adjacency(), feat)
-        result = self.unfolding.unfold(adjacency, self.mlp_bef(self.inp_drop(feat)), looped)
+        adjacency, others = functional.loops_replaced(graph.adjacency(), feat)
+        result = self.unfolding.unfold(adjacency, self.mlp_bef(self.inp_drop(feat)), others)
         if self.cacheable:
             self.cached_unfolding = result
         return self.mlp_aft(result)

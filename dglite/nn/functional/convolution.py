@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backend import Tensor, active, framework
+from ...backend import Tensor, active
 from ...backend.memory import LARGE
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
@@ -26,7 +26,6 @@ _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 _SUM: Expr = Operand(Side.U, 0) + Operand(Side.E, 1)
 _RELU_OF_SUM: Expr = _SUM.call("le", 0.0).call("where", 0.0, _SUM)
 _ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
-_ENDS_DIFFER: Expr = Operand(Side.U, 0).call("ne", Operand(Side.V, 1)).call("where", 1.0, 0.0)
 _EDGE: Expr = Operand(Side.E, 0)
 _SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
 _BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
@@ -229,16 +228,16 @@ def scaled_sum(
     return core.spmm_epilogue(adjacency, expr, Reducer.SUM, operands, None, residual)
 
 
-def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tensor | None]:
+def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, tuple[Tensor, Tensor] | None]:
     """Return a relation with one loop at each node in place of those it has; made once.
 
     A program that torch compiles cannot hold a structure made while it runs: it gets the relation as it is, and
-    (num_edges, 1), 0 for a loop and 1 for other edges. The new loops are the caller's to add then.
+    (num_edges, 1), 0 for a loop and 1 for other edges, with their sums by destination, (num_dst, 1). The new loops are
+    the caller's to add then.
     """
     if not active.compiling():
         return _with_self_loops(adjacency), None
-    numbers = framework.arange(adjacency.num_src, dtype=framework.float64)[:, None]
-    return adjacency, core.sddmm(adjacency, _ENDS_DIFFER, (numbers, numbers)).to(like)
+    return adjacency, core.edges_but_loops(adjacency, active.dtype(like), active.device(like))
 
 
 def _with_self_loops(adjacency: Adjacency) -> Adjacency:

@@ -46,10 +46,21 @@ def compute_weights(module: Any, *inputs: Any) -> None:
         )
     if not module._forward_pre_hooks:
         return
+    if active.needs_operator([x for x in module._parameters.values() if x is not None]) and not active.compiling():
+        _refuse_sharded(module)
     if any(isinstance(value, framework.Tensor) for value in vars(module).values()):
         for key, hook in module._forward_pre_hooks.items():
             arguments: tuple[Any, ...] = (inputs, {}) if key in module._forward_pre_hooks_with_kwargs else (inputs,)
             hook(module, *arguments)
+
+
+def _refuse_sharded(module: Any) -> None:
+    """Raise ``DGLError`` if FSDP has sharded the parameters of a module that a layer does not call."""
+    if any(type(x).__name__ == "DTensor" for x in module._parameters.values()):
+        raise DGLError(
+            f"FSDP gathers the sharded parameters of this {type(module).__name__} where it is called, but its layer "
+            "reads them without calling it: shard the layer as a whole, fully_shard(layer), and not what is inside"
+        )
 
 
 def is_relu(activation: Any) -> bool:

@@ -214,6 +214,9 @@ class _SetAttention:
         _check_inputs(inputs)
         return (tuple(inputs[0].shape), active.dtype(inputs[2])), None
 
+    def with_relu(self) -> None:
+        """Return None: it has no form with a ReLU behind it."""
+
     def check_values(self, *inputs: Tensor) -> None:
         _check_sizes(self.sizes, self.counts, inputs)
 

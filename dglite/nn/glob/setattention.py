@@ -17,7 +17,7 @@ MOST_SEEDS = 8
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     """Return two linear layers with ReLU and dropout between."""
-    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
 
 
 @final
