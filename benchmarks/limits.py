@@ -201,8 +201,8 @@ def cases_of_graph(src: np.ndarray, dst: np.ndarray, nodes: int, width: int) -> 
     """Return the calls on a graph with node features of ``width`` numbers."""
     g, edges = dglite.graph((torch.from_numpy(src), torch.from_numpy(dst)), num_nodes=nodes), len(src)
     g.create_formats_()
-    (_, sources, _), (_, destinations, _) = g.adj_tensors("csc"), g.adj_tensors("csr")
-    sources, destinations = sources.int(), destinations.int()
+    (_, sources, edge_ids), (_, destinations, _) = g.adj_tensors("csc"), g.adj_tensors("csr")
+    sources, destinations, edge_ids = sources.int(), destinations.int(), edge_ids.int()
     x, scalar, heads = torch.rand(nodes, width), torch.rand(edges, 1), torch.rand(edges, HEADS, 1)
     wide, leaf = x.view(nodes, HEADS, -1), x.clone().requires_grad_()
     scores = torch.rand(edges, HEADS)
@@ -228,7 +228,12 @@ def cases_of_graph(src: np.ndarray, dst: np.ndarray, nodes: int, width: int) -> 
     if width == 64:
         size = 4 * HEADS * edges
         cases["edge_softmax, 4 heads"] = Case(
-            lambda: ops.edge_softmax(g, scores), None, size + index, size, 3 * HEADS * edges, HEADS * edges
+            lambda: ops.edge_softmax(g, scores),
+            (edge_ids, edges, 4 * HEADS),  # scores lie in the order of edges, not of destinations
+            index,
+            size,
+            3 * HEADS * edges,
+            HEADS * edges,
         )
         layer = dglite.nn.GATConv(width, width // HEADS, HEADS, allow_zero_in_degree=True)
         product = 2 * nodes * width * width
