@@ -1,6 +1,7 @@
 """How near the machine's limit each kernel is: what it must move and compute, at the rates that this machine reaches.
 
-python benchmarks/limits.py            two minutes
+python benchmarks/limits.py                       two minutes
+OMP_NUM_THREADS=1 python benchmarks/limits.py     by processor time, for a machine that others use meanwhile
 python benchmarks/limits.py --quick
 
 The limit of a call is the time of three probes of a few lines each, on as many threads. One reads the rows of features
@@ -12,12 +13,13 @@ some calls counts, of probes and kernels: others use this machine, too.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from common import erdos_renyi, parser, power_law, save, table, timed
+from common import erdos_renyi, parser, power_law, save, table
 
 import dglite
 from dglite import ops
@@ -89,7 +91,17 @@ def arithmetic_source(exponential: bool) -> str:
 
 
 def least(run: Callable[[], Any]) -> float:
-    """Return the least seconds of up to nine calls, in a fifth of a second or three calls, after two that warm up."""
+    """Return the least seconds of up to nine calls, in a fifth of a second or three calls, after two that warm up.
+
+    One thread alone is timed by its processor time.
+    """
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+    def timed(run: Callable[[], Any]) -> float:
+        start = clock()
+        run()
+        return clock() - start
+
     first = timed(run), timed(run)
     return min(timed(run) for _ in range(min(max(int(0.2 / first[1]), 3), 9)))
 
