@@ -341,8 +341,8 @@ def main() -> None:
         src, dst = make(nodes, edges)
         for width in (16, 64, 128):
             records += measure(machine, name, width, cases_of_graph(src, dst, nodes, width))
-        if not quick:
-            save("limits", {"rates": rates, "peak": peak, "exponentials": exponentials, "records": records})
+            if not quick:
+                save("limits", {"rates": rates, "peak": peak, "exponentials": exponentials, "records": records})
     print(limits_table(records))
 
 

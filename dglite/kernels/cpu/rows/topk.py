@@ -6,8 +6,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["first_rows"]
-
 
 @Kernel
 def first_rows(
