@@ -1,7 +1,7 @@
 """A safetensors container: arrays and a JSON header in one file, memory-mapped when read, without code.
 
-The safetensors library checks that arrays lie inside the file and do not overlap; what they mean is checked here and
-by those who read them. Layout: docs/file_format.md.
+That arrays lie inside the file and do not overlap is checked when it is opened; what they mean is checked here and by
+those who read them. Layout: docs/file_format.md.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ _NUMPY = frozenset(
 def local_path(filename: Any) -> Path:
     """Return the path that a file's name means.
 
-    Raises
-    ------
-    DGLError
-        The name is neither a string nor a path, or that of a remote store.
+    Raises ``DGLError``: the name is neither a string nor a path, or that of a remote store.
     """
     if not isinstance(filename, str | os.PathLike):
         raise DGLError(f"a file is given by its name, got {type(filename).__name__}")
@@ -56,10 +53,8 @@ def write_container(
 ) -> None:
     """Write arrays and a header. A file of that name is replaced when the new one is complete, never before.
 
-    Raises
-    ------
-    DGLError
-        The name is a folder, an array has a dtype that the container has no name for, or the disk refuses.
+    Raises ``DGLError``: the name is a folder, an array has a dtype that the container has no name for, or the disk
+    refuses.
     """
     path = local_path(filename)
     if path.is_dir():
@@ -108,10 +103,7 @@ def _in_numpy(dtype: str) -> bool:
 def first_bytes(path: Path) -> bytes:
     """Return the first 8 bytes of a file.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, or it cannot be read.
+    Raises ``DGLError``: there is no such file, or it cannot be read.
     """
     try:
         with open(path, "rb") as file:
