@@ -178,7 +178,7 @@ class MappedFile:
         array, done = np.empty(size, np.uint8), 0
         self._file.seek(first)
         while done < size:
-            count = self._file.readinto(memoryview(array)[done:])
+            count = self._file.readinto(memoryview(array.data)[done:])
             if not count:
                 raise OSError(f"{self._path} ends after {first + done} bytes")
             done += count
