@@ -88,7 +88,7 @@ class TreeLSTM(TreeModel):
         size, n = self.hidden, g.num_nodes()
         g.ndata["x"] = self.W.bias.expand(n, -1).index_copy(0, leaves, self.W(x))
         for name, width in (("h", size), ("c", size), ("iou", 3 * size), ("fc", size)):
-            g.ndata[name] = torch.zeros(n, width)
+            g.ndata[name] = x.new_zeros(n, width)
 
         def message(edges: Any) -> dict[str, Any]:
             return {"h": edges.src["h"], "c": edges.src["c"]}

@@ -142,9 +142,9 @@ class Backend(ABC):
     def plain(self, xs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         """Return shapes and dtypes, and addresses, of tensors that a kernel takes as they are; else None.
 
-        They lie in memory row after row, and no gradient is recorded. Calls with equal shapes and dtypes, on a GPU with
-        equal streams, then differ in nothing but addresses. A backend without this answers None, and each call is
-        checked.
+        They lie in memory row after row. Calls that are equal in shapes, dtypes, and of which tensors gradients are
+        recorded, on a GPU in streams, too, then differ in nothing but addresses. A backend without this answers None,
+        and each call is checked.
         """
         return None
 

@@ -10,7 +10,6 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
@@ -180,20 +179,20 @@ class TorchBackend(Backend):
 
     def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
         signature: list[Any] = []
-        addresses, device = [], None
+        addresses, device, recorded = [], None, torch.is_grad_enabled()
         # Inside a transform, even the memory for a result is wrapped.
-        if _dispatch_modes() or forward_ad._current_level >= 0 or is_transformed():
+        if needs_operator(()):
             return None
         try:
             for x in xs:
                 if type(x) not in PLAIN or not x.is_contiguous() or x.is_neg():
                     return None
-                if x.requires_grad and torch.is_grad_enabled():
-                    return None
                 address = x.data_ptr()
                 if not address:  # no elements, or zeros without memory
                     return None
                 signature += (x.shape, x.dtype)
+                if recorded and x.requires_grad:
+                    signature.append(True)
                 addresses.append(address)
                 if not x.is_cpu:
                     device = x.device
@@ -205,7 +204,7 @@ class TorchBackend(Backend):
         return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
-        device = torch.device(device)
+        device = device if type(device) is torch.device else torch.device(device)
         return _current_stream(device) if device.type == "cuda" else 0
 
     def version(self, x: torch.Tensor) -> int | None:

@@ -18,7 +18,7 @@ from ..dataloading.schedule import OTHER_ROWS, ScheduledFeatures
 from ..errors import DGLError
 from ..structure.distinct import distinct
 from .fetch import PartitionedRows
-from .rows import row_bytes
+from .store import row_bytes
 from .tensor import DistTensor
 
 Source = DistTensor | ScheduledFeatures

@@ -12,9 +12,9 @@ _NOTHING = nullcontext()
 
 def as_float32(x: torch.Tensor) -> torch.Tensor:
     """Return what a layer under autocast gave in half precision as float32, with its gradient; else ``x`` itself."""
-    return x.float() if x.dtype in _HALVES and torch.is_autocast_enabled("cpu") else x
+    return x.float() if x.dtype in _HALVES and torch.is_autocast_enabled(x.device.type) else x
 
 
-def without_autocast() -> AbstractContextManager[object]:
-    """Switch autocast off in a ``with`` block."""
-    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else _NOTHING
+def without_autocast(kind: str = "cpu") -> AbstractContextManager[object]:
+    """Switch autocast off for a type of devices in a ``with`` block."""
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else _NOTHING

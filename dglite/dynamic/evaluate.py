@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..backend import active
 from ..batch import batch
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
@@ -62,14 +63,14 @@ class ProgramEvaluator:
         lazy = next((x for x in values if type(x) is LazyTensor), None)
         if lazy is not None:
             return record_program(call, lazy)
-        with without_autocast():
+        with without_autocast(call.traced.device.type):
             return call.run(values)
 
     def prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any = None) -> VertexCall:
         """Return a checked call: what is traced, the order of the graph, and the inputs."""
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
-        traced = self._traced(functions, _key(functions, pulled))
+        traced = self._traced(functions, _key(functions, pulled, g.device))
         order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
@@ -124,7 +125,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
         x = as_float32(x)
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
-        rows = np.ascontiguousarray(torch.as_tensor(nodes).long().flatten().numpy())
+        rows = np.ascontiguousarray(_on_host(nodes).long().flatten().numpy())
         places, distinct = compiled("dynamic.levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
@@ -141,20 +142,37 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     return PulledInput(x, None)
 
 
-def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
-    """Return what tells traces apart; check dtypes and devices."""
+def _key(functions: Sequence[Any], pulled: Sequence[PulledInput], device: torch.device) -> TraceKey:
+    """Return what tells traces apart; check dtypes, and that all is on the graph's ``device``."""
+    for i, p in enumerate(pulled):
+        if p.values.device != device:
+            raise DGLError(
+                f"input {i} is on {p.values.device}, but the graph is on {device}: move one of them, e.g. "
+                f"g.to({str(p.values.device)!r}), or dglite.batch(trees).to({str(p.values.device)!r}) for a list"
+            )
     modules = _modules(functions)
     parameters = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
     floats = [*islice(parameters, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
     dtype = floats[0].dtype if floats else torch.get_default_dtype()
     for x in floats:
-        if x.dtype != dtype or dtype not in _FLOATS or x.device.type != "cpu":
+        if x.dtype != dtype or dtype not in _FLOATS:
             raise DGLError(
-                f"a vertex program got {x.dtype} on {x.device}, beside {dtype}; inputs and parameters must be all "
-                "float32 or all float64, on the CPU"
+                f"a vertex program got {x.dtype}, beside {dtype}; inputs and parameters must be all float32 or all "
+                "float64"
+            )
+        if x.device != device:
+            raise DGLError(
+                f"{type(functions[0]).__name__} has parameters on {x.device}, but the graph is on {device}: move the "
+                f"module, program.to({str(device)!r}), before its optimizer is made, or the graph and its inputs"
             )
     modes = tuple([m.training for m in modules])
-    return TraceKey(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
+    return TraceKey(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype, device)
+
+
+def _on_host(numbers: Any) -> torch.Tensor:
+    """Return numbers of nodes or kinds on the host, which waits for them if they are on a GPU."""
+    x = torch.as_tensor(numbers)
+    return x if x.is_cpu else active.to_device(x, "cpu", False)
 
 
 def _modules(functions: Sequence[Any]) -> list[Any]:
@@ -175,7 +193,7 @@ def _kinds(
     partial = [(i, p.rows) for i, p in enumerate(pulled) if p.rows is not None]
     numbers = None
     if kinds is not None:
-        kind_of = torch.as_tensor(kinds).flatten()
+        kind_of = _on_host(kinds).flatten()
         if len(kind_of) != num_nodes or (
             num_nodes and not 0 <= int(kind_of.min()) <= int(kind_of.max()) < num_functions
         ):

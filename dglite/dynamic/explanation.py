@@ -13,6 +13,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..tables import bytes_text, html_card, html_table, text_table
+from .batching.execution.instructions import has_kernel
 from .batching.execution.matrices import TorchCall, WeightProduct
 from .batching.execution.placement import BatchPlacement
 from .batching.recording.signatures import Signature
@@ -21,7 +22,7 @@ from .evaluate import prepared_calls
 from .execution.script import ProgramScript
 from .execution.sweep import VertexCall
 from .program.ir import GRADIENT_KINDS, NodeKind, RowDomain
-from .program.layout import MOST_ROWS, function_name
+from .program.layout import function_name
 from .program.recipe import DenseOp, PointwiseKernel, StagePhase
 from .propagation import propagate_as_program
 from .vertex import ByKind, VertexFunction
@@ -114,7 +115,7 @@ def explain_program(call: VertexCall) -> ProgramExplanation:
             for phase, stage in [(p, s) for p in StagePhase for s in (sweep.stages.get(p, ()) if sweep else ())]:
                 count = int(edges[c] if stage.domain is RowDomain.EDGE else sizes[c])
                 together = most[c][stage.domain is not RowDomain.EDGE] if phase is StagePhase.SWEEP else count
-                by, reason = _runner(stage, phase, together, script.reason(stage))
+                by, reason = _runner(stage, phase, together, script)
                 amount = [x * count for x in _cost(stage)]
                 line = direction, _class_name(call, c), _PHASES[phase], _stage_name(stage), by, reason, count
                 stages.append(StageLine(*line, *amount))
@@ -145,12 +146,13 @@ def _class_name(call: VertexCall, c: int) -> str:
     return ", ".join(parts)
 
 
-def _runner(stage: PointwiseKernel | DenseOp, phase: StagePhase, rows: int, reason: str) -> tuple[str, str]:
+def _runner(stage: PointwiseKernel | DenseOp, phase: StagePhase, rows: int, script: ProgramScript) -> tuple[str, str]:
     """Return where a stage runs on some rows at a time, and why it returns to Python, "" if it does not."""
+    reason = script.reason(stage)
     summed_later = isinstance(stage, DenseOp) and stage.node.kind in GRADIENT_KINDS and phase is not StagePhase.SWEEP
     if reason and not summed_later:
         return "torch", f"no kernel for {reason.removesuffix(' in a vertex program')}"
-    return ("GEMM" if _is_product(stage) and rows > MOST_ROWS else "kernel"), ""
+    return ("GEMM" if _is_product(stage) and rows > script.most_rows else "kernel"), ""
 
 
 def _is_product(stage: PointwiseKernel | DenseOp) -> bool:
@@ -227,7 +229,7 @@ def explain_session(lazies: Sequence[LazyTensor], strategy: str = "agenda") -> S
     session = lazies[0]._session
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
-    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
+    nodes = needed_nodes(targets, session.graph)
     placement, batches = BatchPlacement(session, nodes, strategy), list[BatchLine]()
     for number, count in zip(placement.batch_kinds.tolist(), np.diff(placement.bounds).tolist(), strict=True):
         signature = placement.signatures[number]
@@ -242,6 +244,8 @@ def _runs_by(signature: Signature) -> str:
         return "kernel"
     if isinstance(signature.matrices, WeightProduct):
         return "kernel for few rows, else a GEMM"
+    if has_kernel(signature.matrices):
+        return "kernel"
     return "torch, on stacked tensors" if type(signature.matrices) is TorchCall else type(signature.matrices).__name__
 
 

@@ -17,10 +17,12 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
+from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.registry import state
 from ..locks import new_lock
+from ..ops import devices
 from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
@@ -28,6 +30,7 @@ from .evaluate import ProgramEvaluator
 from .identity import FunctionIdentity
 from .mailbox import EachMessage, side_by_side
 from .program.ir import Node, NodeKind, RowDomain
+from .program.surroundings import generator_states
 from .program.traced import active_recorder
 from .vertex import VertexFunction
 
@@ -62,7 +65,7 @@ def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any)
     if identity.key is None:
         return f"of one of the functions, {identity.unknown}"
     columns = tuple((name, scheme.shape, scheme.dtype) for name, scheme in frame.schemes.items())
-    key = identity.key, apply is None, columns, tuple(kinds.tolist()), graph.canonical_etypes[0]
+    key = identity.key, apply is None, columns, tuple(kinds.tolist()), graph.canonical_etypes[0], graph.device
     kind_of = np.searchsorted(kinds, np.arange(len(degrees)))
     return _run(key, identity, functions, graph, kind_of[graph.adjacency().in_degrees()])
 
@@ -73,13 +76,14 @@ def _why_not_plain(graph: DGLGraph) -> str | None:
         return "the graph has several types of nodes or edges, or is a block"
     if not graph.num_edges():
         return "the graph has no edges"
-    if graph.device.type != "cpu":
-        return f"the graph is on {graph.device}"
+    if devices.why_no_kernels(graph.device):
+        return f"the graph is on {graph.device}: {devices.why_no_kernels(graph.device)}"
     if graph.node_frame().has_initializers:
         return "the nodes have initializers"
     if state(graph, "_registered"):  # a function that is left out is the registered one
         return "the graph has registered functions"
-    special = torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None
+    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled(graph.device.type)
+    special = autocast or torch._C._functorch.peek_interpreter_stack() is not None
     if special or forward_ad._current_level >= 0 or torch.is_inference_mode_enabled():
         return "autocast, a functional transform, forward-mode differentiation or inference mode is on"
     return None
@@ -112,7 +116,7 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
             if isinstance(program_or_refusal, _RefusedFunctions)
             else program_or_refusal.run(graph, kinds)
         )
-    generator = torch.get_rng_state()
+    generators = generator_states(graph.device)
     outcome: _PropagationProgram | _RefusedFunctions | None = None
     try:
         program = _PropagationProgram(identity, functions, graph)
@@ -123,7 +127,8 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
         reason = str(error) or type(error).__name__
         outcome = None if _has_cycle(graph) else _RefusedFunctions(reason, identity)
     finally:
-        torch.set_rng_state(generator)
+        for set_state, generator in generators:
+            set_state(generator)
         if outcome is None:  # interrupted, or another graph has no cycle: the next call tries again
             _programs.pop(key, None)
         else:
@@ -195,7 +200,7 @@ class _ColumnSpec:
     """
 
     def __init__(self, functions: Functions, graph: DGLGraph) -> None:
-        self.functions, self.names = functions, set(graph.node_frame().schemes)
+        self.functions, self.names, self._device = functions, set(graph.node_frame().schemes), graph.device
         self.etype, self.created = graph.canonical_etypes[0], dict[str, int]()
         self._fit = {
             name: scheme
@@ -204,7 +209,7 @@ class _ColumnSpec:
         }
         with torch.no_grad():
             rows = {name: torch.rand(_ROWS, *scheme.shape, dtype=scheme.dtype) for name, scheme in self._fit.items()}
-            self._find(rows)
+            self._find({name: active.to_device(x, self._device, True) for name, x in rows.items()})
 
     def _find(self, rows: dict[str, torch.Tensor]) -> None:
         read, sent = set[str](), set[str]()
@@ -245,20 +250,24 @@ class _ColumnSpec:
             mailbox = {name: stack([messages[name] for messages in sent]) for name in sent[0]}
             shown = Columns("messages", mailbox, mailbox.__getitem__)
             table = checked(
-                reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2], _refuse)), (rows,), "nodes", _CPU, reduce
+                reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2], _refuse)),
+                (rows,),
+                "nodes",
+                self._device,
+                reduce,
             )
         if apply is None:
             return table
         reduced = table
         over = Columns("nodes", names | set(reduced), lambda name: reduced[name] if name in reduced else data[name])
         batch = NodeBatch(over, Columns("messages", (), _refuse), rows, _refuse, self.etype[2], _refuse)
-        return checked(apply(batch), (rows,), "nodes", _CPU, apply)
+        return checked(apply(batch), (rows,), "nodes", self._device, apply)
 
     def _sent(self, message: Callable[..., Any], source: Any, data: Columns, rows: int) -> Mapping[str, torch.Tensor]:
         """Return the messages from one child of each vertex."""
         columns = Columns("source nodes", self.names, source.__getitem__), Columns("edges", (), _refuse), data
         batch = EdgeBatch(*columns, rows, _refuse, self.etype, _refuse)
-        return checked(message(batch), (rows,), "edges", _CPU, message)
+        return checked(message(batch), (rows,), "edges", self._device, message)
 
     def _column(self, columns_of_vertex: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return a column of the vertices themselves; one that was made for their children is 0 for them."""
@@ -266,10 +275,7 @@ class _ColumnSpec:
             return columns_of_vertex[name]
         if name not in self.created:
             raise _UnfitError(_absent(name))
-        return torch.zeros(rows, self.created[name], dtype=next(iter(columns_of_vertex.values())).dtype)
-
-
-_CPU = torch.device("cpu")
+        return next(iter(columns_of_vertex.values())).new_zeros(rows, self.created[name])
 
 
 class _NotedColumns(dict[str, torch.Tensor]):
@@ -329,4 +335,4 @@ class _DegreeFunction(VertexFunction):
             raise _UnfitError("the functions write other columns for some in-degrees than for others")
         if name in columns_of_vertex:
             return columns_of_vertex[name]
-        return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(columns_of_vertex.values())).dtype)
+        return next(iter(columns_of_vertex.values())).new_zeros(rows, *self._spec.widths[name])

@@ -21,12 +21,13 @@ from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
+from .call_cache import lookup, store
 from .devices import device_of
-from .fused_attention import Attention, FusedAttention
+from .fused_attention import Attention, AttentionPlan, FusedAttention
 from .operands import check_tensor, to_common_dtype
 from .softmax import edge_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
-from .traced import GraphOp, is_traced, registered, traced
+from .traced import GraphOp, is_read, is_traced, registered, traced
 
 MOST_HEADS = 64
 """A kernel's text grows with the number of heads; beyond this it is composed."""
@@ -116,6 +117,14 @@ def _attended(
     steps: Steps | None = None,
 ) -> Tensor:
     """Return the attention with one axis of heads, in one kernel where there is one; see :class:`FusedAttention`."""
+    given = (x, *operands) if edge_weight is None else (x, *operands, edge_weight)
+    compose, wants_gradients = (composed, None) if steps is None else (steps.composed, steps.wants_step_gradients)
+    plain = None if is_read(adj) else active.plain(given)
+    plan = None if plain is None else lookup(adj, ("attention", options.kind, plain[0]))
+    if plan is not None:
+        options = options.seeded()
+        needs = active.requires_grad(*given)
+        return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients, plan), *given)
     inputs = _checked(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(options, inputs, math.prod(heads), features)
@@ -125,11 +134,14 @@ def _attended(
             return composed(adj, options, flat)
         return traced(_Attention.name, adj, _recipe(options), (*flat, _number(options, flat[0])))
     options = options.seeded()
-    compose, wants_gradients = (composed, None) if steps is None else (steps.composed, steps.wants_step_gradients)
     if not _has_kernel(adj, options, flat[0]):
         return compose(adj, options, flat)
+    plan = AttentionPlan(device_of(flat[0]))
+    if plain is not None and all(x is y for x, y in zip(given, flat, strict=True)):
+        plan.is_dense = True
+        store(adj, ("attention", options.kind, plain[0]), plan)
     needs = active.requires_grad(*flat)
-    return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients), *flat)
+    return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients, plan), *flat)
 
 
 def _has_kernel(adj: Adjacency, options: Attention, x: Tensor) -> bool:

@@ -53,22 +53,29 @@ def spmm_epilogue(
     that are recorded without gradients; elsewhere the steps follow each other. Gradients of any order; errors are those
     of :func:`~.sparse.spmm`.
     """
-    more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
-    more += [] if residual is None else [residual]
-    if not more and not relu:
+    if bias is None and residual is None and not relu:
         return spmm(adj, expr, reducer, _projected(operands, weight))
-    if active.compiling() and reducer in _SUMS and not active.requires_grad(*operands, *more):
-        operands = (*_projected(operands, weight), *more)
-        return _SpmmEpilogue(adj, expr, reducer, (bias is not None, residual is not None, relu), ()).traced(operands)
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
     cached: _Plan | str | None = None if signature is None else lookup(adj, key)
+    if cached is _IN_PLACE:
+        result = spmm(adj, expr, reducer, _projected(operands, weight))
+        for x in (bias, residual):
+            if x is not None:
+                result += x
+        return result.relu() if relu else result  # type: ignore[no-any-return]
+    more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
+    more += [] if residual is None else [residual]
+    if active.compiling() and reducer in _SUMS and not active.requires_grad(*operands, *more):
+        operands = (*_projected(operands, weight), *more)
+        return _SpmmEpilogue(adj, expr, reducer, (bias is not None, residual is not None, relu), ()).traced(operands)
     follows = bias is not None, residual is not None, relu
     plan = cached or _planned(adj, expr, reducer, operands, weight, more, follows) or _STEPS
     if isinstance(plan, str):
         result = _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
         if cached is None and signature is not None:
-            store(adj, key, plan)
+            in_place = reducer in _SUMS and _agree((result, *more)) and not active.any_deferred(*operands)
+            store(adj, key, _IN_PLACE if in_place else plan)
         return result
     if weight is not None and plan.of_product:
         operands = (operands[0], weight, *operands[1:], *more)
@@ -101,8 +108,8 @@ def _unfused(
 
 
 _ONE = Constant(1.0)
-_STEPS = "in steps"
-"""In place of a plan, where no kernel does all of it."""
+_STEPS, _IN_PLACE = "in steps", "in steps, in place"
+"""In place of a plan, where no kernel does all of it: what follows a sum may be added to its memory."""
 
 
 class After(NamedTuple):

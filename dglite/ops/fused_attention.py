@@ -13,11 +13,11 @@ import numpy as np
 from ..backend import RESULT, Tensor, active
 from ..errors import DGLError
 from ..kernels.render.tiles import Phase, Score
-from ..kernels.spec import compute_dtype
+from ..kernels.spec import ITEM_BYTES, compute_dtype
 from ..structure.adjacency import Adjacency
 from ..structure.arrays import place_of
 from ..structure.derived import CacheKey, cache_key, variant
-from .devices import device_of
+from .devices import KernelDevice, device_of
 from .products import product, weight_gradient
 
 _ALL_ROWS_USED: CacheKey[bool] = cache_key("all rows used", "whether every destination has an in-edge")
@@ -30,7 +30,7 @@ _OPERANDS = {
 _STRIDES = {name: f"{name}_stride" for name in "x left right x_grad left_grad right_grad".split()}
 """What the kernels are told of rows that need not lie one behind the other."""
 _SIDES = ("left", "right", "left_grad", "right_grad")
-"""What lies side by side, left before right, where scores are projected."""
+"""What lies side by side, left before right, (rows, 2 * heads), where scores are projected."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ class Attention:
     edges: bool = False
     edge_features: bool = False
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """All but the seed: calls that are equal in this run the same kernels."""
+        numbers = float(self.slope), float(self.scale), self.dropout
+        return (self.score, *numbers, self.projected, self.edges, self.edge_features)
+
     def seeded(self) -> Attention:
         """Return this with a seed where one is needed."""
         if not 0 <= self.dropout <= 1:
@@ -69,6 +75,21 @@ class Attention:
     def named(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the tensors by name."""
         return dict(zip((*self.operands, "weight"), inputs, strict=False))
+
+
+class AttentionPlan:
+    """What attentions on tensors of equal shapes have in common: the device, and phases bound to it.
+
+    ``is_dense``: the inputs lie row after row.
+    """
+
+    __slots__ = ("device", "is_dense", "phases", "project", "reserved", "writes_every_row")
+
+    def __init__(self, device: KernelDevice, is_dense: bool = False) -> None:
+        self.device, self.is_dense, self.phases = device, is_dense, dict[Any, Any]()
+        self.reserved: tuple[int, dict[str, int]] | None = None
+        self.writes_every_row: bool = device.kernels("graph.attention").WRITES_EVERY_ROW
+        self.project: Any = None
 
 
 class FusedAttention:
@@ -88,30 +109,36 @@ class FusedAttention:
         training: bool,
         composed: Callable[..., Tensor],
         wants_step_gradients: Callable[[], bool] | None = None,
+        plan: AttentionPlan | None = None,
     ) -> None:
+        self.plan = plan
         self.adj, self.options, self.training = adj, options, training
         self.composed, self.wants_step_gradients = composed, wants_step_gradients
         self.saved: tuple[int, ...] = ()
-        self.buffers: dict[str, Tensor] = {}
-        self.writes_every_row = False
+        self.buffers: dict[str, Any] = {}
+        self.memory: Tensor | None = None
+        self.scores: Tensor | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        adj, x = self.adj, inputs[0]
-        self.writes_every_row = device_of(x).kernels("graph.attention").WRITES_EVERY_ROW
+        adj, x, options = self.adj, inputs[0], self.options
+        self.plan = self.plan or AttentionPlan(device_of(x))
         _, heads, features = active.shape(x)
-        named, wide = self.options.named(inputs), (adj.num_dst, heads, features)
-        shapes: dict[str, tuple[int, ...]] = {"out": wide}
-        if self.options.edge_features:
-            shapes["out"] = (math.prod(wide) + math.prod(wide[:2]) * active.shape(named["edge_feat"])[1],)
+        named, wide = options.named(inputs), (adj.num_dst, heads, features)
+        shape: tuple[int, ...] = wide
+        if options.edge_features:
+            shape = (math.prod(wide) + math.prod(wide[:2]) * active.shape(named["edge_feat"])[1],)
+        self.buffers = self._projections(named, self.plan) if options.projected else {}
         if self.training:
-            shapes["log_sum"] = wide[:2]
-            if self.options.score is Score.ADDITIVE and not self.options.edges:
-                shapes |= {"sloped_out": wide, "sloped_sum": wide[:2]}
-        self.buffers = self._projections(named) if self.options.projected else {}
-        self.buffers |= {name: self._rows(adj, shape, x) for name, shape in shapes.items()}
-        parts = self._parts(("out", "edge_out"), self.buffers["out"], x)
+            if self.plan.reserved is None:
+                self.plan.reserved = self._reserved(wide, ITEM_BYTES[compute_dtype(active.dtype(x))])
+            count, offsets = self.plan.reserved
+            self.memory = self._rows(adj, (count,), x)
+            first = active.address(self.memory)
+            for name, offset in offsets.items():
+                self.buffers[name] = first + offset
+        out = self.buffers["out"] = self._rows(adj, shape, x)
+        parts = self._parts(("out", "edge_out"), out, x)
         self._run(Phase.FORWARD, adj, inputs, {**self.buffers, **parts}, training=self.training)
-        out = self.buffers["out"]
         if active.dtype(out) == active.dtype(x):
             # The result comes back through the backend: kept here it would keep itself alive.
             del self.buffers["out"]
@@ -119,6 +146,15 @@ class FusedAttention:
             return out
         self.saved = tuple(range(len(inputs)))
         return active.astype(out, active.dtype(x))
+
+    def _reserved(self, wide: tuple[int, int, int], item: int) -> tuple[int, dict[str, int]]:
+        """Return the size of one tensor for what gradients read besides, and where each part of it begins, in bytes."""
+        sizes, offsets, count = {"log_sum": wide[0] * wide[1]}, dict[str, int](), 0
+        if self.options.score is Score.ADDITIVE and not self.options.edges:
+            sizes |= {"sloped_out": math.prod(wide), "sloped_sum": wide[0] * wide[1]}
+        for name, size in sizes.items():
+            offsets[name], count = count * item, count + -(-size // 8) * 8  # every part begins at a widest vector
+        return count, offsets
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         operands = list(inputs[:-1])
@@ -176,21 +212,38 @@ class FusedAttention:
         parts = active.split(whole, [of_nodes, active.shape(whole)[0] - of_nodes])
         return dict(zip(names, parts, strict=True))
 
-    def _projections(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the scores of both sides, (num_src, heads) and (num_dst, heads), in one product of matrices.
+    def _projections(self, named: dict[str, Tensor], plan: AttentionPlan) -> dict[str, Any]:
+        """Return the scores of both sides, (num_src, heads) and (num_dst, heads), of x and the vectors.
 
-        Products with a matrix that is mostly 0 read x once; multiplying and adding up by head writes a tensor as large
-        as x for each side, and takes eight times as long for heads of 32.
+        On the CPU by a product with a matrix that is mostly 0, which reads x once; multiplying and adding up by head
+        writes a tensor as large as x for each side, and takes eight times as long for heads of 32.
         """
         x = named["x"]
-        rows, heads, features = active.shape(x)
-        diagonal = _identity(heads, x)[:, None, :]
-        columns = [
-            active.reshape(active.reshape(named[name], (heads, features, 1)) * diagonal, (heads * features, heads))
-            for name in ("attn", "attn_right")
-        ]
-        scores = product(active.reshape(x, (rows, heads * features)), active.concat(columns, 1))
-        return {"left": scores[:, :heads], "right": scores[: self.adj.num_dst, heads:]}
+        shape = rows, heads, features = active.shape(x)
+        kernels = plan.device.kernels("graph.attention")
+        if kernels.PROJECTS:
+            if plan.project is None:
+                plan.project = kernels.bind_projection(active.dtype(x), shape, lambda: plan.device.queue)
+            scores = active.new_empty(x, (rows, 2 * heads))
+            dense, addresses = active.dense((x, named["attn"], named["attn_right"]))
+            plan.project((*addresses, active.address(scores)))
+            del dense  # the kernel has read it
+        else:
+            diagonal = _identity(heads, x)[:, None, :]
+            columns = [
+                active.reshape(active.reshape(named[name], (heads, features, 1)) * diagonal, (heads * features, heads))
+                for name in ("attn", "attn_right")
+            ]
+            scores = product(active.reshape(x, (rows, heads * features)), active.concat(columns, 1))
+        self.scores = scores
+        return self._sides(scores, heads)
+
+    def _sides(self, both: Tensor, heads: int) -> dict[str, Any]:
+        """Return what sources and destinations have of (num_src, 2 * heads): the addresses, where these suffice."""
+        if self.plan is not None and self.plan.writes_every_row:
+            first = active.address(both)
+            return {"left": first, "right": first + heads * ITEM_BYTES[active.dtype(both)]}
+        return {"left": both[:, :heads], "right": both[: self.adj.num_dst, heads:]}
 
     def _side_gradients(self, x: Tensor, right: Tensor) -> dict[str, Tensor]:
         """Return buffers for the gradient of ``right``; of both sides, ``sides_grad``, if the scores are projected."""
@@ -200,7 +253,7 @@ class FusedAttention:
         shape, dtype, device = (rows, 2 * heads), compute_dtype(active.dtype(x)), active.device(x)
         whole = rows == self.adj.num_dst and self._writes_all(self.adj) and self._writes_all(self.adj.reverse())
         both = active.empty(shape, dtype, device) if whole else active.full(shape, 0.0, dtype, device)
-        return {"sides_grad": both, "left_grad": both[:, :heads], "right_grad": both[: self.adj.num_dst, heads:]}
+        return {"sides_grad": both, **{f"{name}_grad": part for name, part in self._sides(both, heads).items()}}
 
     def _through_projections(self, named: dict[str, Tensor], results: dict[str, Tensor]) -> None:
         """Add the gradients of the vectors, and of x for sources without an out-edge, which no kernel has written."""
@@ -208,8 +261,11 @@ class FusedAttention:
         num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
         x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
         # The product has a block for each pair of heads; a head's own lie on the diagonal.
-        blocks = active.reshape(active.swap_last(weight_gradient(x, both)), (2, heads * heads, features))
-        results["attn_grad"], results["attn_right_grad"] = (active.contiguous(side[:: heads + 1]) for side in blocks)
+        # On the CPU by the kernel for few columns; elsewhere so that no copy is needed to turn it.
+        blocks = active.swap_last(weight_gradient(x, both)) if active.on_cpu(x) else weight_gradient(both, x)
+        blocks = active.reshape(blocks, (2, heads * heads, features))
+        own = active.contiguous(blocks[:, :: heads + 1])
+        results["attn_grad"], results["attn_right_grad"] = own[0], own[1]
         if not self._writes_all(self.adj.reverse()):
             vector = active.astype(named["attn_right"], active.dtype(both))
             idle = self._idle_sources(num_dst)
@@ -226,9 +282,11 @@ class FusedAttention:
 
     def _writes_all(self, rows: Adjacency) -> bool:
         """Whether the kernels write a result for each of the rows: the CPU's do where each has an entry."""
-        if not self.writes_every_row and _ALL_ROWS_USED not in rows.cache:
+        if self.plan is not None and self.plan.writes_every_row:
+            return True
+        if _ALL_ROWS_USED not in rows.cache:
             rows.cache[_ALL_ROWS_USED] = bool(rows.in_degrees().all())
-        return self.writes_every_row or rows.cache[_ALL_ROWS_USED]
+        return bool(rows.cache[_ALL_ROWS_USED])
 
     def _rows(self, rows: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
         """Return memory for a result of each row, zero-filled if some are not written."""
@@ -238,26 +296,49 @@ class FusedAttention:
     def _run(
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
     ) -> None:
-        """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
-        options, device = self.options, device_of(inputs[0])
-        compiled = device.kernels("graph.attention")
-        named = {name: active.contiguous(tensor) for name, tensor in options.named(inputs).items()}
-        structure, index = device.structure(rows, edges=options.dropout > 0 or options.edges or "weight" in named)
-        _, heads, features = active.shape(inputs[0])
-        flags |= {"dropout": options.dropout > 0, "weighted": "weight" in named, "edges": options.edges}
-        of_edge = active.shape(named["edge_feat"])[1] if options.edge_features else 0
-        spec = compiled.attention_spec(
-            options.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags
-        )
-        paired = _SIDES if options.projected else ()
-        arguments: dict[str, int | float] = {"slope": float(options.slope), "score_scale": float(options.scale)}
-        for name, tensor in {**named, **others}.items():
-            arguments[name] = active.address(tensor)
-            if name in _STRIDES:
-                arguments[_STRIDES[name]] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
+        """Run a phase over ``rows`` on the inputs and ``others``, tensors or addresses by the kernels' names for them.
+
+        A kernel that ran on tensors of these shapes is not chosen again.
+        """
+        plan, options = self.plan, self.options
+        assert plan is not None
+        tensors = options.named(inputs if plan.is_dense else [active.contiguous(x) for x in inputs]) | others
+        tensors.pop("sides_grad", None)
+        key = (phase, *flags.items(), *tensors)
+        bound = plan.phases.get(key)
+        if bound is None:
+            bound = plan.phases[key] = self._bound(plan.device, phase, rows, inputs[0], tensors, flags)
+        addresses = [y if type(y) is int else active.address(y) for y in tensors.values()]
+        plan.device.kernels("graph.attention").run_attention(bound, addresses, options.seed or 0)
+
+    def _bound(
+        self,
+        device: KernelDevice,
+        phase: Phase,
+        rows: Adjacency,
+        x: Tensor,
+        tensors: dict[str, Any],
+        flags: dict[str, bool],
+    ) -> Any:
+        """Return what runs a phase on the addresses of tensors like these."""
+        options, (_, heads, features) = self.options, active.shape(x)
+        of_edge = active.shape(tensors["edge_feat"])[1] if options.edge_features else 0
+        compiled, weighted = device.kernels("graph.attention"), "weight" in tensors
+        flags = {**flags, "dropout": options.dropout > 0, "weighted": weighted, "edges": options.edges}
+        structure, index = device.structure(rows, edges=options.dropout > 0 or options.edges or weighted)
+        shape = index, heads, features, of_edge
+        spec = compiled.attention_spec(options.score, phase, active.dtype(x), *shape, **flags)
+        numbers: dict[str, int | float] = {"slope": float(options.slope), "score_scale": float(options.scale)}
+        for name, stride in _STRIDES.items():
+            if name in tensors:
+                if options.projected and name in _SIDES:
+                    numbers[stride] = 2 * heads
+                else:
+                    numbers[stride] = math.prod(active.shape(tensors[name])[1:])
         if options.seed is not None:
-            arguments |= compiled.dropout_words(options.dropout, options.seed)
-        compiled.run_attention(spec, structure, {**arguments, "num_right": self.adj.num_dst}, device.queue)
+            numbers |= compiled.dropout_words(options.dropout, 0)  # the seed comes with each call
+        numbers["num_right"] = self.adj.num_dst
+        return compiled.bind_attention(spec, structure, tuple(tensors), numbers, lambda: device.queue)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:

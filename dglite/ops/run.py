@@ -18,6 +18,7 @@ from .call_cache import Scaling, cache_kernel, run_cached
 from .devices import HOST, device_of
 from .operands import broadcast
 
+_WITH_ARGMAX = "with argmax"
 _LONGEST_ROW: CacheKey[int] = cache_key("longest row", "the largest in-degree")
 
 
@@ -34,13 +35,15 @@ def run_spmm(
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    result = run_cached(adj, reduction, operands) if argmax is None else None
+    argmax_address = 0 if argmax is None else active.address(argmax)
+    operation = reduction if argmax is None else (*reduction, _WITH_ARGMAX)
+    result = run_cached(adj, operation, operands, argmax_address)
     if result is not None:
         return result
     dense, shapes, addresses = _dense(operands)
     device = device_of(dense[0])
     structure, index = device.structure(adj, edges)
-    dtype, argmax_address = active.dtype(dense[0]), 0 if argmax is None else active.address(argmax)
+    dtype = active.dtype(dense[0])
     kernel = getattr(device.kernels("graph.sparse"), bind)(*reduction, dtype, index, shapes, argmax is not None)
     shape = (*lead, adj.num_dst, *kernel.layout.shape)
     out, scaling = active.new_empty(dense[0], shape), None
@@ -64,11 +67,11 @@ def run_spmm(
         scratch = active.empty((room,), "uint8", active.device(out))
         memory = device.queue, argmax_address, active.address(scratch)
         kernel.in_panels(structure, adj.num_src, addresses, active.address(out), *memory)
-    elif argmax is None and not comes_again and math.prod(shape):
+    elif not comes_again and math.prod(shape):
         longest = _longest_row(adj) if device is HOST else 0
         run = kernel.bound_to(structure, lambda: device.queue, longest)
-        run(addresses, active.address(out))
-        cache_kernel(adj, reduction, operands, run, shape, scaling)
+        run(addresses, active.address(out), argmax_address)
+        cache_kernel(adj, operation, operands, run, shape, scaling)
     else:
         cuts = (kernel.cuts_rows(_longest_row(adj)),) if device is HOST else ()
         kernel(structure, addresses, active.address(out), device.queue, argmax_address, *cuts)
@@ -77,6 +80,9 @@ def run_spmm(
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     """Run the kernel of ``expr`` for every edge; with ``dot`` the last feature axis is summed."""
+    result = run_cached(adj, (expr, dot), operands)
+    if result is not None:
+        return result
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
     wide = broadcast(shapes) if dot else (1,)
@@ -86,8 +92,38 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     structure, index = device.edges(adj, shapes)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
-    out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
-    kernel(structure, addresses, active.address(out), device.queue)
+    shape = (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape)
+    out = active.new_empty(first, shape)
+    if device is HOST or not math.prod(shape):  # which reads other lists of the edges the next time
+        kernel(structure, addresses, active.address(out), device.queue)
+    else:
+        run = kernel.bound_to(structure, lambda: device.queue)
+        run(addresses, active.address(out))
+        cache_kernel(adj, (expr, dot), operands, run, shape)
+    return out
+
+
+FORWARD, BACKWARD = ("edge softmax",), ("edge softmax, gradient",)
+"""The operations of :func:`run_softmax`."""
+
+
+def run_softmax(adj: Adjacency, operation: tuple[str], operands: Sequence[Tensor]) -> Tensor:
+    """Return the edge softmax of logits, or the gradient before it of the softmax and the gradient behind it.
+
+    All are (num_edges, *feat).
+    """
+    result = run_cached(adj, operation, operands)
+    if result is not None:
+        return result
+    dense, _, addresses = _dense(operands)
+    device, shape, dtype = device_of(dense[0]), active.shape(dense[0]), active.dtype(dense[0])
+    structure, index = device.structure(adj)
+    out, heads = active.new_empty(dense[0], shape), math.prod(shape[1:])
+    if heads and shape[0]:
+        bind = device.kernels("graph.softmax").bind_softmax
+        run = bind(structure, index, dtype, heads, operation is BACKWARD, lambda: device.queue)
+        run(addresses, active.address(out))
+        cache_kernel(adj, operation, operands, run, shape)
     return out
 
 

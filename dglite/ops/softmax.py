@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +10,11 @@ from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
-from .devices import device_of
+from .call_cache import cache_recorded, run_cached
 from .operands import check_tensor, require_alike
+from .run import BACKWARD, FORWARD, run_softmax
 from .sparse import sddmm_unchecked, spmm_unchecked
-from .traced import GraphOp, is_traced, registered, run, traced
+from .traced import GraphOp, is_read, is_traced, registered, run, traced
 
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
@@ -22,29 +22,19 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
 
     Computed from the row's maximum down, so large scores do not overflow. Differentiable twice.
     """
+    result = None if is_read(adj) else run_cached(adj, FORWARD, (logits,))
+    if result is not None:
+        return result
     check_tensor(logits, adj.num_edges, "edge")
     if is_traced(adj, (logits,)):
         return traced("edge_softmax", adj, "", (logits,))
     if fallback.lacks_kernels(logits):
         return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
-        return _forward(adj, logits)
-    return active.apply(_EdgeSoftmax(adj), logits)
-
-
-def _heads(x: Tensor) -> int:
-    return math.prod(active.shape(x)[1:])
-
-
-def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
-    device = device_of(logits)
-    structure, index = device.structure(adj)
-    logits, dtype, heads = active.contiguous(logits), active.dtype(logits), _heads(logits)
-    out = active.new_empty(logits, active.shape(logits))
-    if heads:
-        addresses = active.address(logits), active.address(out)
-        device.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, device.queue)
-    return out
+        return run_softmax(adj, FORWARD, (logits,))
+    result = active.apply(_EdgeSoftmax(adj), logits)
+    cache_recorded(adj, FORWARD, (logits,), _EdgeSoftmax)
+    return result
 
 
 class _PerEdge(GraphOp):
@@ -77,7 +67,7 @@ class _EdgeSoftmax(_PerEdge):
     saved = (RESULT,)
 
     def forward(self, logits: Tensor) -> Tensor:
-        return _forward(self.adj, logits)
+        return run_softmax(self.adj, FORWARD, (logits,))
 
     def composed(self, *inputs: Tensor) -> Tensor:
         return fallback.edge_softmax(self.adj, inputs[0])
@@ -94,15 +84,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
     saved = (0, 1)
 
     def forward(self, softmax: Tensor, grad: Tensor) -> Tensor:
-        device = device_of(grad)
-        structure, index = device.structure(self.adj)
-        softmax, grad = active.contiguous(softmax), active.contiguous(grad)
-        out, heads = active.new_empty(grad, active.shape(grad)), _heads(grad)
-        if heads:
-            addresses = active.address(softmax), active.address(grad), active.address(out)
-            gradient = device.kernels("graph.softmax").edge_softmax_gradient
-            gradient(structure, index, active.dtype(grad), heads, *addresses, device.queue)
-        return out
+        return run_softmax(self.adj, BACKWARD, (softmax, grad))
 
     def composed(self, *inputs: Tensor) -> Tensor:
         total = fallback.spmm(self.adj, _PRODUCT, Reducer.SUM, inputs)

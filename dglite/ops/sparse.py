@@ -20,7 +20,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
-from .call_cache import run_cached
+from .call_cache import cache_recorded, run_cached
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import broadcast, check_operands, reads_edges, sum_to, tensor_operand, to_common_dtype
 from .run import run_sddmm, run_spmm
@@ -99,7 +99,10 @@ def _spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tenso
         return fallback.spmm(adj, expr, reducer, operands)
     if not active.requires_grad(*operands):
         return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, None)
-    return active.apply(Spmm(adj, expr, reducer, active.needs_grad(operands)), *operands)
+    needs = active.needs_grad(operands)
+    result = active.apply(Spmm(adj, expr, reducer, needs), *operands)
+    cache_recorded(adj, (expr, reducer), operands, lambda adj: Spmm(adj, expr, reducer, needs))
+    return result
 
 
 def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor:
@@ -199,11 +202,15 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     DGLError
         As for :func:`spmm`.
     """
-    return sddmm_unchecked(adj, expr, check_operands(adj, expr, operands), dot)
+    result = None if is_read(adj) else run_cached(adj, (expr, dot), operands)
+    return sddmm_unchecked(adj, expr, check_operands(adj, expr, operands), dot) if result is None else result
 
 
 def sddmm_unchecked(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return what :func:`sddmm` does, of operands that fit."""
+    result = None if is_read(adj) else run_cached(adj, (expr, dot), operands)
+    if result is not None:
+        return result
     dot = dot and any(len(active.shape(x)) > 1 for x in operands)
     return (_trace_sddmm if is_traced(adj, operands) else _sddmm)(adj, expr, operands, dot)
 
@@ -217,7 +224,10 @@ def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) ->
         return fallback.sddmm(adj, expr, operands, dot)
     if not active.requires_grad(*operands):
         return run_sddmm(adj, expr, operands, dot)
-    return active.apply(_Sddmm(adj, expr, dot, active.needs_grad(operands)), *operands)
+    needs = active.needs_grad(operands)
+    result = active.apply(_Sddmm(adj, expr, dot, needs), *operands)
+    cache_recorded(adj, (expr, dot), operands, lambda adj: _Sddmm(adj, expr, dot, needs))
+    return result
 
 
 @registered

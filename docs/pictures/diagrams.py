@@ -1,4 +1,4 @@
-"""Draw the five diagrams of the documentation as SVG, whose colours are those of the page that they are part of.
+"""Draw the six diagrams of the documentation as SVG, whose colours are those of the page that they are part of.
 
 python docs/pictures/diagrams.py
 """
@@ -176,6 +176,37 @@ def halo() -> None:
     d.save()
 
 
+def engine() -> None:
+    """Three front doors of dynamic networks, and the kernels that all of them run."""
+    d = Drawing("engine", 720, 330)
+    columns = (
+        (
+            ("vertex function", "F of one vertex, a graph"),
+            ("trace", "nodes, their gradient"),
+            ("plan", "eager, each level, late"),
+            ("lines", "stage, rows from and to"),
+        ),
+        (
+            ("lazy tensors", "cells, operations"),
+            ("session", "graph of operations"),
+            ("batches", "by signature"),
+            ("steps and instructions", "batch by batch"),
+        ),
+        (
+            ("persistent handle", "a step on lazy losses"),
+            ("session", "graph of operations"),
+            ("batches", "and the optimizer's update"),
+            ("script", "threads or blocks that stay"),
+        ),
+    )
+    for i, boxes in enumerate(columns):
+        for j, lines in enumerate(boxes):
+            d.box(20 + 240 * i, 10 + 66 * j, 200, 46, *lines, style="" if j else "hot")
+            d.arrow(120 + 240 * i, 56 + 66 * j, 120 + 240 * i, 74 + 66 * j)
+    d.box(20, 274, 680, 46, "kernels", "formulas, products, reductions, softmax, losses: compiled once, run on words")
+    d.save()
+
+
 if __name__ == "__main__":
-    for draw in (call, blocks, buckets, programs, halo):
+    for draw in (call, blocks, buckets, programs, halo, engine):
         draw()

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -105,6 +105,13 @@ class FakeRunner:
         self._check(program.name(kernel), words)
         with self._opened():
             EMULATOR.launch(program, kernel, grid, words)
+
+    def bind(self, program: CudaProgram, kernel: str, grid: tuple[int, int], count: int) -> Callable[[Any], None]:
+        def start(arguments: Any) -> None:
+            assert len(arguments) == count
+            self.launch(program, kernel, grid, arguments)
+
+        return start
 
     def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         self._check(program.name(kernel), words)

@@ -11,7 +11,8 @@ if not torch.cuda.is_available():
 from tests.fake_device.test_calls import CALLS, repeat
 
 
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("hub", [0, 700])
 @pytest.mark.parametrize("name", CALLS)
-def test_later_calls_go_straight_to_their_kernel(name, hub, monkeypatch):
-    repeat(name, hub, "cuda", monkeypatch)
+def test_later_calls_go_straight_to_their_kernel(name, hub, recorded, monkeypatch):
+    repeat(name, hub, recorded, "cuda", monkeypatch)

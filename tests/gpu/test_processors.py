@@ -10,7 +10,7 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
 
-from dglite import DGLError, dynamic
+from dglite import dynamic
 from tests.dynamic.batching.models import TreeLSTM
 from tests.dynamic.processors.test_gpu import wide_losses
 from tests.dynamic.processors.test_handle import loss_of, weights
@@ -80,7 +80,6 @@ def test_errors_and_values() -> None:
     with pytest.raises(IndexError, match="label 3 "):
         handle.sync()
     torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
-    with pytest.raises(DGLError, match="only the step of a handle computes"):
-        loss_of(model).value()
+    assert torch.isfinite(loss_of(model).value())
     handle.step(loss_of(model))
     assert handle.sync() is not None

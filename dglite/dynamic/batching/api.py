@@ -15,6 +15,7 @@ from ...kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
 from ..autocast import as_float32, without_autocast
 from ..execution.by_torch import differentiable_gradients
 from .execution.by_torch import values_by_torch
+from .execution.device import bring
 from .execution.differentiation import copy_rows, differentiate
 from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
@@ -171,18 +172,18 @@ def checked_losses(losses: Any, name: str) -> list[LazyTensor]:
 
 def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> None:
     """Compute what is not computed yet of what ``lazies`` need."""
-    try:
-        session.check_computable()
-    except DGLError:
-        end_session(session)  # or nothing that is recorded from now on could be computed either
-        raise
     for wait in before_computing:
         wait()
     recording = perf_counter() - session.started
     session.settle()
+    try:
+        bring(session)
+    except DGLError:
+        end_session(session)  # or nothing that is recorded from now on could be computed either
+        raise
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
-    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
-    with without_autocast():
+    nodes = needed_nodes(targets, session.graph)
+    with without_autocast(session.device.type):
         run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):
         session.runs.append(run)

@@ -59,11 +59,7 @@ class LastRun:
         return "\n".join(lines)
 
 
-class _ThreadReport(threading.local):
-    report: LastRun | None = None
-
-
-_last = _ThreadReport()
+_last = threading.local()
 
 
 def remember(run: BatchedRun, strategy: str, recording: float) -> None:
@@ -76,6 +72,7 @@ def remember(run: BatchedRun, strategy: str, recording: float) -> None:
 
 def last_run() -> LastRun:
     """Return what this thread's last run (``run``, ``backward`` or ``value``) did."""
-    if _last.report is None:
+    report: LastRun | None = getattr(_last, "report", None)
+    if report is None:
         raise DGLError("nothing has been run yet; call dglite.dynamic.run or x.value() first")
-    return _last.report
+    return report

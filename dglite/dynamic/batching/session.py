@@ -12,20 +12,14 @@ import numpy as np
 import torch
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from ...kernels.cpu.dynamic.placement import active_nodes
+from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, OperationGraph, parse
+from ...ops import devices
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-_accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
 """What is called before a session computes: whoever changes parameters meanwhile waits for that here."""
-
-
-def accept(device: torch.device) -> None:
-    """Let sessions take tensors on a device, for which there is a handle of persistent processors."""
-    _accepted.add(device)
 
 
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
@@ -39,14 +33,6 @@ class ExternalTensor(NamedTuple):
     version: int
     node: int
     kind: TensorKind
-
-
-_NOTHING = (
-    *(np.zeros(0, dtype) for dtype in (np.int64, np.bool_, np.int64)),
-    np.zeros(1, np.int64),
-    np.zeros(0, np.int64),
-)
-"""What a session's arrays are until it is settled."""
 
 
 class Session:
@@ -67,8 +53,11 @@ class Session:
         """Whether the body of a cell is being recorded, whose lazy tensors have an axis of length 1 in front."""
         self.started = time.perf_counter()
         self.runs: list[Any] = []
-        self.num_nodes = 0
-        self.sigs, self.done, self.where, self.argptr, self.args = _NOTHING
+        nothing = np.zeros(0, np.int64)
+        self._room = OperationGraph(nothing, np.zeros(1, np.int64), nothing, np.zeros(0, np.bool_))
+        self.graph = self._room
+        """What was recorded until it was settled last, a part of the arrays that have room for more."""
+        self.where = np.zeros(0, np.int64)
         self.external: dict[int, ExternalTensor] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
@@ -158,42 +147,37 @@ class Session:
         return None if external is None else int(external.view(-1)[place // external.itemsize])
 
     def _note_device(self, tensor: torch.Tensor) -> None:
-        if tensor.device not in _accepted:
+        device = tensor.device
+        if device == self.device or device.type == "cpu":
+            return
+        reason = devices.why_no_kernels(device)
+        if reason or self.device.type != "cpu":
             raise DGLError(
-                f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu(). A model on a "
-                "GPU is trained with a handle, dglite.dynamic.persistent, which is made before its model is used"
+                f"lazy tensors compute on the CPU or on one NVIDIA GPU; got a tensor on {device}"
+                + (f", where {reason}" if reason else f" beside others on {self.device}")
             )
-        if tensor.device.type != "cpu":
-            self.device = tensor.device
-
-    def check_computable(self) -> None:
-        """Raise if something that was used lies on a GPU, which only a handle's step computes with."""
-        if self.device.type != "cpu":
-            raise DGLError(
-                f"what was recorded uses tensors on {self.device}, with which only the step of a handle computes "
-                "(dglite.dynamic.persistent). For values in between use a copy of the model on the CPU"
-            )
+        self.device = device
 
     # -- what the computation reads -----------------------------------------------------------------------------
     def settle(self) -> None:
         """Take what was recorded over into the arrays, and note where what was given lies."""
         stream = np.fromiter(self.stream, np.int64, len(self.stream))
         self.stream.clear()
-        used = int(self.argptr[self.num_nodes])
-        if self.count > len(self.sigs):
-            room = max(2 * self.count, 256)
-            self.sigs, self.done, self.where = (_grown(x, room) for x in (self.sigs, self.done, self.where))
-            self.argptr = _grown(self.argptr, room + 1)
-        needed = used + len(stream) + self.num_args
+        num_nodes, (sigs, argptr, args, done) = len(self.graph.sigs), self._room
+        if self.count > len(sigs):
+            size = max(2 * self.count, 256)
+            sigs, done, self.where = (_grown(x, size) for x in (sigs, done, self.where))
+            argptr = _grown(argptr, size + 1)
+        needed = int(argptr[num_nodes]) + len(stream) + self.num_args
         self.num_args = 0
-        if needed > len(self.args):
-            self.args = _grown(self.args, max(2 * needed, 512))
+        if needed > len(args):
+            args = _grown(args, max(2 * needed, 512))
+        self._room = OperationGraph(sigs, argptr, args, done)
         macros = np.array([word for macro in self.macros for word in macro], np.int64)
         macro_ptr = np.cumsum([0, *map(len, self.macros)])
         arities = np.array(shared_arities, np.int64), np.array([s.arity for s in self.own_signatures], np.int64)
-        self.num_nodes = parse(
-            stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
-        )
+        end = parse(stream, *arities, macros, macro_ptr, num_nodes, self._room)
+        self.graph = OperationGraph(sigs[:end], argptr[: end + 1], args[: argptr[end]], done[:end])
         for node in self._new:
             self.where[node] = self.given_at[node].data_ptr()
         self._new.clear()
@@ -204,14 +188,6 @@ class Session:
         """Return the tensors that were given and want a gradient, with their nodes."""
         differentiable = [x for x in self.external.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
         return [(x.tensor, x.node) for x in differentiable]
-
-    def active(self, targets: np.ndarray, sources: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
-        """Return whether gradients flow through each node: from ``targets`` to given nodes, or to a signature of this
-        session that ``wants`` them."""
-        is_source = np.zeros(len(self.sigs), np.bool_)
-        is_source[sources] = True
-        by_signature = np.array(wants, np.bool_)
-        return active_nodes(targets, self.sigs, self.argptr, self.args, is_source, by_signature, self.num_nodes)
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""
@@ -229,27 +205,24 @@ def version_of(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _grown(array: np.ndarray, room: int) -> np.ndarray:
-    grown = np.zeros(room, array.dtype)
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    grown = np.zeros(size, array.dtype)
     grown[: len(array)] = array
     return grown
 
 
-class _ThreadSession(threading.local):
-    session: Session | None = None
-
-
-_current = _ThreadSession()
+_current = threading.local()
 
 
 def current_session() -> Session:
     """Return the session in which new lazy tensors are recorded; each thread has its own."""
-    if _current.session is None:
-        _current.session = Session()
-    return _current.session
+    session: Session | None = getattr(_current, "session", None)
+    if session is None:
+        session = _current.session = Session()
+    return session
 
 
 def end_session(session: Session) -> None:
     """Let the next lazy tensor start a new session if ``session`` is the current one."""
-    if _current.session is session:
+    if getattr(_current, "session", None) is session:
         _current.session = None

@@ -71,22 +71,22 @@ def push_by_torch(
     def state(j: int, rows: np.ndarray) -> Tensor:
         """Return a state of some rows, zeros for row -1."""
         if not states[j]:
-            return torch.zeros(len(rows), traced.state_widths[j], dtype=traced.dtype)
+            return torch.zeros(len(rows), traced.state_widths[j], dtype=traced.dtype, device=traced.device)
         return rows_of_parts(states[j], segment_of[rows], rows - starts[rows])
 
     for c, first, last in segments:
         kind = c // (2 << len(traced.inputs))
         program = traced.programs[kind]
-        level = _LevelValues(order, pulls, (c, first, last), values, shared, state, mask)
+        level = _LevelValues(order, pulls, (c, first, last), values, shared, state, mask, traced.device)
         level.compute(needed[kind])
         for parts, nodes in ((states, program.states), (pushes, program.pushes)):
             for column, node in zip(parts, nodes, strict=False):
                 column.append(level.rows(node))
         for column, width in list(zip(states, traced.state_widths, strict=True))[len(program.states) :]:
-            column.append(torch.zeros(last - first, width, dtype=traced.dtype))
+            column.append(torch.zeros(last - first, width, dtype=traced.dtype, device=traced.device))
     nodes = [order.nodes[first:last] for _, first, last in segments]
-    back = torch.from_numpy(np.argsort(np.concatenate(nodes))) if nodes else None
-    empty = [torch.zeros(0, width, dtype=traced.dtype) for width in traced.push_widths]
+    back = active.from_numpy(np.argsort(np.concatenate(nodes)), traced.device) if nodes else None
+    empty = [torch.zeros(0, width, dtype=traced.dtype, device=traced.device) for width in traced.push_widths]
     return empty if back is None else [torch.cat(column).index_select(0, back) for column in pushes]
 
 
@@ -99,10 +99,10 @@ def rows_of_parts(parts: Sequence[Tensor], numbers: np.ndarray, rows: np.ndarray
         if number < 0:
             pieces.append(parts[0].new_zeros(len(places), parts[0].shape[1]))
         else:
-            pieces.append(parts[number].index_select(0, torch.from_numpy(rows[places])))
+            pieces.append(parts[number].index_select(0, active.from_numpy(rows[places], parts[number].device)))
     if not pieces:
         return parts[0][:0]
-    return torch.cat(pieces).index_select(0, torch.from_numpy(np.argsort(by_part)))
+    return torch.cat(pieces).index_select(0, active.from_numpy(np.argsort(by_part), parts[0].device))
 
 
 class _LevelValues:
@@ -117,12 +117,14 @@ class _LevelValues:
         shared: Sequence[Any],
         state: Callable[[int, np.ndarray], Tensor],
         mask: Mask,
+        device: torch.device,
     ) -> None:
+        self._device = device
         self._order, self._pulls, self._segment = order, pulls, segment
         self._inputs, self._shared, self._state, self._mask = inputs, shared, state, mask
         _, first, last = segment
         self._edges = int(order.bounds[first]), int(order.bounds[last])
-        self._parents = torch.from_numpy(order.parents[slice(*self._edges)] - first)
+        self._parents = active.from_numpy(order.parents[slice(*self._edges)] - first, device)
         self._values: dict[Node, Tensor] = {}
 
     def compute(self, nodes: Sequence[Node]) -> None:
@@ -169,7 +171,7 @@ class _LevelValues:
         return self._shared[node.attr]  # type: ignore[no-any-return]
 
     def full(self, node: Node, rows: int | None) -> Tensor:
-        return torch.full((1 if rows is None else rows, node.width), node.attr, dtype=node.dtype)
+        return torch.full((1 if rows is None else rows, node.width), node.attr, dtype=node.dtype, device=self._device)
 
     def random(self, node: Node, rows: int) -> Tensor:
         first, last = self._segment[1:] if node.domain is RowDomain.VERTEX else self._edges
@@ -188,7 +190,7 @@ class _LevelValues:
         return x @ (weight.t() if node.attr else weight)
 
     def reduce(self, node: Node, rows: int) -> Tensor:
-        (x,), zeros = self._args(node), torch.zeros(rows, node.width, dtype=node.dtype)
+        (x,), zeros = self._args(node), torch.zeros(rows, node.width, dtype=node.dtype, device=self._device)
         if node.attr == "sum":
             return zeros.index_add(0, self._parents, x)
         index = self._parents[:, None].expand_as(x)

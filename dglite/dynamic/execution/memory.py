@@ -10,24 +10,27 @@ import torch
 
 from ...backend.memory import pool
 
+CPU = torch.device("cpu")
 _SMALL, _LINE = 1 << 15, 64
 _IN_NUMPY = {getattr(torch, name): np.dtype(name) for name in ("float32", "float64", "uint8")}
 
 
-def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+def empty(shape: Sequence[int], dtype: torch.dtype, device: torch.device = CPU) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
     num_bytes = math.prod(shape) * dtype.itemsize
-    memory = None if num_bytes < _SMALL else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
-    return torch.empty(shape, dtype=dtype) if memory is None else torch.from_numpy(memory)
+    small = num_bytes < _SMALL or device.type != "cpu"
+    memory = None if small else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
+    return torch.empty(shape, dtype=dtype, device=device) if memory is None else torch.from_numpy(memory)
 
 
 class Arena:
     """A whole number of cache lines, at least ``nbytes``, with views as tensors, which it must not outlive."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, device: torch.device = CPU) -> None:
         size = max(-(-nbytes // _LINE) * _LINE, _LINE)
-        memory = pool.lend((size,), _IN_NUMPY[torch.uint8], size, loose=True)
-        self._memory = torch.empty(size, dtype=torch.uint8) if memory is None else torch.from_numpy(memory)
+        lent = pool.lend((size,), _IN_NUMPY[torch.uint8], size, loose=True) if device.type == "cpu" else None
+        memory = torch.empty(size, dtype=torch.uint8, device=device) if lent is None else torch.from_numpy(lent)
+        self._memory = memory
         self.nbytes = nbytes
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
@@ -46,6 +49,7 @@ class Arena:
             (count, *shape), (distance // item, *reversed(strides)), (address - self.address) // item
         )
 
-    def clear(self, nbytes: int) -> None:
-        """Set the first bytes to 0."""
-        self._memory[:nbytes].zero_()
+    def clear(self, nbytes: int, address: int | None = None) -> None:
+        """Set the first bytes, or those from an address on, to 0."""
+        first = 0 if address is None else address - self.address
+        self._memory[first : first + nbytes].zero_()

@@ -38,6 +38,8 @@ def add_rows(x: Tensor, y: Tensor, out: Tensor, adds: bool) -> None:
 
 def _kernels(matrix: Tensor, *rows: Tensor) -> ModuleType | None:
     """Return the kernels where they are faster with a matrix of this shape and read such rows."""
+    if not matrix.is_cpu:
+        return None
     kernels = compiled("rows.products")
     if kernels.is_faster(DTYPES.get(matrix.dtype), *matrix.shape) and all(
         x.stride(1) == 1 and x.dtype is matrix.dtype for x in rows

@@ -16,7 +16,7 @@ from ...expr import Operand, Side
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from ..program.ir import NodeKind, RowDomain
-from ..program.layout import NOTHING, WORDS, StageTable
+from ..program.layout import MOST_ROWS, NOTHING, WORDS, StageTable
 from ..program.recipe import (
     Buffer,
     BufferRole,
@@ -75,8 +75,10 @@ class ProgramScript:
 
     Where it ``returns`` to its caller, that runs the ``python_stages`` of each direction, which have no kernels, and
     products of many rows; else such stages raise :class:`UnsupportedOperation`, and gradients of inputs are added to
-    what is there. ``input_grads`` are the inputs that have gradients.
+    what is there. ``input_grads`` are the inputs that have gradients. Kernels multiply at most ``most_rows`` rows.
     """
+
+    most_rows = MOST_ROWS
 
     def __init__(
         self,
@@ -85,10 +87,12 @@ class ProgramScript:
         num_classes: int,
         strides: Sequence[tuple[int, ...]],
         returns: bool,
+        kernels: Any = None,
     ) -> None:
+        """``kernels`` are those of a device, see :class:`..program.layout.StageTable`."""
         self.plans, self._num_classes, self._traced, self._returns = plans, num_classes, traced, returns
-        self.push_widths, self.dtype = traced.push_widths, traced.dtype
-        self._table = table = StageTable(traced.slots, strides, returns)
+        self.push_widths, self.dtype, self.device = traced.push_widths, traced.dtype, traced.device
+        self._table = table = StageTable(traced.slots, strides, returns, kernels)
         self.python_stages: tuple[list[PointwiseKernel | DenseOp], list[PointwiseKernel | DenseOp]] = [], []
         self.input_grads: list[int] = []
         self.has_backward = any(plan.backward is not None for plan in plans.values())
@@ -100,8 +104,7 @@ class ProgramScript:
                 bounds += [at - first for at in table.add(c, stages, self.python_stages[backward])]
                 classes.append(c)
             directions.append((len(classes), len(table.rows), len(bounds)))
-        kernels = compiled("dynamic.schedule")
-        rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
+        rows = np.array(table.rows, np.int64).reshape(-1, compiled("dynamic.schedule").STAGE_COLUMNS)
         lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
         lists |= self._lists() | {"constants": table.constants}
         kind = compiled("dynamic.fill").ScriptTables
@@ -211,6 +214,10 @@ class ProgramScript:
                         entries[:3, c, 0 if slot is None else slot] = self.side(plan.backward.places[root.node])
 
     # -- for each graph -----------------------------------------------------------------------------------------
+    def needed_bytes(self, order: VertexOrder) -> int:
+        """Return how much memory a graph takes."""
+        return int(compiled("dynamic.fill").needed_bytes(order.tables, self._tables))
+
     def fill(
         self,
         order: VertexOrder,
@@ -232,7 +239,7 @@ class ProgramScript:
         """
         kernels = compiled("dynamic.fill")
         if lease is None:
-            lease = Arena(kernels.needed_bytes(order.tables, self._tables))
+            lease = Arena(self.needed_bytes(order))
         outside = [addresses[_GIVEN.index(s.role)][s.key] for s in self._outside]
         outside += [shared[i].data_ptr() for _, i in self._shared]
         if teams is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ...backend import active
 from ..program.ir import Node, NodeKind
 from ..program.recipe import DenseOp, Place, PointwiseKernel
 from .products import add_rows, multiply
@@ -37,7 +38,8 @@ def run_stage(stage: PointwiseKernel | DenseOp, call: SweepCall, first: int, las
     """Run a stage for the rows of the graph's order from ``first`` to before ``last``."""
     if isinstance(stage, PointwiseKernel):  # it pulls an input of a dtype that kernels do not move
         (_, i), into = stage.readings[0].index, call.rows(stage.places[0], first, last)
-        into.copy_(call.values[i].reshape(-1, stage.width)[torch.from_numpy(call.filled.picked[i, first:last])])
+        picked = active.from_numpy(call.filled.picked[i, first:last], into.device)
+        into.copy_(call.values[i].reshape(-1, stage.width).index_select(0, picked))
         return
     pairs = zip(stage.node.inputs, stage.places, strict=True)
     inputs = [call.shared[x.attr] if place is None else call.rows(place, first, last) for x, place in pairs]

@@ -23,8 +23,8 @@ from ...ops import devices
 from ...structure.distinct import numbered
 from ..batching.execution.matrices import WeightProduct
 from ..batching.recording.kinds import DTYPES
-from ..batching.session import ExternalTensor, accept
-from .parcel import ArrayParcel
+from ..batching.session import ExternalTensor
+from ..execution.parcel import ArrayParcel
 from .rules import TrainedParameter
 from .update import OperationList
 
@@ -100,7 +100,6 @@ class GpuBlocks:
         self.weights: dict[int, tuple[Tensor, cuda.Matrix]] = {}
         self._scratch: Memory | None = None
         self.small, self.ticks = SMALL, 0
-        accept(self.device)
 
     @property
     def runner(self) -> Runner:

@@ -9,11 +9,9 @@ from typing import Any, final
 import torch
 
 from ...config import num_cores
-from ...kernels.cpu.dynamic.kernels import matrix_kernel, rowwise_kernel, step_kernel
 from ...kernels.cpu.dynamic.processors import ProcessorJob, wait_for_all
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
-from ...kernels.render.rows import StepSpec
-from ..batching.execution.matrices import WeightProduct
+from ..batching.execution.instructions import HostKernels
 from ..batching.session import before_computing
 from ..execution.memory import Arena
 
@@ -74,28 +72,19 @@ class HostJob(ProcessorJob):
 
 
 @final
-class HostThreads:
+class HostThreads(HostKernels):
     """Threads, ``processors`` of them where that is given. Operations are addresses of kernels."""
 
     def __init__(self, processors: int | None = None) -> None:
         self._count = ProcessorCount(processors)
 
     device = torch.device("cpu")
-    rowwise, matrix = staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
     arena = Arena
     again = falls_back = takes_programs = True
     """Whether a plan can be filled in again; whether lazy batching does what has no operation here; whether vertex
     programs have one."""
     sharing = False, WORTH_SHARING
     """Whether rows are shared out by elements, and up to which work one processor does it all."""
-
-    def product(self, product: WeightProduct, forms: Sequence[str], dtype: str) -> list[int]:
-        """Return the operations that multiply by a product's weight."""
-        return [matrix_kernel(form, dtype) for form in forms]
-
-    def step(self, spec: StepSpec, late: bool = True) -> int:
-        """Return the operation of formulas, of an update unless it is not ``late``."""
-        return step_kernel(spec)
 
     def job(self) -> HostJob:
         """Return a job that a script is to be given to."""

@@ -6,30 +6,22 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic import batching, program
+from ...kernels.cpu.dynamic.placement import active_nodes
 from ...kernels.cpu.dynamic.schedule import LINES
-from ...kernels.cpu.dynamic.script import BATCH_WORDS, Batches, Stage
+from ...kernels.cpu.dynamic.script import Batches, Stage
 from ...kernels.render.rows import StepSpec
-from ...kernels.render.rowwise import LABELLED
-from ..batching.execution.matrices import EmbeddingLookup, TorchCall, WeightProduct
+from ..batching.execution.instructions import Word, batch_words, has_kernel, words_of
+from ..batching.execution.matrices import EmbeddingLookup, WeightProduct
 from ..batching.execution.placement import BatchPlacement
-from ..batching.recording.kinds import DTYPES, TensorKind
+from ..batching.recording.kinds import DTYPES
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import Signature, operand, places_of
 from ..batching.session import Session
 from ..execution.script import CallAddresses, FilledScript, ProgramScript
 from ..program.layout import UnsupportedOperation
-
-
-class _BatchInput(NamedTuple):
-    """An input of an operation on batches: what kind, and the address and distance of its rows."""
-
-    kind: TensorKind
-    address: int
-    distance: int
 
 
 class PlacedProgram(NamedTuple):
@@ -78,12 +70,11 @@ class StepLayout(BatchPlacement):
     def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None, machine: Any) -> None:
         """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session, self.machine = session, machine
-        is_external = session.sigs[: session.num_nodes] == batching.EXTERNAL
         # What x.value() has computed is computed again: its results went to another place, and are few.
-        nodes = batching.needed_nodes(targets, session.argptr, session.args, is_external, session.num_nodes)
+        graph = session.graph._replace(done=session.graph.sigs == batching.EXTERNAL)
+        nodes = batching.needed_nodes(targets, graph)
         super().__init__(session, nodes, check=self._check)
-        self.where = np.zeros(len(session.where), np.int64)
-        self.where[: session.num_nodes] = session.where[: session.num_nodes]
+        self.where = session.where.copy()
         # Copies: what is recorded in an ended session may move these.
         self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
         self.copies = None if stays is None else _copied(session, stays)
@@ -105,12 +96,6 @@ class StepLayout(BatchPlacement):
                     f"{self.machine.device}; move the model there before its handle is made"
                 )
 
-    def inputs(self, number: int) -> list[_BatchInput]:
-        """Return the inputs of an operation on batches."""
-        matrices, first = self.signatures[number].matrices, int(self.first_input[number])
-        assert matrices is not None
-        return [_BatchInput(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
-
     # -- gradients ----------------------------------------------------------------------------------------------
     def find_gradients(self, targets: np.ndarray, trained: dict[int, int], trained_ids: set[int]) -> None:
         """Note where gradients lie that lead from ``targets`` to given nodes or to products with tensors.
@@ -120,7 +105,7 @@ class StepLayout(BatchPlacement):
         """
         session = self.session
         by_signature = [any(id(x) in trained_ids for x in signature.tensors) for signature in session.own_signatures]
-        active = session.active(targets, list(trained), by_signature)
+        active = active_nodes(targets, session.graph, list(trained), by_signature)
         self.grads = np.zeros(len(self.where), np.int64)
         for node, address in trained.items():
             self.grads[node] = address if active[node] else 0
@@ -138,20 +123,16 @@ class StepLayout(BatchPlacement):
 
     def batches(self, error: int) -> Batches:
         """Return what both sweeps are of; errors are reported at an address."""
-        operations = np.zeros((len(self.signatures), 2, 3), np.int64)
-        words = np.zeros((len(self.signatures), 2, 3, BATCH_WORDS), np.int64)
+        operations, columns = np.zeros((len(self.signatures), 2, 3), np.int64), dict[int, Any]()
         for number in np.flatnonzero(self.heavy).tolist():
             if number in self.programs:
                 teams, has_backward = self.programs[number].filled[:2]
                 for direction in range(1 + has_backward):
                     operations[number, direction] = LINES, teams[direction:].ctypes.data, _MUCH_WORK
                 continue
-            work, both = self._words(number, error)
-            for direction, columns in enumerate(both):
-                for i, column in enumerate(columns):
-                    parts = column if isinstance(column, tuple) else (column,)
-                    words[number, direction, : len(parts), i] = parts
-                operations[number, direction] = columns[0], 0, work
+            work, columns[number] = self._words(number, error)
+            operations[number] = [(words[0], 0, work) for words in columns[number]]
+        words = batch_words(columns, self.batch_kinds, self.first_ranks, self.batch_sizes)
         return Batches(self.sweep(True), operations, words)
 
     # -- vertex programs and lookups ----------------------------------------------------------------------------
@@ -206,9 +187,9 @@ class StepLayout(BatchPlacement):
         """Return the script of a vertex program, which is one operation."""
         session, inputs = self.session, self.inputs(number)
         (node,) = self.members(number).tolist()
-        active, first, pulls = bool(self.grads[node]), int(session.argptr[node]), []
+        active, first, pulls = bool(self.grads[node]), int(session.graph.argptr[node]), []
         for i, x in enumerate(inputs):
-            at = int(session.args[first + i]) >> batching.PLACE_BITS
+            at = int(session.graph.args[first + i]) >> batching.PLACE_BITS
             pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
             if pulls[i] and self.input_at[self.first_input[number] + i]:
                 self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
@@ -225,7 +206,7 @@ class StepLayout(BatchPlacement):
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
             raise UnsupportedOperation(f"{self.signatures[number].name} of a table that does not lie by rows")
         for node in self.members(number).tolist():
-            at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
+            at, place = divmod(int(session.graph.args[session.graph.argptr[node]]), 1 << batching.PLACE_BITS)
             if at not in session.given_at:
                 raise UnsupportedOperation(f"{self.signatures[number].name} with computed numbers")
             refs.append((at, place // session.given_at[at].itemsize))
@@ -235,54 +216,20 @@ class StepLayout(BatchPlacement):
         lookup_copy.read(session, lookup)
         return lookup_copy
 
-    def _words(self, number: int, error: int) -> tuple[int, list[list[_Word]]]:
+    def _words(self, number: int, error: int) -> tuple[int, list[list[Word]]]:
         """Return the work for each node of an operation on batches, and the words of its kernels in both directions."""
-        signature, (operand_rows, *others) = self.signatures[number], self.inputs(number)
-        matrices, start = signature.matrices, int(self.starts[number])
-        if isinstance(matrices, EmbeddingLookup):
-            each, (width, item) = operand_rows.kind.numel, (matrices.table.shape[1], matrices.table.element_size())
-            spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
-            result, addresses = (start, signature.nbytes), (self.lookups[number].addresses.ctypes.data, 8 * each)
-            kernel = self.machine.step(spec, late=False)
-            return each * width, [[kernel, (0, 0, each), width, result, width * item, 0, 0, 0, addresses], [0]]
-        kind, dtype, adds = (
-            operand_rows.kind,
-            DTYPES[operand_rows.kind.dtype],
-            self.input_at[self.first_input[number]] == 0,
-        )
-        features, rows = kind.shape[-1], kind.numel // kind.shape[-1]
-        x, x_grad = (
-            (operand_rows.address, operand_rows.distance),
-            (operand_rows.address + self.shift, operand_rows.distance),
-        )
-        y, y_grad = (start, signature.nbytes), (start + self.shift, signature.nbytes)
-        # Values of several rows lie one after the other, so their rows do, too.
-        x_row = operand_rows.distance if rows == 1 else features * kind.item
-        y_row = signature.nbytes // rows
-        count = 0, 0, rows
-        if isinstance(matrices, WeightProduct):
-            weight = matrices.weight
-            forms = ("sums", "dots") if matrices.turned else ("dots", "sums")
-            multiply, back = self.machine.product(matrices, forms, dtype)
-            bias = 0 if matrices.bias is None else matrices.bias.data_ptr()
-            matrix = weight.data_ptr(), weight.stride(0) * kind.item
-            forward = [multiply, count, *weight.shape, x, x_row, *matrix, y, y_row, bias, 0]
-            backward = [back, count, *weight.shape, y_grad, y_row, *matrix, x_grad, x_row, x_grad if adds else 0, x_row]
-            return rows * weight.numel(), [forward, backward]
-        assert isinstance(matrices, TorchCall) and matrices.form is not None
-        labels: list[_Word] = [0, 0]
-        if matrices.form in LABELLED:
-            labels = [(others[0].address, others[0].distance), others[0].distance if rows == 1 else 8]
-        both = [count, features, x, x_row, *labels, y, y_row, y_grad, y_row, x_grad, x_row, int(adds), error]
-        return 8 * rows * features, [
-            [self.machine.rowwise(matrices.form, back, dtype), *both] for back in (False, True)
-        ]
+        inputs, matrices, start = self.inputs(number), self.signatures[number].matrices, int(self.starts[number])
+        assert matrices is not None
+        if not isinstance(matrices, EmbeddingLookup):
+            return words_of(matrices, inputs, start, self.shift, self.adds(number), self.machine, error)
+        each, (width, item) = inputs[0].kind.numel, (matrices.table.shape[1], matrices.table.element_size())
+        spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
+        result, addresses = (start, matrices.results[0].nbytes, 0), self.lookups[number].addresses.ctypes.data
+        kernel, count, source = self.machine.step(spec, late=False), (0, 0, each), (addresses, 8 * each, 0)
+        return each * width, [[kernel, count, width, result, width * item, 0, 0, 0, source], [0]]
 
 
 _MUCH_WORK = 1 << 20
-_Word = int | tuple[int, ...]
-"""A word of all batches; or a number, what is added to it for each node before a batch's first one, and for each of the
-batch's."""
 
 
 def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndarray]] | None:
@@ -304,13 +251,8 @@ def _unsupported(signature: Signature, takes_programs: bool) -> str | None:
         if computed:
             return f"{name} with a tensor of shape {list(computed[0].shape)} made of parameters"
         return None if takes_programs else name
-    if isinstance(matrices, WeightProduct):
-        by_rows = all(x.stride(-1) == 1 for x in matrices.tensors) and (
-            matrices.bias is None or matrices.bias.dim() == 1
-        )
-        return None if by_rows else f"{name} with a weight that does not lie by rows"
-    if isinstance(matrices, TorchCall) and not isinstance(matrices, EmbeddingLookup):
-        scores, *labels = matrices.kinds
-        has_kernel = matrices.form is not None and scores.dtype in DTYPES
-        return None if has_kernel and all(x.dtype is torch.int64 for x in labels) else name
-    return None
+    if isinstance(matrices, WeightProduct) and not (has_kernel(matrices) and matrices.weight.stride(1) == 1):
+        return f"{name} with a weight that does not lie by rows"
+    if matrices is None or isinstance(matrices, EmbeddingLookup) or has_kernel(matrices):
+        return None
+    return name

@@ -11,7 +11,8 @@ from torch.autograd.graph import increment_version
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
 from ...kernels.cpu.dynamic.kernels import CLEAR, TOTALS
-from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_script
+from ...kernels.cpu.dynamic.program import BATCH_WORDS
+from ...kernels.cpu.dynamic.script import FOLLOWS, Stage, make_script
 from ..batching.recording.kinds import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
@@ -73,10 +74,11 @@ class StepPlan:
         (forward, forward_lists), (backward, backward_lists) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
         batches = layout.batches(self.job.error_address)
-        script = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
+        instructions = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
+        script, words = (instructions, batches.words), batches.words.reshape(-1)
         self._scripts = script, forward, backward, forward_lists, backward_lists, before, seeds, after
         self.job.load(self._scripts, layout, self.loss)
-        return forward, backward, script[1]
+        return forward, backward, words
 
     def _find_sized(
         self, forward: Stage, backward: Stage, words: np.ndarray
@@ -173,7 +175,7 @@ def key_of(
 
     The key is None where nobody knows. To be called before the session is settled.
     """
-    if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
+    if len(session.graph.sigs) or session.macros or len(session.stream) > _MOST_WORDS:
         return None, ()
     sizes: dict[int, int] = {}
     parts: list[Any] = [processors]

@@ -40,11 +40,13 @@ class StageTable:
 
     ``rows`` has one (see :mod:`dglite.kernels.cpu.dynamic.schedule`) for each. Stages without kernels are ``allowed``,
     or :class:`UnsupportedOperation` is raised for them. ``parts`` are (class, stage) that gradients of shared tensors
-    are made of when the sweep is over. ``strides`` are those of matrices that all vertices share.
+    are made of when the sweep is over. ``strides`` are those of matrices that all vertices share. ``kernels`` give the
+    numbers of row kernels, in the place of the CPU's addresses, on a device whose products are the tensor library's.
     """
 
-    def __init__(self, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
+    def __init__(self, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool, kernels: Any = None) -> None:
         self.slots, self._strides, self._allowed = slots, strides, allowed
+        self._kernels, self._multiplies = kernels or compiled("dynamic.kernels"), kernels is None
         self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
         self.rows, self.parts = list[list[int]](), list[tuple[int, DenseOp]]()
         self.indices, self.constants = list[int](), list[int]()
@@ -78,7 +80,7 @@ class StageTable:
             number = len(by_python)
             by_python.append(first)
         edges = first.domain is RowDomain.EDGE
-        if lacks:
+        if lacks or not (self._multiplies or _is_row_kernel(first)):
             return [-1, edges, -1, 0, 0, number]
         start, work, fixed = len(self.indices), 0, 0
         for constant in (len(chain), *[0] * (2 * len(chain))):
@@ -118,7 +120,7 @@ class StageTable:
         for place in stage.places:
             self._place(place)
         rows, dtype = tuple([reading.rows for reading in stage.readings]), _OF_SIZE[stage.dtype.itemsize]
-        kernel = compiled("dynamic.kernels").formula_kernel(stage.formulas, rows, dtype, stage.width)
+        kernel = self._kernels.formula_kernel(stage.formulas, rows, dtype, stage.width)
         return kernel, 8 * stage.width, 0
 
     def _product(self, stage: DenseOp) -> tuple[int, int, int]:
@@ -134,7 +136,7 @@ class StageTable:
         self._word(stride * node.dtype.itemsize)
         self._place(stage.place)
         form = "dots" if node.attr is not by_columns else "sums"
-        kernel = compiled("dynamic.kernels").run_kernel(form, DTYPES[node.dtype])
+        kernel = self._kernels.run_kernel(form, DTYPES[node.dtype])
         return kernel, height * width // 4, height * width
 
     def _matrix(self, weight: Node) -> tuple[bool, int] | None:
@@ -163,7 +165,7 @@ class StageTable:
         self._word(0, ("left", *node.attr) if collects else "children")
         self._place(stage.place)
         reducer = "sum" if collects else node.attr
-        kernel = compiled("dynamic.kernels").reduce_kernel(rows, DTYPES[node.dtype], node.width, reducer)
+        kernel = self._kernels.reduce_kernel(rows, DTYPES[node.dtype], node.width, reducer)
         return kernel, 4 * node.width, 0
 
     def _place(self, place: Place | None) -> None:

@@ -12,7 +12,7 @@ import inspect
 import random
 import types
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import is_
 from typing import Any
 
@@ -34,6 +34,8 @@ _LIBRARIES = ("torch", "numpy", "math", "builtins", "typing", "dglite", "functoo
 _MOST_ELEMENTS = 4096
 """Of longer containers and arrays only the length is compared."""
 _MISSING = object()
+_Read = tuple[Callable[..., Any], Any, str, Any]
+"""How a value is read: a function, whose, under which name; and the value."""
 
 
 class FunctionSurroundings:
@@ -50,8 +52,7 @@ class FunctionSurroundings:
         self._names = {"forward"}
         while len(self._names) > count:  # what is reached may be code, which names more
             count = len(self._names)
-            self._entries, self._cells = list[tuple[Mapping[Any, Any], Any, Any]](), list[tuple[Any, Any]]()
-            self._slots, self._contents = list[tuple[Any, str, Any]](), list[tuple[Any, Any]]()
+            self._reads, self._contents = list[_Read](), list[tuple[Any, Any]]()
             self._pending: list[Any] = [*roots, *_GLOBAL_HOOKS]
             visited = dict[int, Any]()
             while self._pending:
@@ -62,21 +63,13 @@ class FunctionSurroundings:
 
     def change(self) -> str | None:
         """Return the name of something that has another value now, None if nothing has."""
-        for space, name, value in self._entries:
-            current = space.get(name, _MISSING)
+        for read, owner, name, value in self._reads:
+            current = read(owner, name, _MISSING)
             if current is not value and not _is_equal(current, value):
-                return str(name)
-        for cell, value in self._cells:
-            current = _content(cell)
-            if current is not value and not _is_equal(current, value):
-                return "a variable of an enclosing function"
+                return "a variable of an enclosing function" if read is _content else str(name)
         for container, content in self._contents:
             if not _has_content(container, content):
                 return f"a {type(container).__name__}"
-        for owner, name, value in self._slots:
-            current = getattr(owner, name, _MISSING)
-            if current is not value and not _is_equal(current, value):
-                return name
         return None
 
     # -- noting -------------------------------------------------------------------------------------------------
@@ -113,10 +106,9 @@ class FunctionSurroundings:
         self._names |= _names_in(plain.__code__)
         for name in analyse(plain.__code__).global_names:
             if name in plain.__globals__:
-                self._entry(plain.__globals__, name)
+                self._read(dict.get, plain.__globals__, name)
         for cell in plain.__closure__ or ():
-            self._cells.append((cell, _content(cell)))
-            self._pending.append(_content(cell))
+            self._read(_content, cell, "")
         self._pending += [plain.__defaults__, plain.__kwdefaults__]
 
     def _of_module(self, module: nn.Module) -> None:
@@ -127,7 +119,7 @@ class FunctionSurroundings:
             )
         space = vars(module)
         for table in _TABLES:
-            self._entry(space, table)
+            self._read(dict.get, space, table)
         self._of_object(module)
 
     def _of_container(self, container: Any) -> None:
@@ -142,15 +134,14 @@ class FunctionSurroundings:
         self._of_class(kind)
         of_torch = isinstance(owner, nn.Module) and _is_of_library(kind.__module__)
         for name in {name for name in space if self._is_read(owner, name, of_torch)}:
-            self._entry(space, name)
+            self._read(dict.get, space, name)
         absent = self._names & {name for base in kind.__mro__ for name in vars(base)} - space.keys()
         for name in absent:
             slot = inspect.getattr_static(kind, name)
             if isinstance(slot, types.MemberDescriptorType):
-                self._slots.append((owner, name, getattr(owner, name, _MISSING)))
-                self._pending.append(self._slots[-1][2])
+                self._read(getattr, owner, name)
             elif isinstance(space, dict):
-                self._entries.append((space, name, _MISSING))
+                self._read(dict.get, space, name)
 
     def _is_read(self, owner: Any, name: str, of_torch: bool) -> bool:
         """Whether code may read an attribute; a layer of torch may read all of its own."""
@@ -166,11 +157,12 @@ class FunctionSurroundings:
     def _attributes(self, space: Mapping[str, Any]) -> None:
         """Note what a class or a module has under the names in the code."""
         for name in self._names.intersection(space):
-            self._entry(space, name)
+            self._read(type(space).get, space, name)
 
-    def _entry(self, space: Mapping[str, Any], name: str) -> None:
-        value = space[name]
-        self._entries.append((space, name, value))
+    def _read(self, read: Callable[..., Any], owner: Any, name: str) -> None:
+        """Note the value that ``read(owner, name, _MISSING)`` returns, and look into it."""
+        value = read(owner, name, _MISSING)
+        self._reads.append((read, owner, name, value))
         self._pending.append(value)
 
 
@@ -178,6 +170,15 @@ def states_of_generators() -> tuple[Any, ...]:
     """Return the states of the generators of Python and NumPy, to tell whether a function has drawn from them."""
     state: Any = np.random.get_state()
     return random.getstate(), state[1].tobytes(), state[2:]
+
+
+def generator_states(device: torch.device) -> list[tuple[Callable[[Any], None], torch.Tensor]]:
+    """Return the states of torch's generators on the CPU and on a device, with what sets them again."""
+    states: list[tuple[Callable[[Any], None], torch.Tensor]] = [(torch.set_rng_state, torch.get_rng_state())]
+    there: Any = getattr(torch, device.type, None)
+    if device.type != "cpu" and hasattr(there, "get_rng_state"):
+        states.append((functools.partial(there.set_rng_state, device=device), there.get_rng_state(device)))
+    return states
 
 
 def _is_of_library(module: str) -> bool:
@@ -190,11 +191,11 @@ def _names_in(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names_in, inner))
 
 
-def _content(cell: types.CellType) -> Any:
+def _content(cell: types.CellType, name: str, missing: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return _MISSING
+        return missing
 
 
 def _is_equal(x: Any, y: Any) -> bool:

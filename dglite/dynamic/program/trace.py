@@ -16,11 +16,13 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...backend import active
 from ...errors import DGLError
 from .ir import Builder, Node, NodeKind, OpaqueCall, RowDomain
 from .lower import (
     ELEMENTWISE,
     FACTORIES,
+    FUSED,
     LOWERINGS,
     TAKES_BOOLEANS,
     TRANSPOSES,
@@ -45,10 +47,10 @@ from .views import overlap, start_in_row
 class FunctionRecorder(TorchDispatchMode):
     """Records what runs inside of it. ``rows`` of a value tell its domain: made-up numbers that nothing else has."""
 
-    def __init__(self, builder: Builder, avoid: set[int], dtype: torch.dtype) -> None:
+    def __init__(self, builder: Builder, avoid: set[int], dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
         free = (n for n in itertools.count(5, 2) if n not in avoid)
-        self.builder, self.dtype = builder, dtype
+        self.builder, self.dtype, self.device = builder, dtype, device
         self.rows = {RowDomain.VERTEX: next(free), RowDomain.EDGE: next(free)}
         self.domains = {rows: domain for domain, rows in self.rows.items()}
         self.program = TracedFunction()
@@ -72,6 +74,7 @@ class FunctionRecorder(TorchDispatchMode):
             tensor = torch.zeros((rows, *node.shape), dtype=torch.bool if boolean else node.dtype)
             if not boolean and node.dtype.is_floating_point:
                 tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
+            tensor = active.to_device(tensor, self.device, True)
         return self.bind(tensor, node)
 
     def bind(self, tensor: torch.Tensor, node: Node) -> torch.Tensor:
@@ -112,6 +115,9 @@ class FunctionRecorder(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         check_independent(name)
+        if name in FUSED:
+            with self:
+                return FUSED[name](*args)
         flat, spec = pytree.tree_flatten((args, kwargs))
         tensors = [x for x in flat if is_tensor(x)]
         if name == "index" and any(x.dtype is torch.bool for x in tensors[1:]):
@@ -338,7 +344,7 @@ class FunctionRecorder(TorchDispatchMode):
         """Return a matrix of ones."""
         if (height, width) not in self._ones:
             with torch.utils._python_dispatch._disable_current_modes():
-                ones = torch.ones(height, width, dtype=self.dtype)
+                ones = torch.ones(height, width, dtype=self.dtype, device=self.device)
             self._ones[height, width] = self._shared(SharedTensor(ones, is_constant=True), ones.shape, ones.dtype)
         return self._ones[height, width]
 

@@ -16,6 +16,7 @@ import torch
 
 from ...errors import DGLError
 from ...opspec import OPERATORS
+from ..autocast import without_autocast
 from ..options import Options
 from .contraction import RowContractions
 from .gradient import ancestors, differentiate
@@ -66,6 +67,7 @@ class TraceKey:
     inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]
     training: tuple[bool, ...]
     dtype: torch.dtype
+    device: torch.device
 
     def stored(self, dtype: torch.dtype) -> torch.dtype:
         """Return the dtype in which an input of this dtype is pulled: booleans as 0 and 1."""
@@ -92,7 +94,7 @@ class TracedProgram:
         self._read = {node.attr: (node.shape, node.dtype) for node in self.nodes if node.kind is NodeKind.SHARED}
         self.inputs = [(math.prod(shape), key.stored(dtype)) for shape, dtype in key.inputs]
         self.state_widths = [node.width for node in first.states]
-        self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
+        self.push_widths, self.dtype, self.device = [node.width for node in first.pushes], key.dtype, key.device
         self.scripts: dict[Any, Any] = {}
         self.warned = False
         self._plans: dict[Any, ClassPlan] = {}
@@ -100,7 +102,7 @@ class TracedProgram:
     def _trace(self, function: Any, key: TraceKey) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
         sizes |= {n for shape, _ in key.inputs for n in shape} | set(function.state_sizes)
-        recorder = FunctionRecorder(self.builder, sizes, key.dtype)
+        recorder = FunctionRecorder(self.builder, sizes, key.dtype, key.device)
         if self.programs:
             recorder.program.shared = self.programs[0].shared
         make = self.builder.make
@@ -123,6 +125,8 @@ class TracedProgram:
             if index not in values:
                 x = self.shared[index]
                 value = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
+                if value.device != self.device and (x.tensor is None or not value.dim()):  # a number of F's own
+                    value = value.to(self.device, non_blocking=True)
                 # Kernels read the only row of a matrix as a vector.
                 values[index] = value.contiguous() if value.dim() > 1 and len(value) == 1 else value
             return values[index]
@@ -131,10 +135,10 @@ class TracedProgram:
         for i, (shape, dtype) in self._read.items():
             x = values_read[i]
             assert x is not None
-            if x.shape != shape or x.dtype is not dtype or not x.is_cpu:
+            if x.shape != shape or x.dtype is not dtype or x.device != self.device:
                 raise DGLError(
                     f"a parameter or tensor that F reads is {tuple(x.shape)} of {x.dtype} on {x.device}; F was traced "
-                    f"with {shape} of {dtype} on the CPU. Move the whole module, or assign a new nn.Parameter"
+                    f"with {shape} of {dtype} on {self.device}. Move the whole module, or assign a new nn.Parameter"
                 )
         return values_read
 
@@ -156,7 +160,7 @@ def trace_function(forward: Callable[[], Any], recorder: FunctionRecorder) -> No
     """Run F once under the recorder."""
     token, generators = _recording.set(recorder), states_of_generators()
     try:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False), RowContractions(recorder.has_rows), recorder:
+        with torch.no_grad(), without_autocast(recorder.device.type), RowContractions(recorder.has_rows), recorder:
             forward()
     finally:
         _recording.reset(token)

@@ -7,21 +7,13 @@ from collections.abc import Sequence
 import torch
 
 
-def start_of(x: torch.Tensor, y: torch.Tensor) -> int | None:
-    """Return where ``y`` begins in ``x``, if it is a view of elements that follow each other there; else None.
-
-    ``x`` is contiguous; neither needs to have values.
-    """
-    if y.untyped_storage()._cdata != x.untyped_storage()._cdata or not _follow(y.shape, y.stride()):
-        return None
-    return int(y.storage_offset()) - int(x.storage_offset())
-
-
 def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
-    """Return the same for rows of ``x`` (rows, *feat) and of ``y``, which has as many; rows may be apart."""
+    """Return where a row of ``y`` begins in that of ``x`` (rows, *feat), if ``y`` is a view with as many rows, whose
+    elements follow each other in those of ``x``; else None. Rows may be apart. Neither needs to have values.
+    """
     if y.untyped_storage()._cdata != x.untyped_storage()._cdata or y.dim() == 0 or y.shape[0] != x.shape[0]:
         return None
-    alike = x.stride(0) == y.stride(0) and x.dtype == y.dtype
+    alike = (x.stride(0) == y.stride(0) or len(x) == 1) and x.dtype == y.dtype
     whole = _follow(x.shape[1:], x.stride()[1:]) and _follow(y.shape[1:], y.stride()[1:])
     return int(y.storage_offset()) - int(x.storage_offset()) if alike and whole else None
 

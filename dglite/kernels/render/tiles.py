@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 
+from ...opspec import HashedById
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from ..words import EDGE_IDS, FIRST_OPERAND, INDICES, NUM_ENTRIES
 from .common import distance_line
 
 
-class Score(Enum):
+class Score(HashedById):
     """How the score of an edge u -> v for one head is made of the two nodes' features."""
 
     ADDITIVE = "leaky_relu(left[u] + right[v])"
@@ -29,7 +29,7 @@ class Score(Enum):
         return self is not Score.ADDITIVE
 
 
-class Phase(Enum):
+class Phase(HashedById):
     """The kernels of one attention: rows are destinations in the first two, sources in the last."""
 
     FORWARD = "attention"

@@ -162,7 +162,9 @@ class GATConv(InEdgesRequired):
             by_head = projected.shape[1:]
             # By view, whose gradient is one, too; that of an index is written into zeros.
             attn_l, attn_r = (attn.view(heads, self._out_feats) for attn in (self.attn_l, self.attn_r))
-            return projected, (attn_l.expand(by_head), attn_r.expand(by_head)), destination
+            if len(by_head) > 2:
+                attn_l, attn_r = attn_l.expand(by_head), attn_r.expand(by_head)
+            return projected, (attn_l, attn_r), destination
         if not functional.is_plain(fc_dst, SparseLinear):
             right = functional.by_head(fc_dst(destination), heads)
             return projected, ((projected * self.attn_l).sum(-1), (right * self.attn_r).sum(-1)), destination

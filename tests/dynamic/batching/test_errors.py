@@ -146,3 +146,12 @@ def test_attributes() -> None:
 
 def test_no_public_name_hides_a_package() -> None:
     assert not {module.name for module in pkgutil.iter_modules(dynamic.__path__) if module.ispkg} & set(dynamic.__all__)
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_a_label_that_is_no_class(label: int) -> None:
+    scores = torch.zeros(3, requires_grad=True)
+    good, bad = (F.cross_entropy(dynamic.lazy(scores), dynamic.lazy(y)) for y in (0, label))
+    with pytest.raises(IndexError, match=f"label {label} "):
+        dynamic.backward([good, bad])
+    assert scores.grad is None

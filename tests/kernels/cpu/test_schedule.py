@@ -20,10 +20,9 @@ STEP_EDGES = np.array([[0, 0], [0, 3], [3, 4]])
 def lines(
     stages: list[list[int]], bounds: list[int], backward: bool = False, limited: bool = True
 ) -> tuple[list, list]:
-    ends = np.array([ROWS, EDGES])
-    result, own, _ = schedule.arrange(
-        np.array(stages), np.array(bounds), np.array([0, 1]), ends, STEPS, STEP_EDGES, backward, limited
-    )
+    tables = stages, bounds, [0, 1], [*ROWS, *EDGES], STEPS, STEP_EDGES
+    flat = schedule.StageTables(*[np.array(x).reshape(-1) for x in tables])
+    result, own, _ = schedule.arrange(flat, backward, limited)
     return result.tolist(), own.tolist()
 
 

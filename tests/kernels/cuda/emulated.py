@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,9 @@ class Collector:
     def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         if grid[0] * grid[1]:
             self.programs[program.prefix] = program
+
+    def bind(self, program: CudaProgram, kernel: str, grid: tuple[int, int], count: int) -> Callable[[Any], None]:
+        return lambda arguments: self.launch(program, kernel, grid, arguments)
 
     def empty(self, num_bytes: int) -> HostMemory:
         return HostMemory(np.zeros(num_bytes, np.uint8))

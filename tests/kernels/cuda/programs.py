@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cuda.dynamic import persistent
+from dglite.kernels.cuda.dynamic import chains, persistent
 from dglite.kernels.cuda.graph import argmax, attention, convert
 from dglite.kernels.cuda.graph.attention import Team
 from dglite.kernels.cuda.graph.softmax import HELD, softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
 from dglite.kernels.cuda.sample import number, sample, walk
+from dglite.kernels.render.rows import RowAccess, StepSpec
 from dglite.kernels.render.tiles import Phase, Score
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import expression
@@ -42,12 +43,29 @@ def processors() -> CudaProgram:
     return persistent.persistent_program(cases, matrices, 2, persistent.slots_of(matrices, 2, 2))
 
 
+def dynamic_programs() -> list[CudaProgram]:
+    """Return a chain of a vertex program, with every access and reduction, and steps of lazy batches."""
+    x, y, z = (Operand(Side.E, slot) for slot in range(3))
+    gates = (x.call("sigmoid") * y.call("tanh") + z, x.call("eq", y).call("where", x, z))
+    reductions = [
+        chains.RowReduction(rows, "float64", 3, reducer)
+        for rows, reducer in ((RowAccess.SAME, "max"), (RowAccess.INDEXED, "min"), (RowAccess.ADDRESSED, "sum"))
+    ]
+    formulas = chains.RowFormulas(gates, (RowAccess.SAME, RowAccess.INDEXED, RowAccess.SHARED), "float32", 300)
+    steps = (
+        StepSpec((x.call("tanh") * y, x), (False, True), True, False, "float32"),
+        StepSpec((x * y,), (False, False), True, True, "float64"),
+    )
+    return [chains.chain_of((*reductions, formulas)).program, *map(chains.step_program, steps)]
+
+
 def programs() -> list[CudaProgram]:
     """Return the programs."""
     product = expression("u_mul_e")
     heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))
     attention_spec = attention.attention_spec
     results = [
+        attention.projection_program("bfloat16", 8, 4),
         wide_sum(),
         bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
         bind_spmm(product, Reducer.MEAN, "float16", "int32", outer).program([0, 0], 0, 20.0)[1],
@@ -69,6 +87,7 @@ def programs() -> list[CudaProgram]:
         argmax._program("bfloat16", "int32"),
         attention._dropout_program("float32"),
         processors(),
+        *dynamic_programs(),
     ]
     all_flags = {"dropout": True, "weighted": True}
     for spec, team in [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dglite.kernels.cuda.graph.softmax import edge_softmax, edge_softmax_gradient
+from dglite.kernels.cuda.graph.softmax import bind_softmax
 from dglite.kernels.cuda.graph.structure import Structure
 from tests import reference
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, prepare, uploaded
@@ -33,9 +33,10 @@ def run(dtype: str, heads: int, kind: str, index: str, limit: str, runner=GPU):
     shape = len(coo.src), heads
     logits, grad = (3 * torch.randn(shape, generator=generator).to(kept) for _ in range(2))
     out, result = torch.full(shape, 9.0, dtype=kept), torch.full(shape, 9.0, dtype=kept)
-    edge_softmax(structure, index, dtype, heads, logits.data_ptr(), out.data_ptr(), runner)
-    addresses = out.data_ptr(), grad.data_ptr(), result.data_ptr()
-    edge_softmax_gradient(structure, index, dtype, heads, *addresses, runner)
+    if len(coo.src):
+        forward, backward = (bind_softmax(structure, index, dtype, heads, way, lambda: runner) for way in (False, True))
+        forward([logits.data_ptr()], out.data_ptr())
+        backward([out.data_ptr(), grad.data_ptr()], result.data_ptr())
     return [tensor.double().numpy() for tensor in (logits, out, grad, result)]
 
 
@@ -67,7 +68,7 @@ def test_rows_around_what_stays_in_registers(limit):
         logits[row[:3]] = value
         logits[row, 0] = value
     out = torch.full_like(logits, 9.0)
-    edge_softmax(structure, "int32", "float32", 8, logits.data_ptr(), out.data_ptr(), GPU)
+    bind_softmax(structure, "int32", "float32", 8, False, lambda: GPU)([logits.data_ptr()], out.data_ptr())
     for row in rows:
         torch.testing.assert_close(out[row], logits[row].double().softmax(0).float(), equal_nan=True)
 
@@ -77,5 +78,6 @@ def test_masked_and_huge_scores():
     coo.num_dst, coo.src, coo.dst = 2, np.zeros(5, int), np.array([0, 0, 0, 1, 1])
     logits = np.array([-np.inf, 3000.0, 3000.0, -np.inf, 0.0])
     out = np.zeros(5)
-    edge_softmax(uploaded(coo, "int32", "whole"), "int32", "float64", 1, logits.ctypes.data, out.ctypes.data, GPU)
+    run = bind_softmax(uploaded(coo, "int32", "whole"), "int32", "float64", 1, False, lambda: GPU)
+    run([logits.ctypes.data], out.ctypes.data)
     np.testing.assert_allclose(out, [0, 0.5, 0.5, 0, 1])

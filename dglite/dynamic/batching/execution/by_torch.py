@@ -17,6 +17,7 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import step_of
 from ...autocast import without_autocast
 from ...execution.by_torch import rows_of_parts
+from ...program.surroundings import generator_states
 from ..recording.signatures import Signature, places_of
 
 if TYPE_CHECKING:
@@ -35,14 +36,15 @@ def values_by_torch(
     """
     session.settle()
     session.check_unchanged()
-    generator_state = torch.get_rng_state()
-    with torch.enable_grad(), without_autocast():
+    generators = generator_states(session.device)
+    with torch.enable_grad(), without_autocast(session.device.type):
         replay = _SessionReplay(session, stand_ins)
         for run in session.runs:
             for batch, number in enumerate(run.batch_kinds.tolist()):
                 replay.add(run.signatures[number], run.order[run.bounds[batch] : run.bounds[batch + 1]])
         values = [replay.read(refs, kind.numel).view(-1, *kind.shape).to(kind.dtype) for kind, refs in outputs]
-    if not torch.equal(generator_state, torch.get_rng_state()):
+    pairs = zip(generators, generator_states(session.device), strict=True)
+    if not all(torch.equal(before, after) for (_, before), (_, after) in pairs):
         raise DGLError(
             "a lazy result that depends on random numbers, such as dropout, has no second derivative: they would be "
             "drawn again. Switch dropout off (model.eval()), or multiply by a lazy mask that you draw yourself"
@@ -57,12 +59,16 @@ class _SessionReplay:
         self._session, self._stand_ins = session, stand_ins
         self._parts: list[tuple[int, Tensor]] = []
         """Each part, with the byte of its nodes' results at which it begins."""
-        self._last, self._rank = np.full(session.num_nodes, -1), np.zeros(session.num_nodes, np.int64)
+        num_nodes = len(session.graph.sigs)
+        self._last, self._rank = np.full(num_nodes, -1), np.zeros(num_nodes, np.int64)
         """The last part of each node, and the node's row there."""
         for x in session.external.values():
-            self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), x.values).reshape(1, -1))])
+            self._note(np.array([x.node]), [(0, stand_ins.get(id(x.tensor), self._there(x.values)).reshape(1, -1))])
         for dtype, (pool, ref) in session.pools.items():
-            self._note(np.array([ref >> PLACE_BITS]), [(0, torch.tensor([pool.tolist()], dtype=dtype))])
+            self._note(np.array([ref >> PLACE_BITS]), [(0, self._there(torch.tensor([pool.tolist()], dtype=dtype)))])
+
+    def _there(self, x: Tensor) -> Tensor:
+        return active.to_device(x, self._session.device, True)
 
     def _note(self, nodes: np.ndarray, parts: Sequence[tuple[int, Tensor]]) -> None:
         self._parts += parts
@@ -90,8 +96,8 @@ class _SessionReplay:
 
     def add(self, signature: Signature, nodes: np.ndarray) -> None:
         """Compute a batch."""
-        first = self._session.argptr[nodes]
-        args = [self._session.args[first + slot] for slot in range(signature.arity)]
+        graph = self._session.graph
+        args = [graph.args[graph.argptr[nodes] + slot] for slot in range(signature.arity)]
         if signature.matrices is None:
             self._note(nodes, [(0, self._pointwise(signature, args, len(nodes)))])
             return

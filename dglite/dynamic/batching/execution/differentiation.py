@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ....backend import active as backend
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
+from ....kernels.cpu.dynamic.placement import active_nodes
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import MOVED_AS, operand
+from .device import bring, run_step
 from .products import GradientSums
 
 if TYPE_CHECKING:
@@ -31,13 +34,16 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)
+    if not values.is_cpu:
+        run_step(values.device, words, into)
+        return
     start = np.zeros(1, np.int64)
     run_steps(words.ctypes.data, start.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
 
 
 def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     """Return values of one kind at ``refs`` as one tensor, (n, *shape)."""
-    values = torch.empty((len(refs), *kind.shape), dtype=kind.stored)
+    values = torch.empty((len(refs), *kind.shape), dtype=kind.stored, device=session.device)
     _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
     return values.to(kind.dtype)
 
@@ -50,16 +56,14 @@ def differentiate(
     ``outputs`` are (kind, places in the session, gradients (n, *shape)).
     """
     session.settle()
+    bring(session)
     session.check_unchanged()
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
     sources, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
-    active = session.active(
-        targets,
-        [node for _, node in sources],
-        [s.matrices is not None and s.matrices.wants for s in session.own_signatures],
-    )
+    wants = [s.matrices is not None and s.matrices.wants for s in session.own_signatures]
+    active = active_nodes(targets, session.graph, [node for _, node in sources], wants)
     sources = [(tensor, node) for tensor, node in sources if active[node]]
-    buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in sources]
+    buffers = [empty(tensor.shape, tensor.dtype, tensor.device).zero_() for tensor, _ in sources]
     for (_, node), buffer in zip(sources, buffers, strict=True):
         grads[node] = buffer.data_ptr()
     gradients, runs = GradientSums(), session.runs
@@ -69,7 +73,7 @@ def differentiate(
         nodes = refs >> PLACE_BITS
         if kind.dtype in DTYPES:
             reached = np.nonzero(grads[nodes])[0]
-            values = values if len(reached) == len(refs) else values[torch.from_numpy(reached)]
+            values = values if len(reached) == len(refs) else values[backend.from_numpy(reached, values.device)]
             _move(kind, (grads[nodes] + (refs & _MASK))[reached], values.contiguous(), add=True, out=False)
     for run in reversed(runs):
         run.backward(session, grads, gradients)

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from ...execution.products import multiply
 from ..recording.kinds import TensorKind
-from .products import FewRows, GradientSums
+from .products import GradientSums
 
 
 class GradientTarget(NamedTuple):
@@ -33,82 +33,6 @@ class GradientTarget(NamedTuple):
 
 Targets = Sequence[GradientTarget | None]
 """Those of all inputs; None for integers."""
-
-
-class WeightProduct:
-    """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
-
-    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.products`.
-    """
-
-    def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
-        self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
-        self.tensors = [weight] if bias is None else [weight, bias]
-
-    @cached_property
-    def matrix(self) -> Tensor:
-        """The weight as it is multiplied with, (features, columns)."""
-        return self.weight.detach() if self.turned else self.weight.detach().t()
-
-    @property
-    def wants(self) -> bool:
-        """Whether the weight or the bias wants a gradient."""
-        return any(x.requires_grad for x in self.tensors)
-
-    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
-        """Multiply."""
-        x, y = self.rows_of(inputs[0]), self.columns_of(results[0])
-        few = self._few_rows
-        if x.shape[0] <= few.most:
-            few.multiply(x, y, self._added)
-        else:
-            multiply(x, self.matrix, y, self._added)
-
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
-        """Multiply the gradient by the weight."""
-        assert into[0] is not None
-        grad, target, adds = self.columns_of(grads[0]), self.rows_of(into[0].place), into[0].adds
-        few = self._few_gradients
-        if grad.shape[0] <= few.most:
-            few.multiply(grad, target, target if adds else None)
-        else:
-            multiply(grad, self.matrix.t(), target, target if adds else None)
-
-    def again(self, inputs: list[Tensor], stand_ins: Mapping[int, Tensor]) -> list[Tensor]:
-        """Return the results, differentiable, with other tensors in the places of weight and bias, by their ids."""
-        weight, *bias = (stand_ins.get(id(x), x) for x in self.tensors)
-        product = inputs[0] @ (weight if self.turned else weight.t())
-        return [product + bias[0] if bias else product]
-
-    def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
-        """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
-        x, grad = self.rows_of(x), self.columns_of(grad)
-        if self.weight.requires_grad:
-            gradients.add_product(self.weight, *((x, grad) if self.turned else (grad, x)))
-        if self.bias is not None and self.bias.requires_grad:
-            gradients.add(self.bias, grad.sum(0))
-
-    @cached_property
-    def _few_rows(self) -> FewRows:
-        """Multiplies few rows."""
-        return FewRows(self.matrix)
-
-    @cached_property
-    def _few_gradients(self) -> FewRows:
-        """Multiplies few rows of the gradient; compiled when a gradient is first wanted."""
-        return FewRows(self.matrix.t())
-
-    @cached_property
-    def _added(self) -> Tensor | None:
-        return None if self.bias is None else self.bias.detach()
-
-    def rows_of(self, x: Tensor) -> Tensor:
-        """Return inputs (n, *rows, features) as a matrix."""
-        return x if x.dim() == 2 else x.reshape(-1, self.matrix.shape[0])
-
-    def columns_of(self, y: Tensor) -> Tensor:
-        """Return results (n, *rows, columns) as a matrix."""
-        return y if y.dim() == 2 else y.view(-1, self.matrix.shape[1])
 
 
 class TorchCall:
@@ -182,34 +106,72 @@ class TorchCall:
                 gradients.add(parameter, grad)
 
 
+class WeightProduct(TorchCall):
+    """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
+
+    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.products`.
+    """
+
+    def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
+        super().__init__([kind], [out], lambda x: [F.linear(x, weight.t() if turned else weight, bias)])
+        self.weight, self.bias, self.turned = weight, bias, turned
+        self.tensors = [weight] if bias is None else [weight, bias]
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """The weight as it is multiplied with, (features, columns)."""
+        return self.weight.detach() if self.turned else self.weight.detach().t()
+
+    @property
+    def wants(self) -> bool:
+        """Whether the weight or the bias wants a gradient."""
+        return any(x.requires_grad for x in self.tensors)
+
+    @cached_property
+    def stored(self) -> Tensor:
+        """The weight or its transpose, whichever lies by rows in memory."""
+        weight = self.weight.detach()
+        return weight if weight.stride(1) == 1 else weight.t()
+
+    @property
+    def forms(self) -> tuple[str, str]:
+        """Forms of the kernels that multiply by what is stored, forward and backward."""
+        return ("sums", "dots") if self.turned is (self.weight.stride(1) == 1) else ("dots", "sums")
+
+    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
+        """Multiply many rows."""
+        bias = None if self.bias is None else self.bias.detach()
+        multiply(self.rows_of(inputs[0]), self.matrix, self.columns_of(results[0]), bias)
+
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+        """Multiply the gradient by the weight."""
+        assert into[0] is not None
+        target = self.rows_of(into[0].place)
+        multiply(self.columns_of(grads[0]), self.matrix.t(), target, target if into[0].adds else None)
+
+    def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
+        """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
+        x, grad = self.rows_of(x), self.columns_of(grad)
+        if self.weight.requires_grad:
+            gradients.add_product(self.weight, *((x, grad) if self.turned else (grad, x)))
+        if self.bias is not None and self.bias.requires_grad:
+            gradients.add(self.bias, grad.sum(0))
+
+    def rows_of(self, x: Tensor) -> Tensor:
+        """Return inputs (n, *rows, features) as a matrix."""
+        return x if x.dim() == 2 else x.reshape(-1, self.matrix.shape[0])
+
+    def columns_of(self, y: Tensor) -> Tensor:
+        """Return results (n, *rows, columns) as a matrix."""
+        return y if y.dim() == 2 else y.view(-1, self.matrix.shape[1])
+
+
 class EmbeddingLookup(TorchCall):
     """Rows of a table, by vectors of numbers."""
 
     def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
         super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
         self.table, self.padding, self.tensors = table, padding, [table]
-
-
-class CrossEntropy(TorchCall):
-    """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
-
-    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
-        """Compute the losses; keep the logarithms of the softmax."""
-        scores, labels, steps = inputs[0].flatten(0, -2), inputs[1].flatten(), torch.ops.aten
-        logs = torch.log_softmax(scores, 1)
-        losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
-        results[0].copy_(losses.view(results[0].shape))
-        return logs, labels, total
-
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
-        """Subtract the labels from the softmax."""
-        (logs, labels, total), target, steps = saved, into[0], torch.ops.aten
-        assert target is not None
-        slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
-        target.take(steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.place.shape))
-
-
-_NO_REDUCTION, _IGNORED = 0, -100
 
 
 class _StandInMode(TorchFunctionMode):

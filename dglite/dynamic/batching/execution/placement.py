@@ -11,6 +11,7 @@ from ....errors import DGLError
 from ....kernels.cpu.dynamic import batching, placement, program
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import ARGUMENT, Signature, shared, template_table
+from .instructions import StackedRows
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -36,9 +37,9 @@ class BatchPlacement:
         """``check`` raises for a signature that will not do."""
         if strategy not in STRATEGIES:
             raise DGLError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
-        self.nodes, self._graph = nodes, (session.argptr, session.args)
-        depths = batching.depths_of(nodes, session.sigs, *self._graph, session.num_nodes, len(shared))
-        place, depth, self.kind, numbers = depths
+        self.nodes, self._graph = nodes, session.graph
+        self._pending, numbers = batching.pending_nodes(nodes, session.graph, len(shared))
+        self.kind = self._pending.kind
         self.signatures = [session.signature(number) for number in numbers.tolist()]
         if ARGUMENT in self.signatures:
             raise DGLError("values inside of a cell's body stand for any sample's; return from it what is wanted")
@@ -46,9 +47,9 @@ class BatchPlacement:
             check(signature)  # type: ignore[misc]
         self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)
         if strategy == "agenda":
-            self._order, self.bounds = batching.by_agenda(nodes, place, depth, self.kind, *self._graph, self.heavy)
+            self._order, self.bounds = batching.by_agenda(self._pending, self._graph, self.heavy)
         elif strategy == "depth":
-            self._order, self.bounds = batching.by_depth(depth, self.kind, len(numbers))
+            self._order, self.bounds = batching.by_depth(self._pending, len(numbers))
         else:
             self._order, self.bounds = batching.one_by_one(len(nodes))
         self._kinds = self.kind[self._order]
@@ -62,8 +63,9 @@ class BatchPlacement:
         do.
         """
         sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
-        placed = placement.place_results(self._order, self.kind, self.nodes, sizes, where)
+        placed = placement.place_results(self._order, self._pending, sizes, where)
         self.ranks, counts, self.starts, self.result_bytes = placed
+        self.first_ranks, self.batch_sizes = self.ranks[self.bounds[:-1]], np.diff(self.bounds)
         self.counts, end, inputs = counts.tolist(), self.result_bytes, list[tuple[int, TensorKind, int]]()
         first = []
         for number, signature in enumerate(self.signatures):
@@ -84,11 +86,21 @@ class BatchPlacement:
             if integers_anywhere and kind.dtype not in DTYPES:
                 limits = 1, 1 << 62
             slot = i - first[number]
-            place = placement.in_place(self.members(number), slot, kind.nbytes, *self._graph, where, *limits)
+            place = placement.in_place(self.members(number), slot, kind.nbytes, self._graph, where, *limits)
             # A matrix for each sample is a matrix of all rows only if there is nothing between them.
             if not place[0] or place[1] % kind.item or (len(kind.shape) > 1 and place[1] != kind.nbytes):
                 place = self.input_at[i], _ = base + at, kind.nbytes
             self.places.append(place)
+
+    def inputs(self, number: int) -> list[StackedRows]:
+        """Return the inputs of an operation on matrices."""
+        matrices, first = self.signatures[number].matrices, int(self.first_input[number])
+        assert matrices is not None
+        return [StackedRows(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
+
+    def adds(self, number: int) -> bool:
+        """Whether the gradient of the first input of an operation on matrices is added to what is there."""
+        return bool(self.input_at[self.first_input[number]] == 0)
 
     def members(self, number: int) -> np.ndarray:
         """Return the nodes of a signature, in their order."""
@@ -103,4 +115,4 @@ class BatchPlacement:
         templates = template_table([s.backward if backward else s.forward for s in self.signatures])
         batches = self.order, self.bounds, self.batch_kinds, self.ranks
         inputs = self.heavy, self.first_input, self.input_at, self.input_sizes
-        return program.BatchPlan(backward, *batches, *templates, *inputs, shift, *self._graph, where, grads)
+        return program.BatchPlan(backward, *batches, *templates, *inputs, shift, self._graph, where, grads)

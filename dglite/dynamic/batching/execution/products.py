@@ -1,9 +1,4 @@
-"""Products of few rows with a matrix, and gradients of matrices from few rows, by kernels; see
-:mod:`...execution.products` for those of many.
-
-A GEMM copies the matrix into another order first, which few rows do not repay: levels near the roots of trees, the ends
-of the longest sentences, and everything where batches are small.
-"""
+"""Gradients of weights from the rows of all batches: few by a kernel, many as in :mod:`...execution.products`."""
 
 from __future__ import annotations
 
@@ -17,43 +12,18 @@ from ...execution.products import add_rows
 from ..recording.kinds import DTYPES
 
 
-class FewRows:
-    """Products ``x @ matrix`` of no more than ``most`` rows; 0 where the matrix is not one that kernels take."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        stored = matrix if matrix.stride(1) == 1 else matrix.t()
-        form, self._matrix = "sums" if stored is matrix else "dots", tuple(stored.shape)
-        self._kernel = matrix_kernel(form, DTYPES[matrix.dtype])
-        self._place = stored.data_ptr(), stored.stride(0) * stored.element_size()
-        self.most = MOST_ROWS[form] if stored.stride(1) == 1 else 0
-
-    def multiply(self, x: Tensor, y: Tensor, added: Tensor | None = None) -> None:
-        """Set ``y`` (rows, columns) to ``x @ matrix``, plus a vector, or rows such as those of ``y`` itself."""
-        item = x.element_size()
-        if added is not None and added.stride(-1) != 1:
-            added = added.contiguous()
-        start = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
-        places = x.data_ptr(), x.stride(0) * item, *self._place, y.data_ptr(), y.stride(0) * item
-        _launch(self._kernel, (x.shape[0], *self._matrix), places, start)
-
-
 def _outer(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x.T @ y`` for x (rows, height), y (rows, width)."""
     (rows, height), width, item = x.shape, y.shape[1], x.element_size()
-    result = empty((height, width), x.dtype)
-    if rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
+    result = empty((height, width), x.dtype, x.device)
+    if not x.is_cpu or rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
         add_rows(x, y, result, False)
         return result
     places = x.data_ptr(), x.stride(0) * item, result.data_ptr(), width * item, y.data_ptr(), y.stride(0) * item
     dtype = DTYPES[x.dtype]
-    _launch(matrix_kernel("outer", dtype), (rows, height, width), places, (SET[dtype],))
-    return result
-
-
-def _launch(kernel: int, sizes: tuple[int, ...], places: tuple[int, ...], last: tuple[int, ...]) -> None:
-    rows, height, width = sizes
     threads = num_threads((4 + rows) * height * width // 2, torch.get_num_threads())
-    launch(kernel, (0, *sizes, *places, *last), threads, threads)
+    launch(matrix_kernel("outer", dtype), (0, rows, height, width, *places, SET[dtype]), threads, threads)
+    return result
 
 
 class GradientSums:

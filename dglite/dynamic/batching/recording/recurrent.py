@@ -12,7 +12,7 @@ from torch import Tensor
 from ....errors import DGLError
 from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ..execution.matrices import CrossEntropy, TorchCall
+from ..execution.matrices import TorchCall
 from ..session import Session
 from .generic import RecordedFunction, made_operation, only
 from .kinds import TensorKind, kind_of, of_row
@@ -145,8 +145,8 @@ def _made_loss(
         return [function(x.flatten(0, -2), y.flatten(), reduction="none", **rest).view(y.shape)]
 
     usual = all(_USUAL[key] == x for key, x in rest.items())
-    call = CrossEntropy if usual and name == "cross_entropy" else TorchCall
-    operation = made_operation(session, name, call([row, of_one], [each], losses, name if usual else None), only)
+    call = TorchCall([row, of_one], [each], losses, name if usual else None)
+    operation = made_operation(session, name, call, only)
     if usual and of_one.shape:
         operation.signature.key, operation.signature.lengths = (name, "rows", row), of_one.shape
         operation.signature.form = name, row.shape[1], row.dtype

@@ -25,7 +25,7 @@ from ....locks import new_lock
 from .kinds import DTYPES, TensorKind
 
 if TYPE_CHECKING:
-    from ..execution.matrices import TorchCall, WeightProduct
+    from ..execution.matrices import TorchCall
 
 _RESULT, _GRAD = 1000, 2000
 Template = list[int]
@@ -61,7 +61,7 @@ class Signature:
     nbytes: int
     forward: list[Template] = field(default_factory=list)
     backward: list[Template] = field(default_factory=list)
-    matrices: WeightProduct | TorchCall | None = None
+    matrices: TorchCall | None = None
     number: int = 0
     formulas: PointwiseFormulas | None = None
     key: Any = None
@@ -245,7 +245,7 @@ def places_of(kinds: Sequence[TensorKind]) -> list[int]:
     return [0, *accumulate((kind.nbytes + 7) // 8 * 8 if several else kind.nbytes for kind in kinds)]
 
 
-def on_matrices(name: str, matrices: WeightProduct | TorchCall) -> Signature:
+def on_matrices(name: str, matrices: TorchCall) -> Signature:
     """Return the signature of an operation on matrices, with steps that copy arguments into rows one after the other.
 
     Its number is that which a session gives it.

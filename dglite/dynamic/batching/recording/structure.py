@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ...program.views import start_of
+from ...program.views import start_in_row
 from ..execution.matrices import EmbeddingLookup, WeightProduct
 from .kinds import DTYPES, TensorKind, kind_of, of_row
 from .pointwise import as_lazy, refs_of
@@ -189,7 +189,7 @@ def _parts_of(
     parts = [returned] if isinstance(returned, Tensor) else list(returned)
     places = []
     for part in parts:
-        start = start_of(whole, part)
+        start = start_in_row(whole.unsqueeze(0), part.unsqueeze(0))
         if start is None:
             return None
         places.append((start * kind.item, kind_of(part.shape, part.dtype)))

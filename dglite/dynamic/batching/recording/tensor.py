@@ -71,8 +71,8 @@ class LazyTensor(_Base):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where it is computed: the CPU."""
-        return torch.device("cpu")
+        """Where it is computed: where the tensors are that its session was given."""
+        return self._session.device
 
     is_nested = is_cuda = is_sparse = is_quantized = is_mkldnn = is_meta = False
     layout = torch.strided

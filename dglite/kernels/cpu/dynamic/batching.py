@@ -7,6 +7,8 @@ in bytes, in the lower 36. Operations of one signature can be done together as o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..compile.written import Kernel
@@ -21,29 +23,40 @@ MOST_KINDS = 1024
 """Beyond this number of kinds the graph of kinds, a matrix, is not made."""
 
 
+class OperationGraph(NamedTuple):
+    """Recorded operations: the signature of each node, where its arguments begin, all arguments, whether it is done."""
+
+    sigs: np.ndarray
+    argptr: np.ndarray
+    args: np.ndarray
+    done: np.ndarray
+
+
+class PendingNodes(NamedTuple):
+    """Nodes that are to be computed, the position of each node of the graph among them or -1, and of each of them the
+    depth, one more than that of the deepest argument that is among them, and the kind, which numbers signatures."""
+
+    nodes: np.ndarray
+    place: np.ndarray
+    depth: np.ndarray
+    kind: np.ndarray
+
+
 @Kernel
-def _expand(
-    macro: np.ndarray,
-    inputs: np.ndarray,
-    first: int,
-    sigs: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    done: np.ndarray,
-) -> int:
+def _expand(macro: np.ndarray, inputs: np.ndarray, first: int, graph: OperationGraph) -> int:
     """Append the nodes of a macro; return the number of nodes then."""
     at, node = 1, first
     while at < len(macro):
-        sigs[node], done[node] = macro[at], False
-        end, arity = argptr[node], macro[at + 1]
+        graph.sigs[node], graph.done[node] = macro[at], False
+        end, arity = graph.argptr[node], macro[at + 1]
         for i in range(arity):
             origin, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
             if origin == INPUT:
                 place = inputs[place >> PLACE_BITS] + (place & ((1 << PLACE_BITS) - 1))
             elif origin == INNER:
                 place += first << PLACE_BITS
-            args[end + i] = place
-        argptr[node + 1] = end + arity
+            graph.args[end + i] = place
+        graph.argptr[node + 1] = end + arity
         node += 1
         at += 2 + 2 * arity
     return node
@@ -57,12 +70,10 @@ def parse(
     macros: np.ndarray,
     macro_ptr: np.ndarray,
     first: int,
-    sigs: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    done: np.ndarray,
+    graph: OperationGraph,
 ) -> int:
-    """Append what was recorded, (signature, *arguments) for each node, to the arrays; return the number of nodes.
+    """Append what was recorded, (signature, *arguments) for each node, to a graph that has ``first`` nodes and room for
+    more; return the number of nodes then.
 
     Signature s >= 0 has ``shared_arity[s]`` arguments, signature s < 0 has ``own_arity[-1 - s]``. Below ``FIRST_MACRO``
     are macros, which stand for several nodes. Macro m is ``macros[macro_ptr[m]:macro_ptr[m + 1]]``: its number of
@@ -75,95 +86,81 @@ def parse(
         if sig <= FIRST_MACRO:
             number = FIRST_MACRO - sig
             macro = macros[macro_ptr[number] : macro_ptr[number + 1]]
-            node = _expand(macro, stream[at + 1 :], node, sigs, argptr, args, done)
+            node = _expand(macro, stream[at + 1 :], node, graph)
             at += 1 + macro[0]
             continue
         arity = shared_arity[sig] if sig >= 0 else own_arity[-1 - sig]
-        sigs[node], done[node] = sig, sig == EXTERNAL
-        end = argptr[node]
+        graph.sigs[node], graph.done[node] = sig, sig == EXTERNAL
+        end = graph.argptr[node]
         for i in range(arity):
-            args[end + i] = stream[at + 1 + i]
-        argptr[node + 1] = end + arity
+            graph.args[end + i] = stream[at + 1 + i]
+        graph.argptr[node + 1] = end + arity
         node += 1
         at += 1 + arity
     return node
 
 
-def needed_nodes(
-    targets: np.ndarray, argptr: np.ndarray, args: np.ndarray, done: np.ndarray, num_nodes: int
-) -> np.ndarray:
+def needed_nodes(targets: np.ndarray, graph: OperationGraph) -> np.ndarray:
     """Return the nodes that ``targets`` depend on, themselves included, and that are not done, in ascending order."""
-    needed = np.zeros(num_nodes, np.bool_)
+    needed = np.zeros(len(graph.sigs), np.bool_)
     needed[targets] = True
-    _mark_needed(argptr, args, done, needed)
+    _mark_needed(graph, needed)
     return np.flatnonzero(needed)
 
 
 @Kernel
-def _mark_needed(argptr: np.ndarray, args: np.ndarray, done: np.ndarray, needed: np.ndarray) -> None:
+def _mark_needed(graph: OperationGraph, needed: np.ndarray) -> None:
     for turn in range(len(needed)):
         node = len(needed) - 1 - turn
-        if needed[node] and done[node]:
+        if needed[node] and graph.done[node]:
             needed[node] = False
         elif needed[node]:
-            for at in range(argptr[node], argptr[node + 1]):
-                needed[args[at] >> PLACE_BITS] = True
+            for at in range(graph.argptr[node], graph.argptr[node + 1]):
+                needed[graph.args[at] >> PLACE_BITS] = True
 
 
-def depths_of(
-    nodes: np.ndarray, sigs: np.ndarray, argptr: np.ndarray, args: np.ndarray, num_nodes: int, num_shared: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (the place of each node among ``nodes``, depth, kind, signature of each kind).
-
-    Depth is one more than that of the deepest needed argument, from 0. Kinds number the signatures that occur.
-    """
-    place, depth, kind = np.full(num_nodes, -1), np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int64)
-    lowest = min(int(sigs[nodes].min(initial=0)), 0)
+def pending_nodes(nodes: np.ndarray, graph: OperationGraph, num_shared: int) -> tuple[PendingNodes, np.ndarray]:
+    """Return nodes with their depths and kinds, and the signature of each kind; ``num_shared`` of these are not
+    negative."""
+    place, depth, kind = np.full(len(graph.sigs), -1), np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int64)
+    lowest = min(int(graph.sigs[nodes].min(initial=0)), 0)
     numbers, kinds = np.full(num_shared - lowest, -1), np.empty(num_shared - lowest, np.int64)
-    num_kinds = _find_depths(nodes, sigs, argptr, args, lowest, place, depth, kind, numbers, kinds)
-    return place, depth, kind, kinds[:num_kinds].copy()
+    pending = PendingNodes(nodes, place, depth, kind)
+    num_kinds = _find_depths(pending, graph, lowest, numbers, kinds)
+    return pending, kinds[:num_kinds].copy()
 
 
 @Kernel
 def _find_depths(
-    nodes: np.ndarray,
-    sigs: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    lowest: int,
-    place: np.ndarray,
-    depth: np.ndarray,
-    kind: np.ndarray,
-    numbers: np.ndarray,
-    kinds: np.ndarray,
+    pending: PendingNodes, graph: OperationGraph, lowest: int, numbers: np.ndarray, kinds: np.ndarray
 ) -> int:
-    """Write what :func:`depths_of` returns; return the number of kinds. ``numbers`` has that of each signature, or -1,
-    from the ``lowest`` one on."""
+    """Write place, depth and kind, and the signatures of ``kinds``; return how many kinds there are. ``numbers`` has
+    that of each signature, or -1, from the ``lowest`` one on."""
     num_kinds = 0
-    for i in range(len(nodes)):
-        node = nodes[i]
-        place[node] = i
+    for i in range(len(pending.nodes)):
+        node = pending.nodes[i]
+        pending.place[node] = i
         below = -1
-        for at in range(argptr[node], argptr[node + 1]):
-            arg = place[args[at] >> PLACE_BITS]
+        for at in range(graph.argptr[node], graph.argptr[node + 1]):
+            arg = pending.place[graph.args[at] >> PLACE_BITS]
             if arg >= 0:
-                below = max(below, depth[arg])
-        depth[i] = below + 1
-        sig = sigs[node] - lowest
+                below = max(below, pending.depth[arg])
+        pending.depth[i] = below + 1
+        sig = graph.sigs[node] - lowest
         if numbers[sig] < 0:
             numbers[sig] = num_kinds
             kinds[num_kinds] = sig + lowest
             num_kinds += 1
-        kind[i] = numbers[sig]
+        pending.kind[i] = numbers[sig]
     return num_kinds
 
 
-def by_depth(depth: np.ndarray, kind: np.ndarray, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
+def by_depth(pending: PendingNodes, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, where each batch begins in it): one batch for the nodes of one depth and one kind.
 
     Looks, Herreshoff, Hutchins and Norvig, "Deep learning with dynamic computation graphs", 2017.
     """
-    keys = depth * num_kinds + kind
+    keys = pending.depth * num_kinds + pending.kind
     if len(keys) and keys.max() < 1 << 16:
         keys = keys.astype(np.uint16)  # NumPy sorts these in linear time
     order = np.argsort(keys, kind="stable")
@@ -175,31 +172,24 @@ def one_by_one(count: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(count), np.arange(count + 1)
 
 
-def _users(
-    nodes: np.ndarray, place: np.ndarray, argptr: np.ndarray, args: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _users(pending: PendingNodes, graph: OperationGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (how many arguments each node waits for, bounds of each node's users, users)."""
-    waits, used, users = np.empty(len(nodes), np.int64), np.empty(len(args), np.int64), np.empty(len(args), np.int64)
-    num_uses = _list_uses(nodes, place, argptr, args, waits, used, users)
-    bounds, entries = by_head(used[:num_uses], len(nodes))
+    waits = np.empty(len(pending.nodes), np.int64)
+    used, users = np.empty((2, len(graph.args)), np.int64)
+    num_uses = _list_uses(pending, graph, waits, used, users)
+    bounds, entries = by_head(used[:num_uses], len(waits))
     return waits, bounds, users[entries]
 
 
 @Kernel
 def _list_uses(
-    nodes: np.ndarray,
-    place: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    waits: np.ndarray,
-    used: np.ndarray,
-    users: np.ndarray,
+    pending: PendingNodes, graph: OperationGraph, waits: np.ndarray, used: np.ndarray, users: np.ndarray
 ) -> int:
     num_uses = 0
-    for i in range(len(nodes)):
+    for i in range(len(pending.nodes)):
         before = num_uses
-        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
-            arg = place[args[at] >> PLACE_BITS]
+        for at in range(graph.argptr[pending.nodes[i]], graph.argptr[pending.nodes[i] + 1]):
+            arg = pending.place[graph.args[at] >> PLACE_BITS]
             if arg >= 0:
                 used[num_uses], users[num_uses] = arg, i
                 num_uses += 1
@@ -249,15 +239,7 @@ def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: n
     return np.argsort(np.lexsort((heavy, total / np.maximum(members, 1), stage)))
 
 
-def by_agenda(
-    nodes: np.ndarray,
-    place: np.ndarray,
-    depth: np.ndarray,
-    kind: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    heavy: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def by_agenda(pending: PendingNodes, graph: OperationGraph, heavy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, bounds): of the kinds that have nodes ready, all ready nodes of the kind of least average depth.
 
     Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation graphs", 2017. Beyond that, a kind
@@ -265,16 +247,11 @@ def by_agenda(
     recurrence are one batch each. Nodes of a kind come in the order in which they became ready, so what follows a batch
     finds its inputs in the batch's own order.
     """
-    waits, bounds_of_users, users = _users(nodes, place, argptr, args)
-    ranks = _priorities(depth, kind, heavy, _stages(kind, bounds_of_users, users, len(heavy)))
-    return _work_off(ranks[kind], len(ranks), waits, bounds_of_users, users)
-
-
-def _work_off(
-    rank: np.ndarray, num_ranks: int, waits: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (order, bounds): always all ready nodes of the lowest rank that has any. A node waits for others."""
-    start, _ = by_head(rank, num_ranks)
+    waits, bounds_of_users, users = _users(pending, graph)
+    stages = _stages(pending.kind, bounds_of_users, users, len(heavy))
+    ranks = _priorities(pending.depth, pending.kind, heavy, stages)
+    rank = ranks[pending.kind]
+    start, _ = by_head(rank, len(ranks))
     queue, head, tail = np.empty(len(rank), np.int64), start[:-1].copy(), start[:-1].copy()
     order, batches = np.empty(len(rank), np.int64), np.empty(len(rank) + 1, np.int64)
     num_batches = _list_batches(rank, waits, bounds_of_users, users, queue, head, tail, order, batches)

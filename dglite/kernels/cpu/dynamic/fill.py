@@ -13,7 +13,7 @@ import numpy as np
 from ..compile.written import Kernel
 from ..lanes.arrays import address_of
 from ..lanes.simd import storer
-from .schedule import STAGE_COLUMNS, arrange
+from .schedule import STAGE_COLUMNS, StageTables, arrange
 
 
 class OrderTables(NamedTuple):
@@ -267,13 +267,10 @@ def _arranged(
     d: int, order: OrderTables, script: ScriptTables, ends: np.ndarray, limited: bool
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the lines of a direction, those of its owner, and the work in one."""
-    (first_class, first_row, first_bound), (class_end, row_end, bound_end) = (
-        script.directions[3 * d : 3 * d + 6].reshape(2, 3).tolist()
-    )
-    stages = script.stages[first_row * STAGE_COLUMNS : row_end * STAGE_COLUMNS].reshape(-1, STAGE_COLUMNS)
-    classes, bounds = script.classes[first_class:class_end], script.bounds[first_bound:bound_end]
-    steps, edges = order.segments.reshape(-1, 3), order.segment_edges.reshape(-1, 2)
-    return arrange(stages, bounds, classes, ends, steps, edges, d == 1, limited)
+    first_class, first_row, first_bound, class_end, row_end, bound_end = script.directions[3 * d : 3 * d + 6].tolist()
+    stages = script.stages[first_row * STAGE_COLUMNS : row_end * STAGE_COLUMNS]
+    bounds, classes = script.bounds[first_bound:bound_end], script.classes[first_class:class_end]
+    return arrange(StageTables(stages, bounds, classes, ends, order.segments, order.segment_edges), d == 1, limited)
 
 
 def fill(
@@ -309,10 +306,9 @@ def fill(
         np.empty(num_nodes, np.int64),
     )
     _lay_bases(order, script, rows_of.reshape(-1), lengths, outside, block, tables)
-    ends = tables.ends.reshape(2, -1)
-    directions = [_arranged(0, order, script, ends, shared_from > 0)]
+    directions = [_arranged(0, order, script, tables.ends, shared_from > 0)]
     if len(script.directions) > 6:
-        directions.append(_arranged(1, order, script, ends, shared_from > 0))
+        directions.append(_arranged(1, order, script, tables.ends, shared_from > 0))
     else:
         directions.append((directions[0][0][:0], directions[0][1][:0], 0))
     shares = processors if max(work for _, _, work in directions) >= shared_from else 1

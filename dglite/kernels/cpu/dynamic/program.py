@@ -17,12 +17,14 @@ import numpy as np
 from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE
 from ..compile.written import Kernel
 from ..lanes.arrays import address_of
-from .batching import PLACE_BITS
+from .batching import PLACE_BITS, OperationGraph
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)  # in the same order: ``role % ARG_GRAD`` tells whose
 KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
 WORDS_PER_ROWS, MOST_ROWS = 4, 24
 TEMPLATE_WORDS = FIRST_ROWS + WORDS_PER_ROWS * MOST_ROWS
+BATCH_WORDS = 16
+"""Most words of an operation on a batch."""
 
 _MASK = (1 << PLACE_BITS) - 1
 _EVERY_TASK = -1
@@ -51,8 +53,7 @@ class BatchPlan(NamedTuple):
     inputs: np.ndarray
     input_sizes: np.ndarray
     shift: int
-    argptr: np.ndarray
-    args: np.ndarray
+    graph: OperationGraph
     where: np.ndarray
     grads: np.ndarray
 
@@ -100,7 +101,7 @@ def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, gr
             address = start + plan.ranks[at] * size
         else:
             if side == ARG:
-                ref = plan.args[plan.argptr[node] + slot]
+                ref = plan.graph.args[plan.graph.argptr[node] + slot]
                 owner = ref >> PLACE_BITS
                 offset += ref & _MASK
             address = plan.grads[owner] if of_grads else plan.where[owner]
@@ -251,7 +252,7 @@ def build(plan: BatchPlan) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
         # One step more than is kept may be listed before it turns out to lie at equal distances.
         np.empty(num_listed + len(plan.order), np.int64),
         np.empty((num_steps + len(plan.kinds) + 1) * NUM_COLUMNS, np.int64),
-        np.full(len(plan.where) * NUM_MARKS, -1),
+        np.full(len(plan.graph.sigs) * NUM_MARKS, -1),
         np.zeros(NUM_COUNTERS, np.int64),
     )
     _build(plan, steps)

@@ -34,55 +34,46 @@ LINE_START, LINE_FIRST, LINE_LAST, LINE_OWN, LINE_COLUMNS = range(5)
 kernels do)."""
 
 
-def arrange(
-    stages: np.ndarray,
-    bounds: np.ndarray,
-    classes: np.ndarray,
-    ends: np.ndarray,
-    steps: np.ndarray,
-    step_edges: np.ndarray,
-    backward: bool,
-    limited: bool,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the lines of a schedule, the numbers of those that its owner runs, and the work in a line.
+class StageTables(NamedTuple):
+    """Stages of one direction, and the rows that they run on; matrices by rows.
 
-    ``stages`` has the stages of each class and phase (eager, sweep, late): of class ``classes[i]`` those from
-    ``bounds[3 i + phase]`` on. ``ends`` (2, classes + 1) are where rows and edges of classes begin, ``steps`` lists
-    (class, first row, last row) level by level. With ``limited`` the owner runs stages of too many rows for their
-    kernels. ``work`` is an average over the lines of kernels.
+    ``stages`` has those of each class and phase (eager, sweep, late): of class ``classes[i]`` those from
+    ``bounds[3 i + phase]`` on. ``ends`` (2, classes + 1) are where rows and edges of classes begin, ``segments`` lists
+    (class, first row, last row) level by level, and ``segment_edges`` the edges of these rows.
     """
-    index = np.full(ends.shape[1], -1)
-    index[classes] = np.arange(len(classes))
-    flat = [x.reshape(-1) for x in (stages, bounds, classes, ends, steps, step_edges, index)]
-    tables, counts = _StageTables(*flat), np.zeros(_NUM_COUNTS, np.int64)
-    most = len(stages) + _count_swept(tables)
-    lines, by_python = np.empty((most, LINE_COLUMNS), np.int64), np.empty(most, np.int64)
-    _arrange(tables, backward, limited, lines.reshape(-1), by_python, counts)
-    num_lines, num_own, work = counts.tolist()
-    return lines[:num_lines], by_python[:num_own], work // max(num_lines - num_own, 1)
-
-
-class _StageTables(NamedTuple):
-    """What :func:`arrange` is given, matrices by rows, and the position of each class among ``classes``, or -1."""
 
     stages: np.ndarray
     bounds: np.ndarray
     classes: np.ndarray
     ends: np.ndarray
-    steps: np.ndarray
-    step_edges: np.ndarray
-    positions: np.ndarray
+    segments: np.ndarray
+    segment_edges: np.ndarray
+
+
+def arrange(tables: StageTables, backward: bool, limited: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the lines of a schedule, the numbers of those that its owner runs, and the work in a line.
+
+    With ``limited`` the owner runs stages of too many rows for their kernels. ``work`` is an average over the lines of
+    kernels.
+    """
+    positions, counts = np.full(len(tables.ends) // 2, -1), np.zeros(_NUM_COUNTS, np.int64)
+    positions[tables.classes] = np.arange(len(tables.classes))
+    most = len(tables.stages) // STAGE_COLUMNS + _count_swept(tables, positions)
+    lines, by_python = np.empty((most, LINE_COLUMNS), np.int64), np.empty(most, np.int64)
+    _arrange(tables, positions, backward, limited, lines.reshape(-1), by_python, counts)
+    num_lines, num_own, work = counts.tolist()
+    return lines[:num_lines], by_python[:num_own], work // max(num_lines - num_own, 1)
 
 
 _LINES, _OWN_LINES, _WORK, _NUM_COUNTS = range(4)
 
 
 @Kernel
-def _count_swept(tables: _StageTables) -> int:
-    """Return how many lines the levels have at most."""
+def _count_swept(tables: StageTables, positions: np.ndarray) -> int:
+    """Return how many lines the levels have at most; ``positions`` are those of classes, or -1."""
     count = 0
-    for step in range(len(tables.steps) // 3):
-        i = tables.positions[tables.steps[3 * step]]
+    for step in range(len(tables.segments) // 3):
+        i = positions[tables.segments[3 * step]]
         if i >= 0:
             count += tables.bounds[3 * i + 2] - tables.bounds[3 * i + 1]
     return count
@@ -90,16 +81,22 @@ def _count_swept(tables: _StageTables) -> int:
 
 @Kernel
 def _arrange(
-    tables: _StageTables, backward: int, limited: int, lines: np.ndarray, by_python: np.ndarray, counts: np.ndarray
+    tables: StageTables,
+    positions: np.ndarray,
+    backward: int,
+    limited: int,
+    lines: np.ndarray,
+    by_python: np.ndarray,
+    counts: np.ndarray,
 ) -> None:
-    num_steps, num_ends = len(tables.steps) // 3, len(tables.ends) // 2
+    num_steps, num_ends = len(tables.segments) // 3, len(tables.ends) // 2
     for phase in range(3):
         for turn in range(num_steps if phase == 1 else len(tables.classes)):
             if phase == 1:
                 step = num_steps - 1 - turn if backward else turn
-                i = tables.positions[tables.steps[3 * step]]
-                first, last = tables.steps[3 * step + 1], tables.steps[3 * step + 2]
-                first_edge, last_edge = tables.step_edges[2 * step], tables.step_edges[2 * step + 1]
+                i = positions[tables.segments[3 * step]]
+                first, last = tables.segments[3 * step + 1], tables.segments[3 * step + 2]
+                first_edge, last_edge = tables.segment_edges[2 * step], tables.segment_edges[2 * step + 1]
             else:
                 i, c = turn, tables.classes[turn]
                 first, last = tables.ends[c], tables.ends[c + 1]

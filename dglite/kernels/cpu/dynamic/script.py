@@ -18,14 +18,12 @@ from .batching import PLACE_BITS
 from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
-BATCH_WORDS = 16
-"""Most words of an operation on a batch."""
 WORTH_SHARING = 1024
 """Values up to which a step is not worth sharing out."""
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
-COUNT, NUMBER, OPEN, WORD, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(7)
+COUNT, NUMBER, OPEN, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(6)
 
 _jit = njit(nogil=True)
 
@@ -42,9 +40,8 @@ class Batches(NamedTuple):
     """What both sweeps are of: their batches, and what operations on batches do in either direction.
 
     ``operations`` (signatures, 2, 3) are kernels (0: no operation), the addresses of their words where these
-    are there already and are for one batch (else 0), and the work: in all, or for each node. Other batches' words are
-    ``words[signature, direction, 0]``, and ``[..., 1]`` times the rank of the first node, and ``[..., 2]`` times the
-    number of nodes.
+    are there already and are for one batch (else 0), and the work: in all, or for each node. Other words are those of
+    ``words`` (2, batches, ``BATCH_WORDS``).
     """
 
     plan: program.BatchPlan
@@ -53,11 +50,10 @@ class Batches(NamedTuple):
 
 
 class _ScriptWriter(NamedTuple):
-    """Instructions, the load of each processor, words of batches, and counters."""
+    """Instructions, the load of each processor, and counters."""
 
     instructions: np.ndarray
     load: np.ndarray
-    words: np.ndarray
     counters: np.ndarray
 
 
@@ -123,14 +119,11 @@ def _batch(script: _ScriptWriter, batches: Batches, batch: int, backward: bool) 
         return
     is_wanted = not backward
     for node in plan.order[begin : begin + count]:
-        is_wanted |= plan.grads[plan.args[plan.argptr[node]] >> PLACE_BITS] != 0
+        is_wanted |= plan.grads[plan.graph.args[plan.graph.argptr[node]] >> PLACE_BITS] != 0
     if not is_wanted:
         return
-    at, parts = script.counters[WORD], batches.words[kind, direction]
-    script.counters[WORD] = at + BATCH_WORDS
-    for i in range(BATCH_WORDS):
-        script.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
-    _give(script, _processor_for(script, count * work, True), operation, script.words.ctypes.data + 8 * at, 1)
+    at = (direction * batches.words.shape[1] + batch) * program.BATCH_WORDS
+    _give(script, _processor_for(script, count * work, True), operation, batches.words.ctypes.data + 8 * at, 1)
 
 
 @_jit
@@ -154,8 +147,8 @@ def make_script(
     processors: int,
     by_elements: bool,
     small: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (instructions (operation, words, who does it or -1, whether its rows are apart), words of batches).
+) -> np.ndarray:
+    """Return instructions (operation, address of words, who does it or -1, whether its rows are apart).
 
     What takes up to ``small`` values is done by one processor. With ``by_elements`` rows that are apart are shared out
     so, else by columns.
@@ -170,7 +163,6 @@ def make_script(
     script = _ScriptWriter(
         np.empty((2 * steps + 2 * sweeps + 2 * others + 8, INSTRUCTION_WORDS), np.int64),
         np.zeros(processors, np.int64),
-        np.zeros(sweeps * BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
     script.counters[OPEN], script.counters[SMALL], script.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
@@ -182,7 +174,7 @@ def make_script(
     _wait(script)
     _give(script, _SEVERAL, CHECK, 0, 0)
     _listed(script, after)
-    return script.instructions[: script.counters[COUNT]].copy(), script.words
+    return script.instructions[: script.counters[COUNT]].copy()
 
 
 @_jit
@@ -210,7 +202,7 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
                 if role != program.ARG_GRAD:
                     continue
                 for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
-                    ref = plan.args[plan.argptr[node] + slot]
+                    ref = plan.graph.args[plan.graph.argptr[node] + slot]
                     if ref >> PLACE_BITS == table and plan.grads[node] != 0:
                         first = (ref & _MASK) + place
                         touched[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from ....opspec import Reducer
@@ -16,8 +16,12 @@ from ..run.driver import mode_word, whole_row_driver
 from ..run.launch import as_word, launch, tasks_for
 
 Structure = tuple[int, int, int, int, int]
+PhaseRunner = Callable[[Sequence[int], int], None]
+"""Runs a phase on the addresses of tensors, with the seed of dropout."""
 WRITES_EVERY_ROW = False
 """Rows without entries are left as they are."""
+PROJECTS = False
+"""Scores that are projections are made by products of matrices."""
 
 
 def attention_spec(
@@ -37,15 +41,36 @@ def attention_spec(
     )
 
 
-def run_attention(
-    spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int
-) -> None:
-    """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
+def bind_attention(
+    spec: AttentionSpec,
+    structure: Structure,
+    names: Sequence[str],
+    numbers: Mapping[str, int | float],
+    threads: Callable[[], int],
+) -> PhaseRunner:
+    """Return a function that runs one phase on the addresses of tensors, ``names`` among ``WORDS``, and a seed.
+
+    ``numbers`` are strides and other numbers, which do not change.
+    """
     mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
-    words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
-    words += [as_word(arguments.get(name, 0)) for name in WORDS]
+    before = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
+    before += [as_word(numbers.get(name, 0)) for name in WORDS]
+    places, at_seed = [WORDS[name] for name in names], WORDS["seed"]
     work = (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * spec.width
-    launch(whole_row_driver.address, words, *tasks_for(work, threads))
+
+    def run(addresses: Sequence[int], seed: int) -> None:
+        words = before[:]
+        for place, address in zip(places, addresses, strict=True):
+            words[place] = address
+        words[at_seed] = as_word(seed % 2**64)
+        launch(whole_row_driver.address, words, *tasks_for(work, threads()))
+
+    return run
+
+
+def run_attention(bound: PhaseRunner, addresses: Sequence[int], seed: int) -> None:
+    """Run one phase; ``seed`` is 0 without dropout."""
+    bound(addresses, seed)
 
 
 @cache

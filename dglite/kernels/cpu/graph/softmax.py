@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from ....opspec import Reducer
@@ -22,30 +22,21 @@ def _addresses(dtype: str, index: str, heads: int) -> tuple[int, int]:
     return addresses["forward"], addresses["backward"]
 
 
-def edge_softmax(structure: Structure, index: str, dtype: str, heads: int, logits: int, out: int, threads: int) -> None:
-    """Normalise ``logits`` (num_edges, heads) among the entries of each row; both in edge-id order."""
-    _run(0, structure, index, dtype, heads, [logits], out, threads)
+def bind_softmax(
+    structure: Structure, index: str, dtype: str, heads: int, backward: bool, threads: Callable[[], int]
+) -> Callable[..., None]:
+    """Return a function of the addresses of operands and result, (num_edges, heads) in edge-id order, that runs.
 
+    It normalises logits among the entries of each row; ``backward``, of a softmax and the gradient behind it, it writes
+    softmax * (grad - sum over the row of softmax * grad).
+    """
+    kernel, mode = _addresses(dtype, index, heads)[backward], mode_word(dtype, index, Reducer.SUM)
+    before, work = (*structure, heads, 1, kernel), 4 * structure[NUM_ENTRIES] * heads
 
-def edge_softmax_gradient(
-    structure: Structure, index: str, dtype: str, heads: int, softmax: int, grad: int, out: int, threads: int
-) -> None:
-    """Write softmax * (grad - sum over the row of softmax * grad)."""
-    _run(1, structure, index, dtype, heads, [softmax, grad], out, threads)
+    def run(operands: Sequence[int], out: int, aux: int = 0) -> None:
+        words = [*before, out, 0, 0, mode, heads]
+        for address in operands:
+            words += (address, heads, 0)
+        launch(whole_row_driver.address, words, *tasks_for(work, threads()))
 
-
-def _run(
-    direction: int,
-    structure: Structure,
-    index: str,
-    dtype: str,
-    heads: int,
-    operands: Sequence[int],
-    out: int,
-    threads: int,
-) -> None:
-    kernel = _addresses(dtype, index, heads)[direction]
-    words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM), heads]
-    for address in operands:
-        words += (address, heads, 0)
-    launch(whole_row_driver.address, words, *tasks_for(4 * structure[NUM_ENTRIES] * heads, threads))
+    return run

@@ -112,22 +112,20 @@ class SpmmKernel(_Bound):
         """Whether a row of ``longest`` entries is cut."""
         return part_memory(1, longest, self.width, self.part_bytes, self.half) is not None
 
-    def bound_to(
-        self, structure: Structure, threads: Callable[[], int], longest: int
-    ) -> Callable[[Sequence[int], int], None]:
-        """Return a function of the addresses of the operands and of the result that runs this on ``structure``.
+    def bound_to(self, structure: Structure, threads: Callable[[], int], longest: int) -> Callable[..., None]:
+        """Return a function of the addresses of operands, result and argmax that runs this on ``structure``.
 
         ``longest`` is the number of entries of its longest row. A small call copies words that are prepared here, once.
         """
         if (structure[NUM_ENTRIES] + structure[NUM_ROWS]) * self.width >= PARALLEL_FROM:
             cuts = self.cuts_rows(longest)
-            return lambda operands, out: self(structure, operands, out, threads(), cuts=cuts)
+            return lambda operands, out, argmax=0: self(structure, operands, out, threads(), argmax, cuts)
         words, driver = self.words(structure, [0] * (max(self.slots, default=0) + 1), 0), self.driver
         places = [(operand_word(i), slot) for i, slot in enumerate(self.slots)]
 
-        def run(operands: Sequence[int], out: int) -> None:
+        def run(operands: Sequence[int], out: int, argmax: int = 0) -> None:
             call_words = words[:]
-            call_words[OUT] = out
+            call_words[OUT], call_words[ARGMAX] = out, argmax
             for place, slot in places:
                 call_words[place] = operands[slot]
             run_here(driver, call_words.buffer_info()[0])

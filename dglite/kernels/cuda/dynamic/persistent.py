@@ -6,7 +6,7 @@ Cases are what kernels are on the CPU, for which see :mod:`...render.rows`, :mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -45,11 +45,56 @@ class Matrix:
         return rows * -(-self.width // 32) * ITEM_BYTES[self.dtype] // 4
 
 
+Slots = Sequence[tuple[int, bool]]
+Rendered = tuple[str, str]
+"""What a case declares, and the call that it makes."""
+
+
 @dataclass(frozen=True)
 class FormulaStep(StepSpec):
     """Element-wise formulas; ``late`` is what an update is made of."""
 
     late: bool = False
+
+    def rendered(self, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+        """Return the declaration of a struct ``name``, and the call."""
+        results, operands = len(self.formulas), len(self.spread)
+        rows = [*(f"y{i}" for i in range(results)), *(f"x{i}" for i in range(operands))]
+        places = [f"{row}(words + {FIRST_PLACE + WORDS_PER_PLACE * i})" for i, row in enumerate(rows)]
+        used = {operand.slot: repr(operand) for formula in self.formulas for operand in operands_of(formula)}
+        loads = [
+            f"const item {used[i]} = x{i}.row(row)[{0 if self.spread[i] else 'column'}];"
+            for i in range(operands)
+            if i in used
+        ]
+        lines, values = expression_text(self.formulas)
+        computed = [*loads, *lines]
+        member = f"item value(word row, word column) const {{ {' '.join([*computed, f'return {values[0]};'])} }}"
+        if not self.total:
+            absent = " && ".join(f"!z{i}" for i in range(results))
+            member = " ".join(
+                [
+                    "void element(word row, word column) const {",
+                    *(f"item* const z{i} = y{i}.row(row);" for i in range(results)),
+                    f"if ({absent}) return;",
+                    *computed,
+                    *(
+                        f"if (z{i}) z{i}[column] += {value};" if self.add else f"z{i}[column] = {value};"
+                        for i, value in enumerate(values)
+                    ),
+                    "}",
+                ]
+            )
+        text = f"""struct {name} {{
+    using item = {CPP_TYPES[self.dtype]};
+    using compute = item;
+    static constexpr bool ADD = {str(self.add).lower()};
+    const Place<item> {", ".join(rows)};
+    __device__ explicit {name}(const word* words) : {", ".join(places)} {{}}
+    __device__ item* result(word row) const {{ return y0.row(row); }}
+    __device__ {member}
+}};"""
+        return text, f"{'column_sums' if self.total else 'elements'}<{name}>(words, share)"
 
 
 @dataclass(frozen=True)
@@ -61,6 +106,11 @@ class Rowwise:
     dtype: str
     late: bool = False
 
+    def rendered(self, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+        """Return the call."""
+        gradient, dtype = str(self.gradient).lower(), CPP_TYPES[self.dtype]
+        return "", f"rowwise<Form::{self.form}, {gradient}, {IGNORED}, {dtype}>(words, share)"
+
 
 @dataclass(frozen=True)
 class Times:
@@ -69,6 +119,13 @@ class Times:
     form: str
     matrix: int
     late: bool = False
+
+    def rendered(self, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+        """Return the call."""
+        if not slots[self.matrix][0]:
+            return "", f"{self.form}<{CPP_TYPES[matrices[self.matrix].dtype]}>(words, share)"
+        more = ", barrier, scratch, scratch_bytes" if self.form == "sums" else ""
+        return "", f"held{self.matrix}.{self.form}(words, share{more})"
 
 
 @dataclass(frozen=True)
@@ -84,19 +141,48 @@ class Summed:
     dtype: str
     late: bool = True
 
+    def rendered(self, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+        """Return the declaration of a struct ``name``, and the call."""
+        used = sorted({operand.slot for _, formula in self.formulas for operand in operands_of(formula)} | {0})
+        first_number = 2 + self.states
+        tensors, numbers = [i for i in range(first_number) if i != 1], [i for i in used if i >= first_number]
+        words = {0: 6, **{slot: 9 + slot for slot in range(2, first_number)}}
+        members = [f"item* m{i};" for i in tensors] + [f"item e{i};" for i in numbers]
+        reads = [f"m{i}(pointer<item>(words[{words[i]}]))" for i in tensors]
+        reads += [f"e{i}(pointer<const item>(words[10])[{i - first_number}])" for i in numbers]
+        changes = []
+        for target, formula in self.formulas:
+            lines, (value,) = expression_text((formula,))
+            changes.append("{ " + " ".join([*lines, f"e{target} = {value};"]) + " }")
+        written = [f"m{i}[at] = e{i};" for i in dict.fromkeys(target for target, _ in self.formulas)]
+        text = f"""struct {name} {{
+    using item = {CPP_TYPES[self.dtype]};
+    using compute = item;
+    {" ".join(members)}
+    word stride;
+    __device__ explicit {name}(const word* words) : {", ".join(reads)}, stride(words[7] / word(sizeof(item))) {{}}
+    __device__ void apply(word row, word column, const item e1) const {{
+        const word at = row * stride + column;
+        {" ".join(f"item e{i} = m{i}[at];" for i in tensors)}
+        {" ".join(changes)}
+        {" ".join(written)}
+    }}
+}};"""
+        high = 1 if self.form == "totals" else 4
+        return text, f"Outer<{name}, {high}, 4, {str(self.form == 'totals').lower()}>(words).run(share)"
+
 
 @dataclass(frozen=True)
-class Clear:
-    """Sets memory to 0."""
+class WrittenCase:
+    """A function of ``persistent.cuh``: ``clear`` sets memory to 0, ``losses`` sums up losses and starts their
+    gradients."""
 
+    function: str
     late: bool = False
 
-
-@dataclass(frozen=True)
-class Losses:
-    """Sums up losses and starts their gradients."""
-
-    late: bool = False
+    def rendered(self, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+        """Return the call."""
+        return "", f"{self.function}(words, share)"
 
 
 def _descent() -> tuple[tuple[int, Expr], ...]:
@@ -106,8 +192,8 @@ def _descent() -> tuple[tuple[int, Expr], ...]:
 
 KEPT = _descent()
 """A sum, scaled, is added to what is kept of a tensor; where it keeps 0, what is there does not count."""
-CLEAR, LOSSES = Clear(), Losses()
-Case = FormulaStep | Rowwise | Times | Summed | Clear | Losses
+CLEAR, LOSSES = WrittenCase("clear"), WrittenCase("losses")
+Case = FormulaStep | Rowwise | Times | Summed | WrittenCase
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -179,7 +265,7 @@ def persistent_program(
     Words of the kernel: script, number of instructions, status, table of (address, row stride) of the matrices, scratch
     memory and its size.
     """
-    texts = [_RENDERERS[type(case)](case, f"Case{i}", matrices, slots) for i, case in enumerate(cases)]
+    texts = [case.rendered(f"Case{i}", matrices, slots) for i, case in enumerate(cases)]
     calls = [(FIRST_CASE + i, call, case.late) for i, ((_, call), case) in enumerate(zip(texts, cases, strict=True))]
     register_lines = "\n".join(
         f"    const Held<{CPP_TYPES[matrix.dtype]}, {matrix.height}, {matrix.width}, {rows}, {register_lines}, "
@@ -195,108 +281,3 @@ def persistent_program(
         late=_loop("i < count && !failed", calls, late=True),
     )
     return make_program("persistent", ("common", "persistent", "persistent_matrix"), body, ("run",))
-
-
-Slots = Sequence[tuple[int, bool]]
-Rendered = tuple[str, str]
-"""What a case declares, and the call that it makes."""
-
-
-def _step(case: FormulaStep, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    results, operands = len(case.formulas), len(case.spread)
-    rows = [*(f"y{i}" for i in range(results)), *(f"x{i}" for i in range(operands))]
-    places = [f"{row}(words + {FIRST_PLACE + WORDS_PER_PLACE * i})" for i, row in enumerate(rows)]
-    used = {operand.slot: repr(operand) for formula in case.formulas for operand in operands_of(formula)}
-    loads = [
-        f"const item {used[i]} = x{i}.row(row)[{0 if case.spread[i] else 'column'}];"
-        for i in range(operands)
-        if i in used
-    ]
-    lines, values = expression_text(case.formulas)
-    computed = [*loads, *lines]
-    member = f"item value(word row, word column) const {{ {' '.join([*computed, f'return {values[0]};'])} }}"
-    if not case.total:
-        absent = " && ".join(f"!z{i}" for i in range(results))
-        member = " ".join(
-            [
-                "void element(word row, word column) const {",
-                *(f"item* const z{i} = y{i}.row(row);" for i in range(results)),
-                f"if ({absent}) return;",
-                *computed,
-                *(
-                    f"if (z{i}) z{i}[column] += {value};" if case.add else f"z{i}[column] = {value};"
-                    for i, value in enumerate(values)
-                ),
-                "}",
-            ]
-        )
-    text = f"""struct {name} {{
-    using item = {CPP_TYPES[case.dtype]};
-    using compute = item;
-    static constexpr bool ADD = {str(case.add).lower()};
-    const Place<item> {", ".join(rows)};
-    __device__ explicit {name}(const word* words) : {", ".join(places)} {{}}
-    __device__ item* result(word row) const {{ return y0.row(row); }}
-    __device__ {member}
-}};"""
-    return text, f"{'column_sums' if case.total else 'elements'}<{name}>(words, share)"
-
-
-def _rowwise(case: Rowwise, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    gradient, dtype = str(case.gradient).lower(), CPP_TYPES[case.dtype]
-    return "", f"rowwise<Form::{case.form}, {gradient}, {IGNORED}, {dtype}>(words, share)"
-
-
-def _times(case: Times, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    if not slots[case.matrix][0]:
-        return "", f"{case.form}<{CPP_TYPES[matrices[case.matrix].dtype]}>(words, share)"
-    more = ", barrier, scratch, scratch_bytes" if case.form == "sums" else ""
-    return "", f"held{case.matrix}.{case.form}(words, share{more})"
-
-
-def _summed(case: Summed, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    used = sorted({operand.slot for _, formula in case.formulas for operand in operands_of(formula)} | {0})
-    first_number = 2 + case.states
-    tensors, numbers = [i for i in range(first_number) if i != 1], [i for i in used if i >= first_number]
-    words = {0: 6, **{slot: 9 + slot for slot in range(2, first_number)}}
-    members = [f"item* m{i};" for i in tensors] + [f"item e{i};" for i in numbers]
-    reads = [f"m{i}(pointer<item>(words[{words[i]}]))" for i in tensors]
-    reads += [f"e{i}(pointer<const item>(words[10])[{i - first_number}])" for i in numbers]
-    changes = []
-    for target, formula in case.formulas:
-        lines, (value,) = expression_text((formula,))
-        changes.append("{ " + " ".join([*lines, f"e{target} = {value};"]) + " }")
-    written = [f"m{i}[at] = e{i};" for i in dict.fromkeys(target for target, _ in case.formulas)]
-    text = f"""struct {name} {{
-    using item = {CPP_TYPES[case.dtype]};
-    using compute = item;
-    {" ".join(members)}
-    word stride;
-    __device__ explicit {name}(const word* words) : {", ".join(reads)}, stride(words[7] / word(sizeof(item))) {{}}
-    __device__ void apply(word row, word column, const item e1) const {{
-        const word at = row * stride + column;
-        {" ".join(f"item e{i} = m{i}[at];" for i in tensors)}
-        {" ".join(changes)}
-        {" ".join(written)}
-    }}
-}};"""
-    high = 1 if case.form == "totals" else 4
-    return text, f"Outer<{name}, {high}, 4, {str(case.form == 'totals').lower()}>(words).run(share)"
-
-
-def _clear(case: Clear, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    return "", "clear(words, share)"
-
-
-def _losses(case: Losses, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    return "", "losses(words, share)"
-
-
-_RENDERERS: dict[type, Callable[..., Rendered]] = {
-    FormulaStep: _step,
-    Rowwise: _rowwise,
-    Times: _times,
-    Summed: _summed,
-    Clear: _clear,
-    Losses: _losses,
-}

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache, reduce
-from operator import or_
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ...render.dropout import dropout_words
 from ...render.tiles import AttentionSpec, Phase, Score
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, as_word, blocks_for, make_program
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, as_word, blocks_for, make_program, packed
+from .convert import simple_program
 from .sparse import VECTOR_BYTES, WARP, power_of_two, widest_vector
 from .structure import Structure
 
-__all__ = ["attention_program", "attention_spec", "dropout_multipliers", "dropout_words", "run_attention"]
+__all__ = [
+    "attention_program",
+    "attention_spec",
+    "bind_attention",
+    "bind_projection",
+    "dropout_multipliers",
+    "dropout_words",
+    "projection_program",
+    "run_attention",
+]
 
 PARTS = ("common", "rows", "philox", "softmax", "attention", "attention_forward", "attention_backward")
 WORDS = {
@@ -35,10 +45,15 @@ _VECTORS = ("x", "right", "grad", "attn", "attn_right")
 """Given tensors that are read as vectors."""
 _NUMBERS = tuple(name for name, kind in WORDS.items() if kind == "double")
 _ABSENT: dict[str, int | float] = dict.fromkeys(WORDS, 0)
+_PLACES = {name: place for place, name in enumerate(WORDS)}
+PhaseRunner = Callable[[Sequence[int], int], None]
+"""Runs a phase on the addresses of tensors, with the seed of dropout."""
 MOST_AHEAD, VALUES_AHEAD = 4, 16
 """Entries that a lane has under way at once, and values of these."""
 WRITES_EVERY_ROW = True
 """Rows without entries are written, too: 0."""
+PROJECTS = True
+"""Scores that are projections are made by :func:`bind_projection`."""
 
 
 def attention_spec(
@@ -55,37 +70,88 @@ def attention_spec(
     return AttentionSpec(score, phase, dtype, index, heads, features, 1, 1, **flags)
 
 
-def run_attention(
-    spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], runner: Runner
-) -> None:
-    """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
-    values = {**_ABSENT, **arguments, "heads": spec.heads, "features": spec.features}
-    addresses = tuple([int(values[name]) for name in _VECTORS])
-    kernels = _kernels(spec, structure.mean, addresses if reduce(or_, addresses) % VECTOR_BYTES else ())
-    shares = None
+def bind_attention(
+    spec: AttentionSpec,
+    structure: Structure,
+    names: Sequence[str],
+    numbers: Mapping[str, int | float],
+    queue: Callable[[], Runner],
+) -> PhaseRunner:
+    """Return a function that runs one phase on the addresses of tensors, ``names`` among ``WORDS``, and a seed.
+
+    ``numbers`` are strides and other numbers, which do not change.
+    """
+    runner = queue()
+    aligned = _bound(spec, structure, names, numbers, runner, ())
+    vectors = [place for place, name in enumerate(names) if name in _VECTORS]
+
+    def run(addresses: Sequence[int], seed: int) -> None:
+        start, bits = aligned, 0
+        for place in vectors:
+            bits |= addresses[place]
+        if bits % VECTOR_BYTES:
+            by_name = dict(zip(names, addresses, strict=True))
+            unaligned = tuple([by_name.get(name, 0) for name in _VECTORS])
+            start = _bound(spec, structure, names, numbers, runner, unaligned)
+        start(addresses, seed)
+
+    return run
+
+
+def run_attention(bound: PhaseRunner, addresses: Sequence[int], seed: int) -> None:
+    """Run one phase; ``seed`` is 0 without dropout."""
+    bound(addresses, seed)
+
+
+def _bound(
+    spec: AttentionSpec,
+    structure: Structure,
+    names: Sequence[str],
+    numbers: Mapping[str, int | float],
+    runner: Runner,
+    vectors: tuple[int, ...],
+) -> PhaseRunner:
+    """Return the same for tensors that are aligned as ``vectors``, the addresses of those of ``_VECTORS``."""
+    kernels, summed, size = _kernels(spec, structure.mean, vectors), -1, ITEM_BYTES[spec.compute]
+    values = {**_ABSENT, **numbers, "heads": spec.heads, "features": spec.features}
     if spec.weight_gradient and spec.heads > 1:
-        shares = runner.empty(structure.num_entries * spec.heads * ITEM_BYTES[spec.compute])
-        values["weight_grad"] = shares.address
-    partial = None
-    if structure.num_chunks and not kernels.whole_rows:
-        # A multiple of the widest vector, so that every chunk's share begins at one.
-        values["partial_stride"] = stride = -(-(2 * spec.features + 3) // 8) * 8
-        partial = runner.empty(structure.num_chunks * spec.heads * stride * ITEM_BYTES[spec.compute])
-        values["partial"] = partial.address
-    for name in _NUMBERS:
-        values[name] = as_word(float(values[name]))
-    words = [values[name] for name in WORDS]
+        summed = names.index("weight_grad")
+    chunks = 0 if kernels.whole_rows else structure.num_chunks * spec.heads
+    # A multiple of the widest vector, so that every chunk's share begins at one.
+    values["partial_stride"] = stride = -(-(2 * spec.features + 3) // 8) * 8 if chunks else 0
     rows, teams = structure.words, structure.num_teams
     if kernels.whole_rows:
         rows, teams = structure.uncut_words, structure.num_rows
-    program = kernels.program
-    runner.launch(program, "rows", (blocks_for(teams * kernels.lanes), kernels.groups), [*rows, *words])
-    if partial is not None:
-        long_rows = [*structure.addresses[2:], structure.num_long]
-        runner.launch(program, "merge", (blocks_for(structure.num_long * spec.width), 1), [*long_rows, *words])
-    if shares is not None:
-        summed = [shares.address, int(arguments["weight_grad"]), structure.num_entries, spec.heads]
-        runner.launch(_dropout_program(spec.compute), "add_heads", (blocks_for(structure.num_entries), 1), summed)
+    arguments = [as_word(float(values[name])) if name in _NUMBERS else values[name] for name in WORDS]
+    words, first, program = packed([*rows, *arguments]), len(rows), kernels.program
+    places = [first + _PLACES[name] for name in names]
+    at_partial, at_seed, at_shares = (first + _PLACES[name] for name in ("partial", "seed", "weight_grad"))
+    start_rows = runner.bind(program, "rows", (blocks_for(teams * kernels.lanes), kernels.groups), len(words))
+
+    def start(addresses: Sequence[int], seed: int) -> None:
+        call_words = words[:]
+        for place, address in zip(places, addresses, strict=True):
+            call_words[place] = address
+        if seed:
+            call_words[at_seed] = as_word(seed % 2**64)
+        shares = partial = None
+        if summed >= 0:
+            shares = runner.empty(structure.num_entries * spec.heads * size)
+            call_words[at_shares] = shares.address
+        if chunks:
+            partial = runner.empty(chunks * stride * size)
+            call_words[at_partial] = partial.address
+        start_rows(call_words)
+        if partial is not None:
+            long_rows = [*structure.addresses[2:], structure.num_long]
+            runner.launch(
+                program, "merge", (blocks_for(structure.num_long * spec.width), 1), [*long_rows, *call_words[first:]]
+            )
+        if shares is not None:
+            sums = [shares.address, addresses[summed], structure.num_entries, spec.heads]
+            runner.launch(_dropout_program(spec.compute), "add_heads", (blocks_for(structure.num_entries), 1), sums)
+
+    return start
 
 
 class Team(NamedTuple):
@@ -164,6 +230,39 @@ extern "C" __global__ void __launch_bounds__(BLOCK) NAME_merge(const index* long
 }} }}
 """
     return make_program("attention", PARTS, body, ("rows", "merge"))
+
+
+def bind_projection(
+    dtype: str, shape: tuple[int, int, int], queue: Callable[[], Runner]
+) -> Callable[[Sequence[int]], None]:
+    """Return a function of the addresses of x, two vectors for each head, and scores, that writes these.
+
+    x is of ``shape``, (rows, heads, features); scores (rows, 2, heads) are its products with either (heads, features).
+    """
+    (rows, heads, features), runner = shape, queue()
+
+    def bound(addresses: Sequence[int]) -> Callable[[array], None]:
+        vec = widest_vector(dtype, features, addresses[:3])
+        lanes = min(WARP, power_of_two(-(-features // vec)))
+        program = projection_program(dtype, vec, lanes)
+        return runner.bind(program, "project", (blocks_for(rows * heads * lanes), 1), 7)
+
+    aligned = bound((0, 0, 0))
+
+    def run(addresses: Sequence[int]) -> None:
+        is_aligned = not (addresses[0] | addresses[1] | addresses[2]) % VECTOR_BYTES
+        (aligned if is_aligned else bound(addresses))(array("q", (*addresses, rows, heads, features)))
+
+    return run
+
+
+@cache
+def projection_program(dtype: str, vec: int, lanes: int) -> CudaProgram:
+    """Return the kernel that multiplies heads by vectors, loaded ``vec`` values at a time by ``lanes`` lanes."""
+    parameters = "const item* x, const item* left, const item* right, item* scores, long long rows, long long heads, "
+    kernel = f"project_heads<{vec}, {lanes}>(x, left, right, scores, rows, heads, features)"
+    kernels = {"project": (f"{parameters}long long features", kernel)}
+    return simple_program("projection", ("common", "projection"), f"using item = {CPP_TYPES[dtype]};\n", kernels)
 
 
 def dropout_multipliers(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
+from array import array
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
+from operator import or_
 
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, make_program
-from .sparse import team_of, widest_vector
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, make_program, packed
+from .sparse import VECTOR_BYTES, team_of, widest_vector
 from .structure import Structure
 
-__all__ = ["edge_softmax", "edge_softmax_gradient", "softmax_program"]
+__all__ = ["bind_softmax", "softmax_program"]
 
 HELD = 4, 1
 """Entries that a lane takes at once and keeps for the second pass, and blocks on a multiprocessor."""
@@ -59,20 +62,6 @@ using compute = compute_t<item>;
     )
 
 
-def edge_softmax(
-    structure: Structure, index: str, dtype: str, heads: int, logits: int, out: int, runner: Runner
-) -> None:
-    """Normalise ``logits`` (num_edges, heads) among the entries of each row; both in edge-id order."""
-    _run("forward", structure, index, dtype, heads, [logits, out], runner)
-
-
-def edge_softmax_gradient(
-    structure: Structure, index: str, dtype: str, heads: int, softmax: int, grad: int, out: int, runner: Runner
-) -> None:
-    """Write softmax * (grad - sum over the row of softmax * grad)."""
-    _run("backward", structure, index, dtype, heads, [softmax, grad, out], runner)
-
-
 def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: float) -> tuple[CudaProgram, int, int]:
     """Return the kernels for tensors at ``addresses``, how many rows a block takes, and the cuts of the heads."""
     vec = widest_vector(dtype, heads, addresses)
@@ -81,19 +70,50 @@ def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: 
     return program, BLOCK // (features * entries), -(-heads // (vec * features))
 
 
-def _run(
-    way: str, structure: Structure, index: str, dtype: str, heads: int, tensors: list[int], runner: Runner
-) -> None:
-    if not structure.num_entries:
-        return
+def bind_softmax(
+    structure: Structure, index: str, dtype: str, heads: int, backward: bool, queue: Callable[[], Runner]
+) -> Callable[..., None]:
+    """Return a function of the addresses of operands and result, (num_edges, heads) in edge-id order, that runs.
+
+    It normalises logits among the entries of each row; ``backward``, of a softmax and the gradient behind it, it writes
+    softmax * (grad - sum over the row of softmax * grad).
+    """
+    runner, count = queue(), 3 if backward else 2
+    aligned = _bound(structure, index, dtype, heads, [0] * count, runner)
+
+    def run(operands: Sequence[int], out: int, aux: int = 0) -> None:
+        tensors = [*operands, out]
+        start = aligned
+        if reduce(or_, tensors) % VECTOR_BYTES:
+            start = _bound(structure, index, dtype, heads, tensors, runner)
+        start(tensors)
+
+    return run
+
+
+def _bound(
+    structure: Structure, index: str, dtype: str, heads: int, tensors: list[int], runner: Runner
+) -> Callable[[list[int]], None]:
+    """Return a function of the tensors' addresses, aligned as these are, that starts the kernels."""
+    way = "backward" if len(tensors) == 3 else "forward"
     program, teams, cuts = specialised(dtype, index, heads, tensors, structure.mean)
     size = structure.num_chunks * 2 * heads * ITEM_BYTES[compute_dtype(dtype)]
-    partial = runner.empty(size) if size else None
-    share = 0 if partial is None else partial.address
-    words = [*structure.words, *tensors, share, heads]
-    runner.launch(program, way, (-(-structure.num_teams // teams), cuts), words)
-    if size:
+    first = len(structure.words)
+    words = packed([*structure.words, *tensors, 0, heads])
+    rows = runner.bind(program, way, (-(-structure.num_teams // teams), cuts), len(words))
+
+    def start(tensors: list[int]) -> None:
+        arguments = words[:]
+        arguments[first : first + len(tensors)] = array("q", tensors)
+        if not size:
+            rows(arguments)
+            return
+        partial = runner.empty(size)
+        arguments[-2] = share = partial.address
+        rows(arguments)
         merge = [structure.addresses[3], structure.num_long, share, heads]
         runner.launch(program, f"merge_{way}", structure.merge_grid(heads), merge)
         grid = -(-structure.num_chunks // teams), cuts
         runner.launch(program, f"finish_{way}", grid, [*structure.chunk_words, *tensors, share, heads])
+
+    return start

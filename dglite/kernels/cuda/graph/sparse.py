@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from operator import or_
@@ -12,7 +13,7 @@ from ....opspec import Reducer
 from ...layout import BroadcastLayout, Pattern, broadcast_layout
 from ...spec import ITEM_BYTES, compute_dtype
 from ..render import MessageSpec, all_operands, sddmm_program, spmm_program
-from ..run.program import BLOCK, CudaProgram, Memory, Runner
+from ..run.program import BLOCK, CudaProgram, Memory, Runner, packed
 from .structure import Structure
 
 __all__ = [
@@ -34,6 +35,8 @@ MOST_VECTORS = 4
 AHEAD, BLOCKS = 6, 4
 """Vectors that a lane has under way at once in rows of at least that many entries, and blocks that fit on a
 multiprocessor."""
+MOST_COMPARED = 4
+"""Values of a vector of which ``AHEAD`` are under way where entries are compared."""
 WARP = 32
 
 
@@ -63,7 +66,7 @@ def power_of_two(least: int) -> int:
 class _BoundProgram:
     """A kernel bound to an expression, dtypes and shapes. ``layout`` tells the shape of the result."""
 
-    dot, blocks = False, 1
+    dot, blocks, num_selecting = False, 1, 0
 
     def __init__(self, exprs: tuple[Expr, ...], dtype: str, index: str, layout: BroadcastLayout) -> None:
         self.exprs, self.dtype, self.index, self.layout = exprs, dtype, index, layout
@@ -72,6 +75,7 @@ class _BoundProgram:
         used = [layout.patterns[operand.slot] for operand in self.operands]
         self.run = math.gcd(layout.inner, layout.repeat) if Pattern.REPEAT in used else layout.inner
         self.tables: dict[Runner, Memory] = {}
+        self.aligned = [0] * (max((operand.slot for operand in self.operands), default=0) + 1)
 
     def specify(self, operands: Sequence[int], out: int, mean: float) -> MessageSpec:
         """Return the specification for operands and a result at these addresses, and rows of ``mean`` entries."""
@@ -90,20 +94,53 @@ class _BoundProgram:
             feature_lanes=features,
             entry_lanes=entries,
             vectors=1 if self.dot else vectors,
-            ahead=4 if self.dot else max((AHEAD if mean >= AHEAD else 2) // vectors, 1),
+            ahead=4 if self.dot else max(self._ahead(mean, vec) // vectors, 1),
             blocks=self.blocks if vectors == 1 else 1,
         )
 
-    def operand_words(self, runner: Runner, addresses: Sequence[int]) -> list[int]:
-        """Return the words of the message: inner, repeat; address, stride and group table of every operand."""
-        words = [self.layout.inner, self.layout.repeat or 1]
+    def _ahead(self, mean: float, vec: int) -> int:
+        """Return how many vectors of ``vec`` values a lane has under way.
+
+        Two of eight values where a maximum is taken: more of these took 79 registers in place of 62, so three blocks
+        fitted on a multiprocessor in place of four, and a row's last turn compared more entries that it does not have.
+        """
+        return 2 if mean < AHEAD or (self.num_selecting and vec > MOST_COMPARED) else AHEAD
+
+    def message_words(self, runner: Runner, before: Sequence[int]) -> tuple[array, list[tuple[int, int]]]:
+        """Return the arguments ``before`` and those of the message, and the place of each operand's address.
+
+        The message's are inner, repeat; address (here 0), stride and group table of every operand.
+        """
+        words, slots = [*before, self.layout.inner, self.layout.repeat or 1], []
         for operand in self.operands:
-            words += [addresses[operand.slot], self.layout.strides[operand.slot]]
+            slots.append((len(words), operand.slot))
+            words += [0, self.layout.strides[operand.slot]]
             if self.grouped:
                 if runner not in self.tables:
                     self.tables[runner] = runner.upload(self.layout.tables)
                 words.append(self.tables[runner].address + 8 * self.layout.groups * operand.slot)
-        return words
+        return packed(words), slots
+
+    def bound_to(self, structure: Structure, queue: Callable[[], Runner], longest: int = 0) -> Callable[..., None]:
+        """Return a function of the addresses of operands, result and argmax that runs this on ``structure``.
+
+        The kernel is that for the alignment of what torch allocates; for addresses inside of such memory another one is
+        looked for.
+        """
+        runner = queue()
+        bound = self._bound(structure, runner, self.aligned, 0)
+
+        def run(operands: Sequence[int], out: int, argmax: int = 0) -> None:
+            if reduce(or_, operands, out) % VECTOR_BYTES:
+                self._bound(structure, runner, operands, out)(operands, out, argmax)
+            else:
+                bound(operands, out, argmax)
+
+        return run
+
+    def _bound(self, structure: Structure, runner: Runner, operands: Sequence[int], out: int) -> Callable[..., None]:
+        """Return a function of addresses, aligned as these are, that starts the kernels on ``structure``."""
+        raise NotImplementedError
 
     def grid(self, spec: MessageSpec, structure: Structure) -> tuple[int, int]:
         """Return the blocks for all teams and cuts of the row."""
@@ -136,62 +173,41 @@ class CudaSpmmKernel(_BoundProgram):
 
         Of several reductions it is (number of max and min reductions, num_rows, width).
         """
-        width = self.layout.width
-        if not width or not structure.num_rows:
-            return
+        if self.layout.width and structure.num_rows:
+            self._bound(structure, runner, operands, out)(operands, out, argmax)
+
+    def _bound(self, structure: Structure, runner: Runner, operands: Sequence[int], out: int) -> Callable[..., None]:
+        """Return a function of the addresses of operands, result and argmax: it puts chunks together, too."""
         spec, program = self.program(operands, out, structure.mean)
-        self._start(structure, operands, (out, argmax), runner, program, self.grid(spec, structure))
-
-    def _start(
-        self,
-        structure: Structure,
-        operands: Sequence[int],
-        results: tuple[int, int],
-        runner: Runner,
-        program: CudaProgram,
-        grid: tuple[int, int],
-    ) -> None:
-        """Start the kernel, and the one that puts chunks together; ``results`` is where it and its argmax go."""
-        width = self.layout.width
-        elements = structure.num_chunks * width
+        width, elements = self.layout.width, structure.num_chunks * self.layout.width
         partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
-        partial = runner.empty(partial_bytes) if elements else None
-        partial_argmax = runner.empty(elements * self.num_selecting * 8) if elements and self.argmax else None
-        partials = [0 if memory is None else memory.address for memory in (partial, partial_argmax)]
-        words = [*structure.words, *results, *partials, width, *self.operand_words(runner, operands)]
-        runner.launch(program, "rows", grid, words)
+        argmax_bytes = elements * self.num_selecting * 8 if self.argmax else 0
+        words, slots = self.message_words(runner, (*structure.words, 0, 0, 0, 0, width))
+        first = len(structure.words)
+        rows = runner.bind(program, "rows", self.grid(spec, structure), len(words))
         if elements:
-            words = [
-                structure.indptr.address,
-                *structure.addresses[2:],
-                structure.num_long,
-                *results,
-                *partials,
-                width,
-                structure.num_rows,
-                structure.num_chunks,
-            ]
-            runner.launch(program, "merge", structure.merge_grid(width), words)
+            ends = structure.indptr.address, *structure.addresses[2:], structure.num_long
+            long_words = packed((*ends, 0, 0, 0, 0, width, structure.num_rows, structure.num_chunks))
+            merge = runner.bind(program, "merge", structure.merge_grid(width), len(long_words))
 
-    def bound_to(
-        self, structure: Structure, queue: Callable[[], Runner], longest: int
-    ) -> Callable[[Sequence[int], int], None]:
-        """Return a function of the addresses of the operands and of the result that runs this on ``structure``.
+        def start(operands: Sequence[int], out: int, argmax: int = 0) -> None:
+            arguments = words[:]
+            for place, slot in slots:
+                arguments[place] = operands[slot]
+            arguments[first], arguments[first + 1] = out, argmax
+            if not elements:
+                rows(arguments)
+                return
+            partial = runner.empty(partial_bytes)
+            partial_argmax = runner.empty(argmax_bytes) if argmax_bytes else None
+            arguments[first + 2] = partial.address
+            arguments[first + 3] = 0 if partial_argmax is None else partial_argmax.address
+            rows(arguments)
+            merged = long_words[:]
+            merged[len(ends) : len(ends) + 4] = arguments[first : first + 4]
+            merge(merged)
 
-        The kernel is that for the alignment of what torch allocates; for addresses inside of such memory another one is
-        looked for.
-        """
-        runner, aligned = queue(), [0] * (max((operand.slot for operand in self.operands), default=0) + 1)
-        spec, program = self.program(aligned, 0, structure.mean)
-        grid = self.grid(spec, structure)
-
-        def run(operands: Sequence[int], out: int) -> None:
-            if reduce(or_, operands, out) % VECTOR_BYTES:
-                self(structure, operands, out, runner)
-            else:
-                self._start(structure, operands, (out, 0), runner, program, grid)
-
-        return run
+        return start
 
 
 class CudaSddmmKernel(_BoundProgram):
@@ -208,11 +224,24 @@ class CudaSddmmKernel(_BoundProgram):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, runner: Runner) -> None:
         """Run."""
-        if not self.layout.width or not structure.num_entries:
-            return
+        if self.layout.width and structure.num_entries:
+            self._bound(structure, runner, operands, out)(operands, out)
+
+    def _bound(self, structure: Structure, runner: Runner, operands: Sequence[int], out: int) -> Callable[..., None]:
+        """Return a function of the addresses of operands and result."""
         spec, program = self.program(operands, out, structure.mean)
-        words = [*structure.words, out, self.layout.width, *self.operand_words(runner, operands)]
-        runner.launch(program, "rows", self.grid(spec, structure), words)
+        words, slots = self.message_words(runner, (*structure.words, 0, self.layout.width))
+        place_of_out = len(structure.words)
+        rows = runner.bind(program, "rows", self.grid(spec, structure), len(words))
+
+        def start(operands: Sequence[int], out: int, argmax: int = 0) -> None:
+            arguments = words[:]
+            for place, slot in slots:
+                arguments[place] = operands[slot]
+            arguments[place_of_out] = out
+            rows(arguments)
+
+        return start
 
 
 @cache

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property
-from threading import Lock
+from threading import Lock, local
 from typing import Any, final
 
 from ....errors import DGLError
@@ -48,8 +48,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuStreamSynchronize": (_WORD,),
 }
 
-
 _HERE = nullcontext()
+
+
+def _numbers(kind: Any, *values: int) -> tuple[Any, ...]:
+    return tuple([kind(value) for value in values])
 
 
 class DriverError(DGLError):
@@ -70,13 +73,14 @@ class Driver:
         for name, arguments in _SIGNATURES.items():
             function = self._functions[name] = getattr(library, name)
             function.argtypes = arguments
+        self._current, self._answer = self._functions["cuCtxGetCurrent"], local()
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function."""
         number = self._functions[name](*arguments)
         if number:
-            raise self._error(name, number)
+            raise self.error(name, number)
 
     def ask(self, name: str, *arguments: Any, kind: Any = _INT) -> int:
         """Call a function that writes a number of type ``kind`` to its first argument; return the number."""
@@ -84,10 +88,22 @@ class Driver:
         self.call(name, ctypes.byref(answer), *arguments)
         return answer.value or 0
 
+    @cached_property
+    def launcher(self) -> Any:
+        """Return ``cuLaunchKernel`` for arguments that are numbers of C: Python's would be converted at each call."""
+        return ctypes.CFUNCTYPE(_INT)(ctypes.cast(self._functions["cuLaunchKernel"], _WORD).value or 0)
+
     def current_context(self) -> int:
         """Return the context that this thread works in, or 0."""
-        context = _WORD()
-        self.call("cuCtxGetCurrent", ctypes.byref(context))
+        try:
+            context, place = self._answer.context
+        except AttributeError:
+            context = _WORD()
+            place = ctypes.byref(context)
+            self._answer.context = context, place
+        number = self._current(place)
+        if number:
+            raise self.error("cuCtxGetCurrent", number)
         return context.value or 0
 
     @cached_property
@@ -96,7 +112,8 @@ class Driver:
         number = self.ask("cuDriverGetVersion")
         return number // 1000, number % 1000 // 10
 
-    def _error(self, name: str, number: int) -> DriverError:
+    def error(self, name: str, number: int) -> DriverError:
+        """Return the error for a function that answered ``number``."""
         parts = []
         for describe in ("cuGetErrorName", "cuGetErrorString"):
             text = ctypes.c_char_p()
@@ -146,21 +163,33 @@ class CudaDevice:
     def _attribute(self, number: int) -> int:
         return self._driver.ask("cuDeviceGetAttribute", number, self._device)
 
-    def launch(
-        self, function: int, grid: tuple[int, int], stream: int, arguments: array, together: bool = False
-    ) -> None:
-        """Start a kernel; ``together`` all blocks at once, which the driver refuses if they are too many."""
-        # The driver copies the arguments before it returns.
-        first, count = arguments.buffer_info()
-        shape = (function, *grid, 1, BLOCK, 1, 1, 0, stream)
-        with self._entered():
-            if together:
-                pointers = array("q", range(first, first + 8 * count, 8))
-                self._driver.call("cuLaunchCooperativeKernel", *shape, pointers.buffer_info()[0])
+    def bind(self, function: int, grid: tuple[int, int], stream: int, count: int) -> Callable[[array], None]:
+        """Return what starts a kernel with ``count`` arguments, any number of times, in any thread."""
+        start, size = self._driver.launcher, array("q", (8 * count,))
+        shape = *_numbers(_WORD, function), *_numbers(_UINT, *grid, 1, BLOCK, 1, 1, 0), *_numbers(_WORD, stream, 0)
+        size_at, current, context = size.buffer_info()[0], self._driver.current_context, self._context
+
+        def launch(arguments: array, _read_by_driver: array = size) -> None:
+            # The driver copies the arguments before it returns.
+            whole = array("q", (_ARGUMENTS, arguments.buffer_info()[0], _SIZE_OF_ARGUMENTS, size_at, 0))
+            place = whole.buffer_info()[0]
+            if current() == context:
+                number = start(*shape, _WORD(place))
             else:
-                size = array("q", (8 * count,))
-                whole = array("q", (_ARGUMENTS, first, _SIZE_OF_ARGUMENTS, size.buffer_info()[0], 0))
-                self._driver.call("cuLaunchKernel", *shape, None, whole.buffer_info()[0])
+                with self._moved():
+                    number = start(*shape, _WORD(place))
+            if number:
+                raise self._driver.error("cuLaunchKernel", number)
+
+        return launch
+
+    def launch_together(self, function: int, blocks: int, stream: int, arguments: array) -> None:
+        """Start a kernel with all blocks at once, which the driver refuses if they are too many."""
+        first, count = arguments.buffer_info()
+        pointers = array("q", range(first, first + 8 * count, 8))
+        with self._entered():
+            shape = (function, blocks, 1, 1, BLOCK, 1, 1, 0, stream)
+            self._driver.call("cuLaunchCooperativeKernel", *shape, pointers.buffer_info()[0])
 
     def load(self, names: Sequence[str], make: Callable[[], bytes], compiler: Any) -> None:
         """Load the kernels called ``names`` from the code that ``make`` gives, unless they are there.

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,6 +85,10 @@ class Emulator:
         """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a GPU."""
         if grid[0] * grid[1]:
             self._run(program, kernel, (*grid, BLOCK, 0, self.backwards), words)
+
+    def bind(self, program: CudaProgram, kernel: str, grid: tuple[int, int], count: int) -> Callable[[array], None]:
+        """Return what runs the kernel to its end."""
+        return lambda arguments: self.launch(program, kernel, grid, arguments)
 
     def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Run a kernel whose blocks wait for each other to its end."""

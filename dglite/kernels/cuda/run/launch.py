@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Protocol, final
 
@@ -88,8 +89,14 @@ class StreamRunner:
 
     def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Start ``kernel``; see :class:`~.program.Runner`."""
-        if grid[0] * grid[1]:
-            self._device.launch(self._function(program, kernel), grid, self._stream, packed(words))
+        arguments = packed(words)
+        self.bind(program, kernel, grid, len(arguments))(arguments)
+
+    def bind(self, program: CudaProgram, kernel: str, grid: tuple[int, int], count: int) -> Callable[[array], None]:
+        """Return what starts ``kernel``; see :class:`~.program.Runner`."""
+        if not grid[0] * grid[1]:
+            return lambda arguments: None
+        return self._device.bind(self._function(program, kernel), grid, self._stream, count)
 
     @property
     def blocks(self) -> int:
@@ -98,7 +105,7 @@ class StreamRunner:
 
     def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Start a kernel whose blocks wait for each other; the driver refuses more than can run at once."""
-        self._device.launch(self._function(program, kernel), (blocks, 1), self._stream, packed(words), together=True)
+        self._device.launch_together(self._function(program, kernel), blocks, self._stream, packed(words))
 
     def _function(self, program: CudaProgram, kernel: str) -> int:
         device, compiler, name = self._device, self._compiler, program.name(kernel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -83,6 +83,9 @@ class Runner(Protocol):
 
         A grid without blocks starts nothing.
         """
+
+    def bind(self, program: CudaProgram, kernel: str, grid: tuple[int, int], count: int) -> Callable[[array], None]:
+        """Return what starts ``kernel`` with ``count`` arguments that were :func:`packed`, any number of times."""
 
     @property
     def blocks(self) -> int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
+import torch
 
 from ...kernels.cuda.run.program import Memory, Runner
+
+_STAGED_BYTES = 1 << 26
+"""Larger parcels are copied from ordinary memory, and waited for: torch keeps page-locked memory for good."""
 
 
 @final
@@ -27,16 +31,31 @@ class ArrayParcel:
 
     def pack(self, runner: Runner) -> tuple[np.ndarray, Memory]:
         """Copy all arrays into one, and return it and memory for it."""
-        self._memory = runner.empty(max(self._end, 64))
-        self._packed = np.zeros(max(self._end, 64), np.uint8)
+        memory = runner.empty(max(self._end, 64))
+        self._pack(np.zeros(max(self._end, 64), np.uint8), memory.address)
+        return self._packed, memory
+
+    def stage(self, device: torch.device) -> None:
+        """Copy all arrays into page-locked memory, where they may be changed before they are sent to a device."""
+        size = max(self._end, 64)
+        self._there = torch.empty(size, dtype=torch.uint8, device=device)
+        self._here_tensor = torch.empty(size, dtype=torch.uint8, pin_memory=size <= _STAGED_BYTES)
+        self._pack(self._here_tensor.numpy(), self._there.data_ptr())
+
+    def send(self) -> torch.Tensor:
+        """Copy what is staged to the device, in the order of the current stream; return the memory there."""
+        self._there.copy_(self._here_tensor, non_blocking=True)
+        return self._there
+
+    def _pack(self, packed: np.ndarray, address: int) -> None:
+        self._packed, self._address = packed, address
         for number, array in enumerate(self._arrays):
             self.view(number)[:] = np.ascontiguousarray(array).reshape(-1)
         here = np.array([array.ctypes.data for array in self._arrays])
         order = np.argsort(here)
         self._here, ends = here[order], [array.ctypes.data + max(array.nbytes, 1) for array in self._arrays]
         self._ends = np.array(ends)[order]
-        self._shifts = (self._memory.address + np.array(self._offsets) - here)[order]
-        return self._packed, self._memory
+        self._shifts = (address + np.array(self._offsets) - here)[order]
 
     def view(self, number: int) -> np.ndarray:
         """Return an array's values in the piece."""
@@ -45,7 +64,7 @@ class ArrayParcel:
 
     def address(self, number: int) -> int:
         """Return where an array will lie."""
-        return self._memory.address + self._offsets[number]
+        return self._address + self._offsets[number]
 
     def change(self, words: np.ndarray) -> None:
         """Change addresses inside any of the arrays."""
