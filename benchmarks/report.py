@@ -40,6 +40,8 @@ from kills import kills_table
 from layers import layers_table as convolutions_table
 from layers import summary as convolutions_summary
 from lazy import lazy_table
+from limits import limits_table
+from limits import rates_table as machine_rates_table
 from memory import attention_table, growth_table
 from minibatch import batches_table
 from minibatch import memory_table as batches_memory_table
@@ -51,7 +53,7 @@ from projects import notes, projects_table
 from projects import summary as projects_summary
 from reorder import orders_table
 from sampling import cases_table as sampling_table
-from scaling import scaling_table
+from scaling import partition_table, scaling_table
 from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
 from temporal import temporal_table
@@ -76,6 +78,17 @@ def spmm(results: dict[str, Any]) -> str:
 def spmm_retained(results: dict[str, Any]) -> str:
     """Return the same where malloc keeps its memory."""
     return spmm(results)
+
+
+def limits(results: dict[str, Any]) -> str:
+    """Return the machine's rates, and the share of its limit that each kernel reaches."""
+    rates = machine_rates_table(results["rates"], results["peak"], results["exponentials"])
+    return f"{rates}\n\n{limits_table(results['records'])}"
+
+
+def partition(results: dict[str, Any]) -> str:
+    """Return how work is shared among more threads than cores."""
+    return partition_table(results["records"])
 
 
 def overhead(results: dict[str, Any]) -> str:
@@ -315,6 +328,7 @@ def cluster(results: dict[str, Any]) -> str:
 SECTIONS = (
     (spmm, "spmm"),
     (spmm_retained, "spmm_retained"),
+    (limits, "limits"),
     (overhead, "overhead"),
     (memory, "memory"),
     (attention_memory, "memory"),
@@ -344,6 +358,7 @@ SECTIONS = (
     (projects, "projects"),
     (projects_seen, "projects"),
     (scaling, "scaling"),
+    (partition, "partition"),
     (gpu, "gpu"),
     (gpu_steps, "gpu_steps"),
     (gpu_trees, "gpu_trees"),

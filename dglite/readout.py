@@ -14,6 +14,7 @@ from .frame import Frame
 from .graph import DGLGraph
 from .graph.base import sizes_in_program
 from .graph.storage import require_graph
+from .kernels import compiled
 from .ops import core, segment_reduce, segment_softmax
 from .structure.arrays import HOST, arrays_on
 from .structure.distinct import distinct
@@ -37,6 +38,9 @@ __all__ = [
 ]
 
 _OPERATIONS = ("sum", "mean", "max", "min")
+
+_FEW = 16
+"""Of each segment so many rows are inserted one by one; more are sorted."""
 
 
 # -- one feature per graph -----------------------------------------------------------------------------------------
@@ -277,8 +281,10 @@ def _topk(
         flat = active.reshape(values, (num_rows * width,))
     else:
         cells, flat = rows, active.reshape(values, (num_rows, width))
-    zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
-    best = active.take(active.concat([flat, zeros]), cells.reshape(-1))
+    if arrays is not HOST or k > sizes.min(initial=k):  # some ranks are filled up
+        zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
+        flat = active.concat([flat, zeros])
+    best = active.take(flat, cells.reshape(-1))
     tensor: Tensor = active.from_numpy(numbers) if arrays is HOST else numbers
     return active.reshape(best, (len(sizes), k, *shape)), active.reshape(tensor, numbers_shape)
 
@@ -308,6 +314,19 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
     num_rows, width = keys.shape
     numbers = np.repeat(np.tile(np.arange(k), (len(sizes), 1))[..., None], width, axis=2)
     starts = np.cumsum(sizes) - sizes
+    if k <= _FEW and keys.dtype.itemsize >= 4:
+        offsets, work = np.append(starts, num_rows), num_rows * width
+        run, kernel = compiled("run.rows").run_rows, compiled("rows.topk").first_rows
+        flat = np.ascontiguousarray(keys).reshape(-1), numbers.reshape(-1)
+        run(kernel, len(sizes), work, active.num_threads(), flat[0], offsets, k, width, flat[1])
+    else:
+        _sort_segments(keys, sizes, starts, k, numbers)
+    rows = np.where(numbers < sizes[:, None, None], starts[:, None, None] + numbers, num_rows)
+    return numbers, rows
+
+
+def _sort_segments(keys: np.ndarray, sizes: np.ndarray, starts: np.ndarray, k: int, numbers: np.ndarray) -> None:
+    """Write the numbers of the k first of each segment."""
     # Segments from one power of two up to the next are sorted together, filled up to the longest of them.
     classes = np.frexp(sizes)[1]
     last = np.nan if keys.dtype.kind == "f" else np.iinfo(keys.dtype).max  # among equals, what fills up comes last
@@ -319,5 +338,3 @@ def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np
         values[absent] = last
         order = np.argsort(np.ascontiguousarray(values.transpose(0, 2, 1)), axis=2, kind="stable")[..., :k]
         numbers[segments, : order.shape[2]] = order.transpose(0, 2, 1)
-    rows = np.where(numbers < sizes[:, None, None], starts[:, None, None] + numbers, num_rows)
-    return numbers, rows

@@ -86,6 +86,10 @@ class Backend(ABC):
         On a GPU it is there in the order of the current stream. The host does not wait, and may change the array.
         """
 
+    def map_file(self, path: Any, size: int) -> np.ndarray:
+        """Return the ``size`` bytes of a file, read when they are used. Writing to them does not change the file."""
+        return np.asarray(np.memmap(path, np.uint8, "c", shape=(size,)))
+
     @abstractmethod
     def is_layer(self, x: object) -> bool:
         """Whether ``x`` is a layer of this library: a function with parameters."""
@@ -168,6 +172,10 @@ class Backend(ABC):
     @abstractmethod
     def copy(self, x: Tensor) -> Tensor:
         """Return ``x`` in new memory."""
+
+    def copy_numbers(self, source: np.ndarray, target: np.ndarray) -> None:
+        """Write the numbers of an array, in its dtype, to one of the same shape: many by several threads."""
+        target[...] = source
 
     def is_sparse(self, x: Tensor) -> bool:
         """Whether ``x`` stores the elements that differ from 0 only."""

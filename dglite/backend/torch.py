@@ -123,6 +123,11 @@ class TorchBackend(Backend):
         tensor = torch.from_numpy(array)
         return tensor if device is None or device == _CPU else torch_copies.to_device(tensor, device, True)
 
+    def map_file(self, path: Any, size: int) -> np.ndarray:
+        # Unlike a map of NumPy's, it keeps no file open: there may be one in each of thousands of data sets' files.
+        storage = torch.UntypedStorage.from_file(str(path), False, size)
+        return torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+
     def is_layer(self, x: object) -> bool:
         return isinstance(x, torch.nn.Module)
 
@@ -236,6 +241,12 @@ class TorchBackend(Backend):
 
     def copy(self, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
+
+    def copy_numbers(self, source: np.ndarray, target: np.ndarray) -> None:
+        if not torch_memory.is_large(source.size) or not source.flags.writeable or is_watched():
+            target[...] = source
+        else:
+            torch.from_numpy(target).copy_(torch.from_numpy(source))
 
     def is_sparse(self, x: torch.Tensor) -> bool:
         return x.layout is not _DENSE

@@ -243,7 +243,7 @@ class GraphBase:
             ids = active.astype(array, str(self.numpy_idtype))
             return active.copy(ids) if ids is array else ids
         copy = new_array(array.shape, self.numpy_idtype)
-        copy[:] = array
+        active.copy_numbers(array, copy)
         return self.as_tensor(copy)
 
     def as_tensor(self, array: np.ndarray) -> Tensor:

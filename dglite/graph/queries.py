@@ -230,18 +230,23 @@ class QueryMixin(GraphBase):
         if order is None or order == "eid":
             arrays = self.id_arrays
             src, dst = adjacency.ends(arrays)
-            edge_ids = arrays.arange(adjacency.num_edges, adjacency.index_dtype) if form != "uv" else src
-        elif order == "srcdst":
-            src, dst, edge_ids = adjacency.sorted_edges()
-        else:
-            raise DGLError(f"order={order!r} is not understood; expected 'eid', 'srcdst' or None")
-        return self._edges_as(form, src, dst, edge_ids, shared=True)
+            edge_ids = src if form == "uv" else arrays.arange(adjacency.num_edges, self.numpy_idtype)
+            return self._edges_as(form, src, dst, edge_ids, shared=(True, True, form == "uv"))
+        if order == "srcdst":
+            return self._edges_as(form, *adjacency.sorted_edges(), shared=(True, True, True))
+        raise DGLError(f"order={order!r} is not understood; expected 'eid', 'srcdst' or None")
 
-    def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray, shared: bool = False) -> Any:
+    def _edges_as(
+        self, form: str, src: Any, dst: Any, edge_ids: Any, shared: tuple[bool, ...] = (False, False, False)
+    ) -> Any:
         """Return what ``form`` asks for; ``shared`` arrays are copied."""
-        tensor = self.ids_copy if shared else self.ids_tensor
-        result = _in_form(form, src, dst, edge_ids)
-        return tuple(map(tensor, result)) if isinstance(result, tuple) else tensor(result)
+
+        def tensor(array: Any, is_shared: bool) -> Tensor:
+            return self.ids_copy(array) if is_shared else self.ids_tensor(array)
+
+        if form == "eid":
+            return tensor(edge_ids, shared[2])
+        return tuple(map(tensor, _in_form(form, src, dst, edge_ids), shared))
 
     @property
     def is_multigraph(self) -> bool:

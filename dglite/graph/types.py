@@ -179,7 +179,7 @@ class TypeMixin(GraphBase):
             combine_relations(self, relations, joined)
             return joined
         index = relations[0]
-        metagraph, sets = self.type_graph.slice([index])
+        metagraph, sets = self.type_graph.slice_of(index)
         part: Any = object.__new__(type(self))
         part.adjacencies = (self.adjacencies[index],)
         part.type_graph = metagraph
@@ -195,7 +195,9 @@ class TypeMixin(GraphBase):
         )
         return part
 
-    def _relations_of(self, key: Any) -> list[int]:
+    def _relations_of(self, key: Any) -> Sequence[int]:
+        if type(key) is str and (named := self.type_graph.named(key)):
+            return named
         anything = slice(None)
         if not isinstance(key, tuple):
             key = (anything, key, anything)

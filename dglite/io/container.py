@@ -1,7 +1,7 @@
 """A safetensors container: arrays and a JSON header in one file, memory-mapped when read, without code.
 
-The safetensors library checks that arrays lie inside the file and do not overlap; what they mean is checked here and
-by those who read them. Layout: docs/file_format.md.
+That arrays lie inside the file and do not overlap is checked when it is opened; what they mean is checked here and by
+those who read them. Layout: docs/file_format.md.
 """
 
 from __future__ import annotations
@@ -18,54 +18,9 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from ..backend import Tensor, active, native
 from ..errors import DGLError
-from ..structure.ids import LARGEST_COUNT
+from ..structure.ids import LARGEST_COUNT, largest_unsigned
 from .atomic import replacing
-
-_DTYPES = {
-    "BOOL": "bool",
-    "I8": "int8",
-    "I16": "int16",
-    "I32": "int32",
-    "I64": "int64",
-    "U8": "uint8",
-    "U16": "uint16",
-    "U32": "uint32",
-    "U64": "uint64",
-    "F16": "float16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
-}
-
-DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-"""What the file calls NumPy's dtypes."""
-
-
-class MappedFile:
-    """A file that the safetensors library has opened, and so found to be sound."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            self._header: dict[str, Any] = json.loads(file.read(length))
-        self._start = 8 + length
-
-    def get_tensor(self, name: str) -> np.ndarray:
-        """Return an array whose pages are read when they are used. Writing to it changes no file.
-
-        Raises ``TypeError``: numPy lacks its dtype.
-        """
-        about = self._header[name]
-        if about["dtype"] not in _DTYPES:
-            raise TypeError(f"NumPy has no dtype for {about['dtype']}; the torch backend may have one")
-        dtype, shape = np.dtype(_DTYPES[about["dtype"]]).newbyteorder("<"), tuple(about["shape"])
-        if not math.prod(shape):
-            return np.empty(shape, dtype)
-        offset = self._start + about["data_offsets"][0]
-        # A plain array: subclasses of ndarray are kept by arithmetic, and pickles of a map are copies anyway.
-        return native(np.asarray(np.memmap(self._path, dtype, "c", offset, shape)))
-
+from .mapped import ArrayRows, MappedFile, UnsoundFileError
 
 VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
@@ -74,8 +29,6 @@ DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
 """The first bytes of a graph file of DGL."""
 
 _KEY = "dglite"
-_FRAMEWORK = "torch" if active.name == "torch" else "numpy"
-"""The framework argument of the safetensors library."""
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
@@ -156,9 +109,13 @@ def first_bytes(path: Path) -> bytes:
         with open(path, "rb") as file:
             return file.read(8)
     except FileNotFoundError:
-        raise DGLError(f"File {path} does not exist.") from None
+        raise _no_file(path) from None
     except OSError as error:
         raise DGLError(f"{path} cannot be read: {error}") from error
+
+
+def _no_file(path: Path) -> DGLError:
+    return DGLError(f"File {path} does not exist.")
 
 
 class Container:
@@ -175,16 +132,16 @@ class Container:
     def __init__(self, path: Path, kind: str) -> None:
         """Open a container of ``kind``; any other file, kind or version raises ``DGLError``."""
         self.path = path
-        start = first_bytes(path)
-        self.size = path.stat().st_size
         try:
-            file = safe_open(path, framework=_FRAMEWORK)
-            metadata = file.metadata() or {}
-            self.names = frozenset(file.keys())
-            self._file: Any = file if _FRAMEWORK == "torch" else MappedFile(path)
-        except (OSError, SafetensorError) as error:
-            raise DGLError(f"{path} is not read: {_guess(start)} ({error})") from error
-        self.header = self._parsed(metadata.get(_KEY))
+            self._file = MappedFile(path)
+        except FileNotFoundError:
+            raise _no_file(path) from None
+        except UnsoundFileError as error:
+            raise DGLError(f"{path} is not read: {_guess(error.start)} ({error})") from error
+        except OSError as error:
+            raise DGLError(f"{path} cannot be read: {error}") from error
+        self.size, self.names = self._file.size, self._file.names
+        self.header = self._parsed(self._file.metadata.get(_KEY))
         file_kind, version = self.header.get("kind"), self.header.get("version")
         if file_kind != kind:
             raise self.damaged(f"it holds {file_kind!r}, not {kind!r}")
@@ -224,12 +181,19 @@ class Container:
             raise self.damaged(f"{values!r:.60} should be a list of names")
         return values
 
-    def rows(self, name: str) -> FileRows:
-        """Return an array with a first axis, to be cut."""
+    def rows(self, name: str, few: bool = False) -> FileRows:
+        """Return an array with a first axis, to be cut; with ``few``, into few pieces."""
+        if few and self._is_cut(name):
+            return FileRows(self._file.rows(name))
         values = self.tensor(name)
         if not len(active.shape(values)):
             raise self.damaged(f"array {name!r} has no axes")
         return FileRows(values)
+
+    def _is_cut(self, name: str) -> bool:
+        """Whether pieces of an array can be read as they are."""
+        file = self._file
+        return name in self.names and name not in self._complex128 and file.is_in_numpy(name) and file.shape(name) != ()
 
     def tensor(self, name: str) -> Tensor:
         """Return an array of the file as a tensor. Its memory is the file's, privately: writing changes no file."""
@@ -241,10 +205,12 @@ class Container:
             raise self.damaged(f"complex array {name!r} is not made of pairs of float64")
         return active.from_numpy(native(np.ascontiguousarray(pairs).view(np.complex128)[..., 0]))
 
-    def array(self, name: str, kinds: str = "i", ndim: int = 1) -> np.ndarray:
-        """Return an array of the file as a NumPy array of integers (kind ``i``, 32 or 64 bits, by default)."""
-        values = self._get(name)
-        array = active.to_numpy(values)
+    def array(self, name: str, kinds: str = "i", ndim: int = 1, few: bool = False) -> Any:
+        """Return an array of integers (kind ``i``, 32 or 64 bits, by default); with ``few``, to be cut into few pieces.
+
+        A NumPy array, or of an array to be cut its :class:`ArrayRows`.
+        """
+        array = self._file.rows(name) if few and self._is_cut(name) else self._numpy(name)
         if array.dtype.kind not in kinds or array.dtype.itemsize < 4 or array.ndim != ndim:
             raise self.damaged(f"array {name!r} is {array.dtype} with {array.ndim} axes; expected {ndim} of integers")
         return array
@@ -254,18 +220,27 @@ class Container:
         array = self.array(name, ndim=len(shape))
         if array.shape != shape:
             raise self.damaged(f"array {name!r} has shape {array.shape}; expected {shape}")
-        if array.size and not (array.min() >= 0 and array.max() <= LARGEST_COUNT):
+        largest = largest_unsigned(array) if array.size else 0
+        if largest > LARGEST_COUNT:
             raise self.damaged(f"array {name!r} holds a number outside 0 .. 2**48")
-        if array.sum(dtype=np.float64) > 2.0**62:
+        if largest * array.size > 2**62 and array.sum(dtype=np.float64) > 2.0**62:
             raise self.damaged(f"the numbers in {name!r} sum to more than 2**62")
         return array.astype(np.int64)
 
-    def _get(self, name: str) -> Tensor:
+    def _numpy(self, name: str) -> np.ndarray:
         if name not in self.names:
             raise self.damaged(f"array {name!r} is missing")
         try:
-            return active.asarray(self._file.get_tensor(name))
-        except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
+            return self._file.get_tensor(name)
+        except (OSError, TypeError, ValueError) as error:
+            raise self.damaged(f"array {name!r} cannot be read ({error})") from error
+
+    def _get(self, name: str) -> Tensor:
+        if active.name != "torch" or name not in self.names or self._file.is_in_numpy(name):
+            return active.asarray(self._numpy(name))
+        try:
+            return active.asarray(safe_open(self.path, framework="torch").get_tensor(name))
+        except (OSError, SafetensorError, RuntimeError, TypeError, ValueError) as error:
             raise self.damaged(f"array {name!r} cannot be read ({error})") from error
 
 
@@ -274,10 +249,15 @@ class FileRows:
 
     __slots__ = ("_array", "_tensor", "num_rows")
 
-    def __init__(self, values: Tensor) -> None:
+    def __init__(self, values: Tensor | ArrayRows) -> None:
         self._tensor = values
+        self._array: Any = None
+        if isinstance(values, ArrayRows):
+            self.num_rows, self._array = len(values), values
+            return
         self.num_rows = int(active.shape(values)[0])
-        self._array = active.to_numpy(values) if _in_numpy(_dtype_name(values)) else None
+        if _in_numpy(_dtype_name(values)):
+            self._array = active.to_numpy(values)
 
     def __getitem__(self, rows: slice) -> Tensor:
         if self._array is not None:

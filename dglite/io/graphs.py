@@ -17,6 +17,8 @@ from .pack import pack_graphs
 from .unpack import GraphReader
 
 _KIND = "graphs"
+_FEW = 16
+"""Of so many graphs at most the rows are read one by one; of more, the file is mapped."""
 
 
 def save_graphs(
@@ -126,13 +128,12 @@ def load_graphs(
         There is no such file, it is damaged, contradicts itself or was not written by either library, or it has no
         graph of a number.
     """
-    reader = _reader(filename, check=not mmap)
-    positions = list(range(reader.num_graphs))
-    if idx_list is not None:
-        numbers = integer_array(idx_list, "the numbers in idx_list")
-        if numbers.dtype.kind == "b":
-            raise DGLError(f"idx_list must be a list of integers, got {idx_list!r:.60}")
-        positions = numbers.reshape(-1).tolist() or positions
+    numbers = None if idx_list is None else integer_array(idx_list, "the numbers in idx_list").reshape(-1)
+    if numbers is not None and numbers.dtype.kind == "b":
+        raise DGLError(f"idx_list must be a list of integers, got {idx_list!r:.60}")
+    chosen = [] if numbers is None else numbers.tolist()
+    reader = _reader(filename, check=not mmap, few=0 < len(chosen) <= _FEW)
+    positions = chosen or list(range(reader.num_graphs))
     for i in positions:
         if not 0 <= i < reader.num_graphs:
             raise DGLError(f"graph {i} is not in {filename}, which holds {reader.num_graphs} graphs, counted from 0")
@@ -144,8 +145,8 @@ def load_labels(filename: Any) -> dict[str, Tensor]:
     return _reader(filename).labels()
 
 
-def _reader(filename: Any, check: bool = True) -> DGLFile | GraphReader:
+def _reader(filename: Any, check: bool = True, few: bool = False) -> DGLFile | GraphReader:
     path = local_path(filename)
     if first_bytes(path) == DGL_MAGIC:
         return DGLFile(path)
-    return GraphReader(Container(path, _KIND), check)
+    return GraphReader(Container(path, _KIND), check, few)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..graph import DGLGraph
-from .container import DTYPE_NAMES, VERSION
+from .container import VERSION
+from .mapped import DTYPE_NAMES
 from .pack import pack_graphs
 
 _ARRAYS = ("indptr", "indices", "edge_ids")

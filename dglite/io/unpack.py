@@ -12,6 +12,7 @@ from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.adjacency import FORMATS
+from ..structure.ids import largest_unsigned
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.restore import restore
 from .container import Container, FileRows
@@ -20,22 +21,23 @@ from .container import Container, FileRows
 class GraphReader:
     """The graphs in a container. A graph is made when it is asked for; the others stay on the disk."""
 
-    def __init__(self, file: Container, check: bool = True) -> None:
-        """Open a file; without ``check`` the entries of structures are not looked at."""
+    def __init__(self, file: Container, check: bool = True, few: bool = False) -> None:
+        """Open a file; without ``check`` entries of structures are not looked at, for ``few`` graphs rows are read."""
         self._file = file
         groups = file.field(file.header, "groups", list)
         group_of = file.array("group")
         self.num_graphs = len(group_of)
-        if self.num_graphs and not 0 <= group_of.min() <= group_of.max() < len(groups):
+        if self.num_graphs and largest_unsigned(group_of) >= len(groups):
             raise file.damaged("a graph belongs to a group that is not there")
         sizes = np.bincount(group_of, minlength=len(groups))
         self._group_of = group_of
-        self._place = np.empty(self.num_graphs, np.int64)
+        self._place = np.arange(self.num_graphs)
         """Position of each graph in its group."""
-        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self._place[np.argsort(group_of, kind="stable")] = np.arange(self.num_graphs) - first
+        if len(groups) > 1:
+            first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+            self._place[np.argsort(group_of, kind="stable")] = np.arange(self.num_graphs) - first
         self._groups = [
-            _Group(file, f"{k}", header, size, check)
+            _Group(file, f"{k}", header, size, check, few)
             for k, (header, size) in enumerate(zip(groups, sizes.tolist(), strict=True))
         ]
 
@@ -71,8 +73,8 @@ def metagraph_of(ntypes: list[str], etypes: list[tuple[str, str, str]], dsttypes
 class _Group:
     """Graphs of the same types and features, laid end to end."""
 
-    def __init__(self, file: Container, prefix: str, header: Any, num_graphs: int, check: bool) -> None:
-        self._file, self._prefix, self._check = file, prefix, check
+    def __init__(self, file: Container, prefix: str, header: Any, num_graphs: int, check: bool, few: bool) -> None:
+        self._file, self._prefix, self._check, self._few = file, prefix, check, few
         self._read_header(header)
         ends = self._metagraph.ends
         num_sets = len(self._metagraph.set_names())
@@ -104,15 +106,15 @@ class _Group:
         if not self._stored or not set(self._stored) <= set(self._allowed) <= set(FORMATS):
             raise file.damaged(f"its formats {self._stored} of {self._allowed} are not understood")
 
-    def _array(self, name: str, length: int) -> np.ndarray:
-        array = self._file.array(f"{self._prefix}.{name}")
+    def _array(self, name: str, length: int) -> Any:
+        array = self._file.array(f"{self._prefix}.{name}", few=self._few)
         if len(array) != length:
             raise self._file.damaged(f"array {self._prefix}.{name} has {len(array)} entries; expected {length}")
         return array
 
-    def _relation(self, j: int) -> dict[str, tuple[np.ndarray | None, ...]]:
+    def _relation(self, j: int) -> dict[str, tuple[Any, ...]]:
         """Return the arrays of one relation by format: all graphs' together, of checked lengths."""
-        arrays: dict[str, tuple[np.ndarray | None, ...]] = {}
+        arrays: dict[str, tuple[Any, ...]] = {}
         num_edges, num_graphs = int(self._first_edge[-1, j]), len(self._num_nodes)
         for name in self._stored:
             prefix = f"edges.{j}.{name}"
@@ -138,7 +140,7 @@ class _Group:
         by_name = []
         for i, names in enumerate(listed):
             prefix = f"{self._prefix}.{side}.{i}.data"
-            columns = {name: file.rows(f"{prefix}.{c}") for c, name in enumerate(file.names_of(names))}
+            columns = {name: file.rows(f"{prefix}.{c}", self._few) for c, name in enumerate(file.names_of(names))}
             for name, column in columns.items():
                 if column.num_rows != num_rows[i]:
                     raise file.damaged(f"feature {name!r} has {column.num_rows} rows for {num_rows[i]} {side}")
@@ -189,7 +191,7 @@ class _Group:
             # Each graph has one row pointer more than rows.
             pointers = slice(self._first_node[i, row_set] + i, self._first_node[i + 1, row_set] + i + 1)
             indptr, indices, ids = arrays
-            parts[name] = indptr[pointers], indices[edges], None if ids is None else ids[edges]  # type: ignore[index]
+            parts[name] = indptr[pointers], indices[edges], None if ids is None else ids[edges]
         counts = num_src, num_dst, int(self._num_edges[i, j])
         return restore(counts, self._idtype, self._allowed, **parts, check=self._check)
 

@@ -250,12 +250,12 @@ class Adjacency(EdgesOnDevice):
 
     def __reduce__(self) -> tuple[Any, ...]:
         counts, endpoints = (self.num_src, self.num_dst, self.num_edges, self.idtype), self._endpoints
-        rows = self._csr, self._csc
-        if endpoints is None and rows == (None, None):
+        csr, csc = self._csr, self._csc
+        if endpoints is None and csr is None and csc is None:
             endpoints = self.endpoints()
-        if endpoints is not None and self.few_edges:
-            rows = None, None  # arrays with a place for every node, which are made again as fast as they are read
-        return _restore, (counts, self.allowed, endpoints, *rows)
+        if endpoints is not None:
+            csr = csc = None  # they are made again as fast as they are read
+        return _restore, (counts, self.allowed, endpoints, None if csc is not None else csr, csc)
 
     def __deepcopy__(self, memo: dict) -> Adjacency:
         return self
@@ -490,7 +490,7 @@ def _restore(
     csr: Compressed | None,
     csc: Compressed | None,
 ) -> Adjacency:
-    """Rebuild a pickled relation with the formats that it had."""
+    """Rebuild a pickled relation with the format that was written."""
     adjacency = Adjacency(*counts)
     adjacency.allowed, adjacency._endpoints, adjacency._csr, adjacency._csc = allowed, endpoints, csr, csc
     return adjacency

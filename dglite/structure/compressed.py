@@ -176,8 +176,8 @@ def count_ids(ids: np.ndarray, count: int) -> np.ndarray:
 
 def expand_ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return ``first[0], first[0] + 1, ...`` (``counts[0]`` numbers), then the same for each further range."""
-    ends = np.cumsum(counts, dtype=np.int64)
-    return np.repeat(first - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
+    ends = counts.cumsum(dtype=np.int64)
+    return (first - ends + counts).repeat(counts) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def scattered(values: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ class Metagraph:
         "_canonical_id",
         "_dst_set",
         "_node_set",
+        "_slices",
         "_src_set",
         "canonical_etypes",
         "dsttypes",
@@ -62,6 +63,7 @@ class Metagraph:
             self._src_set = {name: i for name, i in self._node_set.items() if i not in destinations}
             self._dst_set = {name: i for name, i in self._node_set.items() if i in destinations}
         self.srctypes, self.dsttypes = tuple(self._src_set), tuple(self._dst_set)
+        self._slices: dict[int, tuple[Metagraph, list[int]]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.is_block:
@@ -136,6 +138,15 @@ class Metagraph:
     def dst_set(self, ntype: str | None) -> int:
         """Return the number of the node set that holds the destinations of type ``ntype``; None means the only one."""
         return _one_side(ntype, self._dst_set, "destination", "DST/")
+
+    def named(self, name: str) -> Sequence[int]:
+        """Return the numbers of the relations of a name."""
+        return self._by_name.get(name, ())
+
+    def slice_of(self, etype_id: int) -> tuple[Metagraph, list[int]]:
+        """Return what :meth:`slice` does of one relation; made once, do not write to it."""
+        part = self._slices.get(etype_id)
+        return self._slices.setdefault(etype_id, self.slice([etype_id])) if part is None else part
 
     def slice(self, etype_ids: Sequence[int]) -> tuple[Metagraph, list[int]]:
         """Return the metagraph of some relations, and the node sets that it keeps, in its own order."""

@@ -40,17 +40,19 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
     adjacency = require_homogeneous(g, "line_graph")
     src, dst = adjacency.endpoints()
     count, csr = adjacency.num_edges, adjacency.csr()
-    starts = csr.indptr[dst].astype(np.int64)
-    degrees = csr.indptr[dst.astype(np.int64) + 1] - starts
-    tails = np.repeat(np.arange(count), degrees)
-    entries = expand_ranges(starts, degrees)
-    heads = csr.edge_ids_of(entries)
+    starts = csr.indptr[dst]
+    degrees = csr.indptr[1:][dst] - starts
+    tails = np.arange(count, dtype=dst.dtype).repeat(degrees)
+    heads = csr.edge_ids_of(expand_ranges(starts, degrees))
     onward = heads != tails
     if not backtracking:
         onward &= dst[heads] != src[tails]
     tails, heads = tails[onward], heads[onward]
     result = make_graph(
-        HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False),), [count], like=g
+        HOMOGENEOUS,
+        (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False, copy=False),),
+        [count],
+        like=g,
     )
     if shared and g.edge_frames[0]:
         result.node_frame_at(0).update(g.edge_frame_at(0))
