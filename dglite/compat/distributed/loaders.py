@@ -72,14 +72,33 @@ def _with_workers(options: dict[str, Any]) -> dict[str, Any]:
     return {"num_workers": int(os.environ.get("DGL_NUM_SAMPLER", "0")), **options}
 
 
-class DistNodeDataLoader(NodeBatches):
+class _Stepped:
+    """What DGL's loaders have beside ``iter``: ``next``, and the number of batches by another name."""
+
+    _epoch: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self._epoch = super().__iter__()  # type: ignore[misc]
+        return self._epoch  # type: ignore[no-any-return]
+
+    def __next__(self) -> Any:
+        """Return the next batch of the epoch that the last ``iter`` began, or of the first one."""
+        return next(iter(self) if self._epoch is None else self._epoch)
+
+    @property
+    def expected_idxs(self) -> int:
+        """The number of batches of an epoch."""
+        return len(self)  # type: ignore[arg-type]
+
+
+class DistNodeDataLoader(_Stepped, NodeBatches):
     """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
 
     def __init__(self, g: Any, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
         super().__init__(g, nids, graph_sampler, device, **_with_workers(kwargs))
 
 
-class DistEdgeDataLoader(EdgeBatches):
+class DistEdgeDataLoader(_Stepped, EdgeBatches):
     """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
 
     def __init__(self, g: Any, eids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
