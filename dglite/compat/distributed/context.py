@@ -13,7 +13,7 @@ from ...distributed import initialize as join
 from ...errors import DGLError
 from .constants import MAX_QUEUE_SIZE
 
-__all__ = ["exit_client", "initialize", "join_group", "machine_count", "read_ip_config"]
+__all__ = ["exit_client", "has_group", "initialize", "machine_count", "read_ip_config"]
 
 _machines: list[int] = [1]
 """The number of machines of the last ``ip_config``."""
@@ -56,10 +56,11 @@ def exit_client() -> None:
     leave()
 
 
-def join_group() -> None:
-    """Make the process group unless there is one."""
-    if not dist.is_initialized():
+def has_group() -> bool:
+    """Whether there is a process group, which is made now if the process was started as one of several."""
+    if not dist.is_initialized() and "RANK" in os.environ:
         join()
+    return dist.is_initialized()
 
 
 def machine_count() -> int:
