@@ -16,7 +16,7 @@ __all__ = ["POLICIES", "RowCache"]
 
 
 class Policy(NamedTuple):
-    """What happens to a row that is read, and to one that the search for a slot comes by; see ``kernels.rows.cache``."""
+    """What happens to a row that is read, and to one that the search for a slot comes by: see ``rows.cache.Slots``."""
 
     most: int
     refresh: bool

@@ -306,8 +306,9 @@ class DistNodeDataLoader(_DistLoader):
     A loop that is left early is left by all ranks after as many batches.
 
     Where the topology is partitioned, samplers are :class:`dglite.dataloading.NeighborSampler`, without times, and
-    :class:`dglite.dataloading.LaborSampler`, without importance sampling, both of in-edges. Batches are those of a replicated topology. They are sampled by exchanges in the thread that
-    fetches features, whatever the number of workers above 0.
+    :class:`dglite.dataloading.LaborSampler`, without importance sampling, both of in-edges. Batches are those of a
+    replicated topology. They are sampled by exchanges in the thread that fetches features, whatever the
+    number of workers above 0.
     """
 
     def __init__(self, g: DistGraph, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""GraphBolt's files of a graph, ``fused_csc_sampling_graph.pt``: read without GraphBolt, and written so that it reads them.
+"""GraphBolt's files of a graph, ``fused_csc_sampling_graph.pt``: read without GraphBolt, written so that it reads them.
 
 GraphBolt pickles an object of a C++ class of torch's, whose state is tensors by name, by group. A file that is written
 here calls GraphBolt's function ``fused_csc_sampling_graph`` with the same tensors instead.

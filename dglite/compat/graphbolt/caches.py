@@ -127,7 +127,7 @@ class GPUFeatureCache(_Cache):
         return values, missing.to(keys.device), keys[missing.to(keys.device)]
 
 
-def _read_through(cache: _RowCache, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
+def _read_through(cache: _Cache, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
     values, missing = cache.find(keys, offset)
     if len(missing):
         lacking = keys[missing.to(keys.device)]

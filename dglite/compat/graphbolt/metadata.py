@@ -57,8 +57,8 @@ class Described:
     """Base of descriptions, with the fields of :attr:`FIELDS` as attributes.
 
     ``FIELDS`` has a kind and a default for each name: str, int, bool, an enumeration, another description, or a list of
-    one of those. ``place`` says in errors where the description is. Names that are not in ``FIELDS`` are ignored, or kept in
-    ``extra_fields`` if that is among them.
+    one of those. ``place`` says in errors where the description is. Other names are ignored, or kept in
+    ``extra_fields`` if that is among ``FIELDS``.
 
     Raises
     ------

@@ -20,7 +20,7 @@ from ...graph import DGLGraph
 from ...io.atomic import replacing
 from ...io.container import local_path
 from ...io.graphbolt_file import load_fused_graph, save_fused_graph
-from .base import by_type, etype_str_to_tuple
+from .base import etype_str_to_tuple
 from .dataset import Dataset, OnDiskTask, all_nodes
 from .features import BasicFeatureStore, feature_of, torch_file
 from .itemset import HeteroItemSet, ItemSet

@@ -19,7 +19,7 @@ from . import draws
 from .base import etype_str_to_tuple
 from .columns import FusedColumns, check_columns
 from .compact import Ready
-from .forms import Attributes, SamplingGraph, TwoForms, check_rows, shape_of
+from .forms import Attributes, TwoForms, check_rows, shape_of
 from .subgraph import SampledSubgraphImpl
 
 __all__ = [
