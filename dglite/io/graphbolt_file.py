@@ -93,9 +93,9 @@ class _Pickler(pickle._Pickler):
 
     def _save_function(self, function: Any) -> None:
         if function is not _fused_csc_sampling_graph:
-            self.save_global(function)
+            self.save_global(function)  # type: ignore[attr-defined]
             return
-        self.write(pickle.GLOBAL + f"{_MODULE}\nfused_csc_sampling_graph\n".encode())
-        self.memoize(function)
+        self.write(pickle.GLOBAL + f"{_MODULE}\nfused_csc_sampling_graph\n".encode())  # type: ignore[attr-defined]
+        self.memoize(function)  # type: ignore[attr-defined]
 
     dispatch: ClassVar[dict[type, Any]] = {**pickle._Pickler.dispatch, types.FunctionType: _save_function}

@@ -105,5 +105,7 @@ def test_a_partition_for_graphbolt_is_the_same_graph(folder, name) -> None:
 
 def test_a_partition_for_graphbolt_without_ids_says_what_to_do(folder) -> None:
     _for_graphbolt(folder / "g" / "g.json", with_edge_ids=False)
-    with pytest.raises(DGLError, match=r"fused_csc_sampling_graph.pt was written for GraphBolt, without ids of edges; "):
+    with pytest.raises(
+        DGLError, match=r"fused_csc_sampling_graph.pt was written for GraphBolt, without ids of edges; "
+    ):
         load_partition(folder / "g" / "g.json", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -77,13 +77,15 @@ class _Stepped:
 
     _epoch: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Self:
         self._epoch = super().__iter__()  # type: ignore[misc]
-        return self._epoch  # type: ignore[no-any-return]
+        return self
 
     def __next__(self) -> Any:
         """Return the next batch of the epoch that the last ``iter`` began, or of the first one."""
-        return next(iter(self) if self._epoch is None else self._epoch)
+        if self._epoch is None:
+            iter(self)
+        return next(self._epoch)
 
     @property
     def expected_idxs(self) -> int:

@@ -4,30 +4,9 @@ A pipe is an :class:`ItemSampler` and stages after it. :class:`DataLoader` runs 
 threads. Data sets on disk are folders that a YAML file describes, as GraphBolt documents it.
 """
 
+import sys
+
 from ...data.utils import check_sha1, download, extract_archive
-from . import (
-    base,
-    caches,
-    compact,
-    dataset,
-    exclusion,
-    features,
-    fetch,
-    forms,
-    item_sampler,
-    itemset,
-    metadata,
-    minibatch,
-    negative_sampler,
-    ondisk,
-    per_layer,
-    pipes,
-    samplers,
-    sampling_graph,
-    stages,
-    subgraph,
-    utils,
-)
 from .base import *
 from .caches import *
 from .compact import *
@@ -52,28 +31,6 @@ from .utils import *
 
 FusedSampledSubgraphImpl = SampledSubgraphImpl
 
+_MODULES = [x for name, x in sys.modules.items() if name.rpartition(".")[0] == __name__]
 __all__ = ["FusedSampledSubgraphImpl", "check_sha1", "download", "extract_archive"]
-for _module in (
-    base,
-    caches,
-    compact,
-    dataset,
-    exclusion,
-    features,
-    fetch,
-    forms,
-    item_sampler,
-    itemset,
-    metadata,
-    minibatch,
-    negative_sampler,
-    ondisk,
-    per_layer,
-    pipes,
-    samplers,
-    sampling_graph,
-    stages,
-    subgraph,
-    utils,
-):
-    __all__ += _module.__all__
+__all__ += sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})

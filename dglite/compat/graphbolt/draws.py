@@ -34,7 +34,7 @@ def neighbors(prob: str | None, replace: bool) -> Draw:
 
 def layer_neighbors(prob: str | None, random_seed: torch.Tensor | None, seed2_contribution: float) -> Draw:
     """Return what draws so that seeds share sources."""
-    options = {"random_seed": None if random_seed is None else random_seed.tolist()}
+    options: dict[str, Any] = {"random_seed": None if random_seed is None else random_seed.tolist()}
 
     def draw(g: DGLGraph, nodes: Any, fanout: Any, in_place: bool = False) -> DGLGraph:
         sample, _ = sample_labors(g, nodes, fanout, prob=prob, seed2_contribution=seed2_contribution, **options)
@@ -219,6 +219,7 @@ def sample_earlier(
     ):
         if name is not None:
             values = _attribute(attributes, name)[ids]
+            assert stamps is not None
             keep &= values < stamps[near]
             if windows is not None:
                 keep &= values >= (stamps - windows)[near]

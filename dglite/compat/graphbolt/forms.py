@@ -83,7 +83,8 @@ class TwoForms(SamplingGraph):
     ) -> None:
         if (columns is None) == (g is None):
             raise DGLError("make a graph by fused_csc_sampling_graph(indptr, indices) or from_dglgraph(g)")
-        self._columns, self._g, self._merged = columns, g, None
+        self._columns, self._g = columns, g
+        self._merged: DGLGraph | None = None
         self._of_dglgraph, self._has_ids = g is not None, has_original_edge_ids
         given = {"node": node_attributes, "edge": edge_attributes}
         self._attributes = {kind: None if x is None else dict(x) for kind, x in given.items()}

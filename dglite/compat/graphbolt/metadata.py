@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import DGLError
 from .base import shown
@@ -67,6 +67,10 @@ class Described:
     """
 
     FIELDS: ClassVar[dict[str, tuple[Any, Any]]] = {}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, place: str | None = None, /, **content: Any) -> None:
         self.place = type(self).__name__ if place is None else place
