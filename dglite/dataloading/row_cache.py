@@ -15,7 +15,7 @@ from ..structure.ids import count_of
 __all__ = ["POLICIES", "RowCache"]
 
 
-class Policy(NamedTuple):
+class CachePolicy(NamedTuple):
     """What happens to a row that is read, and to one that the search for a slot comes by: see ``rows.cache.Slots``."""
 
     most: int
@@ -26,10 +26,10 @@ class Policy(NamedTuple):
 
 POLICIES = MappingProxyType(
     {
-        "s3-fifo": Policy(most=3, refresh=False, in_place=False, small=0.1),
-        "sieve": Policy(most=1, refresh=False, in_place=True, small=0.0),
-        "lru": Policy(most=0, refresh=True, in_place=False, small=0.0),
-        "clock": Policy(most=1, refresh=False, in_place=False, small=0.0),
+        "s3-fifo": CachePolicy(most=3, refresh=False, in_place=False, small=0.1),
+        "sieve": CachePolicy(most=1, refresh=False, in_place=True, small=0.0),
+        "lru": CachePolicy(most=0, refresh=True, in_place=False, small=0.0),
+        "clock": CachePolicy(most=1, refresh=False, in_place=False, small=0.0),
     }
 )
 """S3-FIFO (Yang et al., 2023), SIEVE (Zhang et al., 2024), least recently used, and the clock (second chance)."""

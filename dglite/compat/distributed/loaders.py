@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 
+from ...convert import heterograph
 from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
+from ...graph import DGLGraph
 
 __all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader", "_remove_kwargs_dist"]
 
@@ -101,7 +103,32 @@ class DistNodeDataLoader(_Stepped, NodeBatches):
 
 
 class DistEdgeDataLoader(_Stepped, EdgeBatches):
-    """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
+    """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``.
+
+    Where edges are given by type, graphs of pairs have the edge types of their batch only, as DGL's.
+    """
 
     def __init__(self, g: Any, eids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        self._by_type = isinstance(eids, Mapping)
         super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))
+
+    def _with_features(self, sampled: Any) -> Any:
+        batch = super()._with_features(sampled)
+        if not self._by_type:
+            return batch
+        nodes, *pairs, blocks = batch
+        etypes = [etype for etype in pairs[0].canonical_etypes if pairs[0].num_edges(etype)]
+        return (nodes, *(_of_types(graph, etypes or graph.canonical_etypes) for graph in pairs), blocks)
+
+
+def _of_types(graph: DGLGraph, etypes: Sequence[Any]) -> DGLGraph:
+    """Return the graph of all nodes and the edges of some types, with their features."""
+    if len(etypes) == len(graph.canonical_etypes):
+        return graph
+    ends = {etype: graph.edges(etype=etype, order="eid") for etype in etypes}
+    result = heterograph(ends, {ntype: graph.num_nodes(ntype) for ntype in graph.ntypes})
+    for ntype in graph.ntypes:
+        result.nodes[ntype].data.update(graph.nodes[ntype].data)
+    for etype in etypes:
+        result.edges[etype].data.update(graph.edges[etype].data)
+    return result

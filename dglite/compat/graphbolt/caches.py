@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class _Cache:
+class _RowsByKey:
     """Rows by key; see :class:`dglite.dataloading.row_cache.RowCache`."""
 
     def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype, policy: str, device: Any = "cpu") -> None:
@@ -71,7 +71,7 @@ class _Cache:
             self._rows[slots.to(places.device)[places]] = values.to(self._rows)[places]
 
 
-class CPUFeatureCache(_Cache):
+class CPUFeatureCache(_RowsByKey):
     """A cache in the host's memory.
 
     Parameters
@@ -115,7 +115,7 @@ class CPUFeatureCache(_Cache):
         return _read_through(self, keys, reader_fn, offset)
 
 
-class GPUFeatureCache(_Cache):
+class GPUFeatureCache(_RowsByKey):
     """A cache in the memory of the current GPU, or of the host without a GPU; the rows read last stay."""
 
     def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype) -> None:
@@ -127,7 +127,7 @@ class GPUFeatureCache(_Cache):
         return values, missing.to(keys.device), keys[missing.to(keys.device)]
 
 
-def _read_through(cache: _Cache, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
+def _read_through(cache: _RowsByKey, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
     values, missing = cache.find(keys, offset)
     if len(missing):
         lacking = keys[missing.to(keys.device)]

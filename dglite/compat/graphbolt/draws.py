@@ -225,8 +225,8 @@ def sample_earlier(
                 keep &= values >= (stamps - windows)[near]
     places, near = places[keep], near[keep]
     weights = None if probs is None else {probs: _attribute(graph.edge_attributes, probs)[places]}
-    chosen = _chosen(graph, draw, places, near, len(nodes), listed, weights or {})
-    places, indptr = places[chosen], bounds_of(near[chosen], len(nodes))
+    drawn = _drawn_edges(graph, draw, places, near, len(nodes), listed, weights or {})
+    places, indptr = places[drawn], bounds_of(near[drawn], len(nodes))
     sources = columns.indices[places]
     if graph.typed:
         return _with_source_ids(_split_edges(graph, sources, nodes, indptr, torch.arange(len(sources)), places))
@@ -235,7 +235,7 @@ def sample_earlier(
     return SampledSubgraphImpl(CSCFormatBase(indptr, sources), seeds, None, original, edge_ids)
 
 
-def _chosen(
+def _drawn_edges(
     graph: Any,
     draw: Draw,
     places: torch.Tensor,

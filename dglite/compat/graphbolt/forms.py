@@ -86,8 +86,8 @@ class TwoForms(SamplingGraph):
         self._columns, self._g = columns, g
         self._merged: DGLGraph | None = None
         self._of_dglgraph, self._has_ids = g is not None, has_original_edge_ids
-        given = {"node": node_attributes, "edge": edge_attributes}
-        self._attributes = {kind: None if x is None else dict(x) for kind, x in given.items()}
+        attributes = {"node": node_attributes, "edge": edge_attributes}
+        self._attributes = {kind: None if x is None else dict(x) for kind, x in attributes.items()}
 
     csc_indptr = _field("indptr", "Where the in-edges of each node begin, (total_num_nodes + 1,).")
     indices = _field("indices", "Sources of the edges, (total_num_edges,).")

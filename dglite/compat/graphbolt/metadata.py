@@ -94,11 +94,11 @@ class Described:
         if isinstance(kind, list):
             if not isinstance(value, list | tuple):
                 raise DGLError(f"{self.place} needs {name}, a list; got {value!r:.80}")
-            return [kind[0].of(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(value)]
+            return [kind[0].described_by(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(value)]
         if issubclass(kind, Described):
             if not isinstance(value, Mapping | kind):
                 raise DGLError(f"{self.place} needs {name}, names and values; got {value!r:.80}")
-            return kind.of(value, f"{name} in {self.place}")
+            return kind.described_by(value, f"{name} in {self.place}")
         if issubclass(kind, StrEnum):
             if value not in list(kind):
                 raise DGLError(f"{self.place} needs {name}, one of {[x.value for x in kind]}; got {value!r:.80}")
@@ -109,7 +109,7 @@ class Described:
         return value
 
     @classmethod
-    def of(cls, content: Any, place: str) -> Any:
+    def described_by(cls, content: Any, place: str) -> Any:
         """Return the description for names and values; a description as it is."""
         if isinstance(content, cls):
             return content
@@ -166,7 +166,7 @@ class OnDiskTaskData(Described):
     }
 
 
-class _Nodes(Described):
+class _NodeCount(Described):
     """The number of nodes of a type."""
 
     FIELDS: ClassVar = {"type": (str, None), "num": (int, _REQUIRED)}
@@ -181,7 +181,7 @@ class _Edges(Described):
 class GraphFiles(Described):
     """Nodes and edges of a graph, and features that are sampled by."""
 
-    FIELDS: ClassVar = {"nodes": ([_Nodes], ()), "edges": ([_Edges], ()), "feature_data": ([OnDiskFeatureData], ())}
+    FIELDS: ClassVar = {"nodes": ([_NodeCount], ()), "edges": ([_Edges], ()), "feature_data": ([OnDiskFeatureData], ())}
 
 
 class OnDiskMetaData(Described):

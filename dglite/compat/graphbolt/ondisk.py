@@ -108,10 +108,12 @@ class OnDiskDataset(Dataset):
         feature = BasicFeatureStore({})
         for x in described.feature_data:
             feature[str(x.domain), x.type, x.name] = self._feature(x, graph)
-        chosen = [x for x in described.tasks if names is None or x.extra_fields.get("name") in names]
-        if missing := set(names or ()) - {x.extra_fields.get("name") for x in chosen}:
+        described_tasks = [x for x in described.tasks if names is None or x.extra_fields.get("name") in names]
+        if missing := set(names or ()) - {x.extra_fields.get("name") for x in described_tasks}:
             gb_warning(f"{self._file} has no tasks named {sorted(missing)}")
-        loaded = [OnDiskTask(x.extra_fields, *(self._items(getattr(x, name)) for name in _SETS)) for x in chosen]
+        loaded = [
+            OnDiskTask(x.extra_fields, *(self._items(getattr(x, name)) for name in _SETS)) for x in described_tasks
+        ]
         self.all_nodes_set = all_nodes(graph)
         self.graph, self.feature, self.tasks, self.dataset_name = graph, feature, loaded, described.dataset_name
         return self
