@@ -19,7 +19,7 @@ from .book import CanonicalEtype, PartitionBook
 
 __all__ = ["PartConfig", "feature_names", "part_files", "sha256_of"]
 
-VERSION = 1
+VERSION = 2
 """Version of the layout that is written; later ones are refused."""
 
 
@@ -115,12 +115,15 @@ class PartConfig:
             if version > VERSION:
                 raise DGLError(f"{path} is of version {version}; this dglite reads up to {VERSION}: update it")
             stated = fields.pop("hash", None)
+            stated_parts = fields.pop("num_parts") if version > 1 else None
             fields["nodes"] = dict(fields["nodes"])
             fields["edges"] = {(src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]}
             fields["idtype"] = str(np.dtype(fields["idtype"]))
             config = cls(**fields, path=path)
             if not config.nodes:
                 raise ValueError("it has no node types")
+            if stated_parts not in (None, config.num_parts) or (version > 1 and type(stated_parts) is not int):
+                raise ValueError(f"num_parts is {stated_parts!r}, but nodes are in {config.num_parts} parts")
             fits = stated == config.hash
             if fits:
                 config.book(0)
@@ -135,7 +138,8 @@ class PartConfig:
     def write(self, path: Path) -> None:
         """Write the file atomically."""
         self.path = path
-        fields = {**self._fields(), "version": VERSION, "hash": self.hash}
+        # Launchers of projects compare num_parts, a name of DGL's, with the number of machines.
+        fields = {**self._fields(), "num_parts": self.num_parts, "version": VERSION, "hash": self.hash}
         with replacing(path, parents=True) as part:
             part.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 

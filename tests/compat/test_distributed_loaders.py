@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -43,6 +45,11 @@ def test_the_process_group_may_be_made_after_the_graph(dgl, tmp_path):
     rows = dgl.distributed.DistTensor((20, 2), torch.float32, "t", part_policy=g.get_node_partition_policy("a"))
     rows[torch.tensor([3, 4])] = torch.ones(2, 2)
     assert rows[torch.arange(5)].sum() == 4 and rows.count_nonzero() == 4
+
+
+def test_launchers_find_the_number_of_parts(dgl, tmp_path):
+    _opened(dgl, tmp_path)
+    assert json.loads((tmp_path / "g.json").read_text())["num_parts"] == 1
 
 
 def test_loaders_step_by_next(dgl, tmp_path):
