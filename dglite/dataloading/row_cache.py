@@ -12,8 +12,6 @@ from ..kernels import compiled
 from ..locks import new_lock
 from ..structure.ids import count_of
 
-__all__ = ["POLICIES", "RowCache"]
-
 
 class CachePolicy(NamedTuple):
     """What happens to a row that is read, and to one that the search for a slot comes by: see ``rows.cache.Slots``."""

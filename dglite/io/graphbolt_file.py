@@ -17,8 +17,6 @@ from .atomic import replacing
 from .dgl_pickle import load_pickled
 from .dgl_states import FusedGraphState, State
 
-__all__ = ["load_fused_graph", "save_fused_graph"]
-
 _TENSORS = ("node_type_offset", "type_per_edge")
 _GROUPS = ("node_type_to_id", "edge_type_to_id", "node_attributes", "edge_attributes")
 _FIELDS = ("csc_indptr", "indices", *_TENSORS, *_GROUPS)

@@ -225,8 +225,8 @@ def sample_earlier(
                 keep &= values >= (stamps - windows)[near]
     places, near = places[keep], near[keep]
     weights = None if probs is None else {probs: _attribute(graph.edge_attributes, probs)[places]}
-    drawn = _drawn_edges(graph, draw, places, near, len(nodes), listed, weights or {})
-    places, indptr = places[drawn], bounds_of(near[drawn], len(nodes))
+    positions = _drawn_edges(graph, draw, places, near, len(nodes), listed, weights or {})
+    places, indptr = places[positions], bounds_of(near[positions], len(nodes))
     sources = columns.indices[places]
     if graph.typed:
         return _with_source_ids(_split_edges(graph, sources, nodes, indptr, torch.arange(len(sources)), places))

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..compile.written import Kernel
 
-__all__ = ["Slots", "find_rows", "insert_rows"]
-
 
 class Slots(NamedTuple):
     """Arrays of a cache of ``capacity`` rows, and its policy.
