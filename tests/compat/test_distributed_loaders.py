@@ -94,3 +94,14 @@ def test_a_sampler_may_have_no_layers(dgl, tmp_path, name):
     assert inputs["a"].tolist() == outputs["a"].tolist() == [0, 1, 2, 3] and blocks == []
     (batch,) = dgl.dataloading.DataLoader(dglite.rand_graph(5, 9), torch.arange(3), sampler, batch_size=3)
     assert batch[0].tolist() == [0, 1, 2] and batch[2] == []
+
+
+def test_types_are_balanced_by_those_that_are_given(dgl, tmp_path):
+    g = dglite.heterograph({("a", "r", "b"): (torch.arange(40), torch.arange(40))})
+    options = {"part_method": "random", "balance_ntypes": {"a": torch.arange(40) < 10}}
+    dgl.distributed.partition_graph(g, "g", 2, str(tmp_path), **options)
+    graphs = [dgl.distributed.load_partition(str(tmp_path / "g.json"), part)[0] for part in range(2)]
+    for graph in graphs:
+        assert int(graph.nodes["a"].data["inner_node"].sum()) == int(graph.nodes["b"].data["inner_node"].sum()) == 20
+    with pytest.raises(dglite.DGLError, match=r"balance_ntypes is given for types \['a', 'b', 'c'\]"):
+        dgl.distributed.partition_graph(g, "g", 2, str(tmp_path), balance_ntypes={"c": torch.arange(40)})
