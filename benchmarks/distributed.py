@@ -189,20 +189,25 @@ def measure_cache(quick: bool) -> dict[str, Any]:
         for share, of in zip(SHARES, zip(*result, strict=True), strict=True):
             total = {key: sum(rank[key] for rank in of) for key in of[0]}
             rate = total["hits"] / max(total["hits"] + total["misses"], 1)
-            records.append({"method": method, "share": share, "rate": rate, "bytes": total["bytes"]})
+            records.append({"method": method, "share": share, "rate": rate, **total})
     print(cache_table(records))
     return {"nodes": num_nodes, "world": world, "records": records, **measured()}
 
 
 def cache_table(records: list[dict[str, Any]]) -> str:
-    """Return one row per size of the cache: hit rate and MB of features, for each cut."""
+    """Return one row per size of the cache: hit rate and MB of features, for each cut, and MB by a schedule."""
     rows = []
     for share in dict.fromkeys(r["share"] for r in records):
         of = [r for r in records if r["share"] == share]
-        cells = [cell for r in of for cell in (f"{r['rate']:.1%}", f"{r['bytes'] / 1e6:.1f}")]
+        cells = [
+            cell
+            for r in of
+            for cell in (f"{r['rate']:.1%}", f"{r['bytes'] / 1e6:.1f}", f"{r['scheduled bytes'] / 1e6:.1f}")
+        ]
         rows.append([f"{share:.0%} of all nodes", *cells])
     methods = dict.fromkeys(r["method"] for r in records)
-    return table(["rows kept", *(cell for m in methods for cell in (f"{m}: hits", "MB an epoch"))], rows)
+    header = (cell for m in methods for cell in (f"{m}: hits", "MB an epoch", "scheduled"))
+    return table(["rows kept", *header], rows)
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------

@@ -24,13 +24,15 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import dglite
-from dglite.dataloading import NeighborSampler
+from dglite.dataloading import NeighborSampler, ScheduledFeatures
 from dglite.distributed import DistEmbedding, DistGraph, DistNodeDataLoader, FeatureSplit, FullGraph, node_split
 from dglite.distributed.optim import SparseAdam
 from dglite.nn import SAGEConv
 
 NAME, AHEAD = "g", "with a worker ahead, ms"
 FANOUTS, HIDDEN, CLASSES, EMBEDDING = [10, 10], 32, 8, 16
+AMPLE = 1 << 34
+"""Bytes for a schedule in which every row fits."""
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -74,9 +76,12 @@ class GraphSAGE(nn.Module):
         return self.second(blocks[1], self.first(blocks[0], x))
 
 
-def make_loader(graph: DistGraph, batch_size: int, workers: int = 0, labels: bool = True) -> DistNodeDataLoader:
-    """Return a loader of this rank's share of the training nodes."""
-    sampler = NeighborSampler(FANOUTS, prefetch_node_feats=["x"], prefetch_labels=["y"] if labels else [])
+def make_loader(
+    graph: DistGraph, batch_size: int, workers: int = 0, labels: bool = True, source: Any = None
+) -> DistNodeDataLoader:
+    """Return a loader of this rank's share of the training nodes; ``source`` is where features come from."""
+    features: Any = ["x"] if source is None else {"x": source}
+    sampler = NeighborSampler(FANOUTS, prefetch_node_feats=features, prefetch_labels=["y"] if labels else [])
     nodes = node_split(graph.ndata["train"], graph.get_partition_book())
     return DistNodeDataLoader(graph, nodes, sampler, batch_size=batch_size, shuffle=True, num_workers=workers)
 
@@ -160,7 +165,7 @@ def counted_batches(results: list[dict[str, Any]]) -> dict[str, int]:
 def cache_rates(rank: int, config: str, batch_size: int, shares: list[float]) -> list[dict[str, float]]:
     """Return for each size of the cache the hit rate, and the bytes of features sent, in an epoch.
 
-    Rows are chosen by sampling another epoch, before.
+    Once rows are chosen by sampling another epoch, before; once they are scheduled by Belady's rule.
     """
     graph = DistGraph(NAME, config)
     x, loader, results = graph.ndata["x"], make_loader(graph, batch_size, labels=False), []
@@ -171,8 +176,24 @@ def cache_rates(rank: int, config: str, batch_size: int, shares: list[float]) ->
             for _ in loader:
                 pass
         hits, misses = x.hits - hits, x.misses - misses
-        results.append({"hits": hits, "misses": misses, "bytes": loader.exchange.sent["features"] - sent})
+        result = {"hits": hits, "misses": misses, "bytes": loader.exchange.sent["features"] - sent}
+        x.cache([])
+        planned = ScheduledFeatures(x, AMPLE)
+        _scheduled_epoch(graph, batch_size, planned)
+        room = int(share * graph.num_nodes())
+        scheduled = ScheduledFeatures(x, AMPLE - (planned.capacity - room) * x.local[0].nbytes)
+        sent = _scheduled_epoch(graph, batch_size, scheduled)
+        results.append(result | {"fetched": scheduled.misses, "distinct": planned.distinct, "scheduled bytes": sent})
     return results
+
+
+def _scheduled_epoch(graph: DistGraph, batch_size: int, source: ScheduledFeatures) -> int:
+    """Go through the batches of an epoch, the same each time; return the bytes of features that were sent."""
+    dglite.seed(1)
+    loader = make_loader(graph, batch_size, labels=False, source=source)
+    for _ in loader:
+        pass
+    return loader.exchange.sent["features"]
 
 
 def time_batches(rank: int, config: str, batch_size: int, epochs: int) -> dict[str, dict[str, float]]:

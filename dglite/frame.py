@@ -207,10 +207,8 @@ class Frame(MutableMapping[str, Tensor]):
     def checked(self, name: str, values: Tensor, num_rows: int | None = None) -> Tensor:
         """Return ``values`` as a tensor if it can be ``num_rows`` rows (all by default) of column ``name``.
 
-        Raises
-        ------
-        DGLError
-            The name is not a string, the first dimension is not the number of rows, or the device is not the frame's.
+        Raises ``DGLError``: the name is not a string, the first dimension is not the number of rows, or the device is
+        not the frame's.
         """
         traits = active.traits(values)
         if traits is None:
@@ -285,10 +283,8 @@ class Frame(MutableMapping[str, Tensor]):
 
         A column that does not exist starts from the initializer. Nothing is written when one of the values is wrong.
 
-        Raises
-        ------
-        DGLError
-            Values have another number of rows, another shape or dtype than the column, or another device.
+        Raises ``DGLError``: values have another number of rows, another shape or dtype than the column, or another
+        device.
         """
         written = {}
         for name, value in values.items():
@@ -322,10 +318,8 @@ class Frame(MutableMapping[str, Tensor]):
     def append(self, num: int, values: Mapping[str, Tensor] | None = None) -> None:
         """Add ``num`` rows. Where ``values`` has no column for them, or had none before, the initializer fills in.
 
-        Raises
-        ------
-        DGLError
-            Values have another number of rows than ``num``, or another shape, dtype or device than their column.
+        Raises ``DGLError``: values have another number of rows than ``num``, or another shape, dtype or device than
+        their column.
         """
         named = {} if values is None else as_columns(values, self.label)
         added = {name: self.checked(name, value, num) for name, value in named.items()}
@@ -348,10 +342,7 @@ class Frame(MutableMapping[str, Tensor]):
 
         Part i has ``counts[i]`` rows; None has no columns. Parts without rows need not have the columns.
 
-        Raises
-        ------
-        DGLError
-            A part lacks a column or has one that others lack, or its shape or dtype differs.
+        Raises ``DGLError``: a part lacks a column or has one that others lack, or its shape or dtype differs.
         """
         filled = [part for part, count in zip(parts, counts, strict=True) if count] or [x for x in parts if x][:1]
         if not filled:
@@ -413,10 +404,7 @@ class Frame(MutableMapping[str, Tensor]):
     def set_initializer(self, initializer: Initializer | None, field: str | None = None) -> None:
         """Set the initializer of column ``field``, or of every column without one of its own; None goes back to zeros.
 
-        Raises
-        ------
-        DGLError
-            The initializer cannot be called.
+        Raises ``DGLError``: the initializer cannot be called.
         """
         if initializer is not None and not callable(initializer):
             raise DGLError(f"an initializer is called as init(shape, dtype, device, id_range); got {initializer!r}")

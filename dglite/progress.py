@@ -24,13 +24,7 @@ def progress(
     It is written to stderr, removed when it is done, and hidden where stderr is a file, a pipe or a log.
     """
     return tqdm(
-        steps,
-        desc=description,
-        unit=unit,
-        total=total,
-        delay=DELAY,
-        leave=False,
-        disable=hide or not _is_watched(),
+        steps, desc=description, unit=unit, total=total, delay=DELAY, leave=False, disable=hide or not _is_watched()
     )
 
 

@@ -18,16 +18,7 @@ from .tables import html_card
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
 from .udf import function_name
 
-__all__ = [
-    "Propagation",
-    "engines",
-    "explain",
-    "prop_edges",
-    "prop_edges_dfs",
-    "prop_nodes",
-    "prop_nodes_bfs",
-    "prop_nodes_topo",
-]
+__all__ = ["explain", "prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_bfs", "prop_nodes_topo"]
 
 engines: list[Callable[[DGLGraph, Any, Any, Any], str | None]] = []
 """What may do a topological propagation as a whole. Each is given graph, message, reduce and apply function and returns

@@ -154,13 +154,7 @@ class NodeBatch:
         __getattr__ = hints.attributes_of("columns are in .data['{name}'] and messages in .mailbox['{name}']")
 
     def __init__(
-        self,
-        data: Columns,
-        mailbox: Columns,
-        size: int,
-        ids: Callable[[], Any],
-        ntype: str,
-        graph: Callable[[], Any],
+        self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Any], ntype: str, graph: Callable[[], Any]
     ) -> None:
         self._data = data
         self._mailbox = mailbox

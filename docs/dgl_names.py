@@ -36,7 +36,7 @@ MEANING = {
     "dgl.data.utils.loadtxt": "without pandas; integers stay integers",
     "dgl.graphbolt.FusedCSCSamplingGraph": "made by fused_csc_sampling_graph or from_dglgraph",
     "dgl.graphbolt.LayerNeighborSampler": "a fan-out is the expected number of a node's edges, without replacement",
-    "dgl.graphbolt.OnDiskDataset": "writes nothing unless force_preprocess=True; reads what is preprocessed and not older",
+    "dgl.graphbolt.OnDiskDataset": "writes only with force_preprocess=True; reads preprocessed files that are newer",
     "dgl.is_libxsmm_enabled": "what use_libxsmm was told; kernels are compiled for the machine",
     "dgl.save_graphs": "writes dglite's own format; load_graphs reads DGL's, too",
     "dgl.sparse.SparseMatrix": "made by from_coo and similar functions only",

@@ -16,7 +16,7 @@ from dglite.graph.base import INTERNAL_NAMES
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NEVER_CALLED = {
     "is another name of something, or a part that what is called is made of": """
-        RandomLinkSplit RandomNodeSplit
+        LinkSplit RandomLinkSplit RandomNodeSplit
         BatchedDGLGraph BatchedHeteroDGLGraph DGLHeteroGraph EdgeBatch NodeBatch NodeFlow BaseTransform LapPE
         as_heterograph as_immutable_graph batch_hetero unbatch_hetero to_hetero to_homo to_simple_graph laplacian_pe
         to_bidirected_stale bipartite_from_networkx BlockSampler CapSampler CappedNeighborSampler Collator

@@ -63,10 +63,7 @@ def admit(x: Any, label: str) -> Tensor | None:
     An array is a tensor of NumPy's or CuPy's without gradient. A library that is met for the first time becomes the
     guest of the active backend.
 
-    Raises
-    ------
-    DGLError
-        There is no backend for the library, or the process computes with another second one already.
+    Raises ``DGLError``: there is no backend for the library, or the process computes with another second one already.
     """
     name_ = owner(x)
     if name_ is None:

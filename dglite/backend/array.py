@@ -17,8 +17,9 @@ from ..config import num_cores
 from ..errors import DGLError
 from ..opspec import OPERATORS
 from . import toolkit
-from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
+from .autograd import Tensor, apply, as_array, backward, record
 from .base import Backend
+from .grad_mode import enable_grad, is_grad_enabled, no_grad
 from .library import HOST, Device, library
 from .memory import new_array
 from .operations import dtype_of, functions

@@ -10,61 +10,17 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator
 from typing import Any
 
 import numpy as np
 
 from ..errors import DGLError
 from .base import native
+from .grad_mode import mode, no_grad
 from .library import HOST, Device, library, mixture, not_torchs
 from .protocols import RESULT, DifferentiableOp
 from .rules import RULES, sum_to
-
-
-# -- whether to record -------------------------------------------------------------------------------------------------
-class _Mode(threading.local):
-    enabled = True
-
-
-_mode = _Mode()
-
-
-def is_grad_enabled() -> bool:
-    """Whether operations are being recorded in this thread."""
-    return _mode.enabled
-
-
-class set_grad_enabled(ContextDecorator):
-    """Record operations inside the block, or not; also decorates a function."""
-
-    def __init__(self, enabled: bool) -> None:
-        self._enabled = enabled
-        self._before: list[bool] = []
-
-    def __enter__(self) -> None:
-        self._before.append(_mode.enabled)
-        _mode.enabled = self._enabled
-
-    def __exit__(self, *exc: object) -> None:
-        _mode.enabled = self._before.pop()
-
-
-class no_grad(set_grad_enabled):
-    """Do not record operations inside the block."""
-
-    def __init__(self) -> None:
-        super().__init__(False)
-
-
-class enable_grad(set_grad_enabled):
-    """Record operations inside the block."""
-
-    def __init__(self) -> None:
-        super().__init__(True)
-
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
 Gradients = Callable[[Any], Sequence[Any]]
@@ -212,7 +168,7 @@ class Tensor:
     # -- gradients ----------------------------------------------------------------------------------------------
     def write(self) -> None:
         """Note that the array is going to be written to; refuse where that would spoil gradients."""
-        if self.requires_grad and _mode.enabled:
+        if self.requires_grad and mode.enabled:
             raise DGLError("a tensor that requires a gradient is not written in place; do so under no_grad()")
         self._writes[0] += 1
 
@@ -314,7 +270,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     arrays = [x.data if isinstance(x, Tensor) else not_torchs(x) for x in operands]
     out = rule.value(*arrays, **static)
     result = Tensor(out)
-    if not _mode.enabled:
+    if not mode.enabled:
         return result
     read = [x for x in operands if isinstance(x, Tensor)]
     if not _any_needs_gradient(read):
@@ -346,11 +302,11 @@ def _any_needs_gradient(tensors: Sequence[Tensor]) -> bool:
 
 def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
     """Run one of dglite's own operations, and record its gradient where one is wanted."""
-    enabled, _mode.enabled = _mode.enabled, False
+    enabled, mode.enabled = mode.enabled, False
     try:
         value: Tensor = op.forward(*inputs)
     finally:
-        _mode.enabled = enabled
+        mode.enabled = enabled
     if not enabled or not _any_needs_gradient(inputs):
         return value
     needs = tuple([x.requires_grad for x in inputs])

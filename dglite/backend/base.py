@@ -177,10 +177,7 @@ class Backend(ABC):
     def sparse_parts(self, x: Tensor) -> tuple[str, np.ndarray, np.ndarray, Tensor]:
         """Return a sparse matrix as ``("csr", indptr, indices, values)`` or ``("coo", rows, columns, values)``.
 
-        Raises
-        ------
-        DGLError
-            It is no matrix of numbers, or of another layout.
+        Raises ``DGLError``: it is no matrix of numbers, or of another layout.
         """
 
     # -- create -------------------------------------------------------------------------------------------------
@@ -426,10 +423,7 @@ class Backend(ABC):
     def dynamic_shapes(self, args: Any) -> Any:
         """Return which dimensions of the tensors in ``args`` are dynamic in a program: the first of each.
 
-        Raises
-        ------
-        DGLError
-            The library exports no programs.
+        Raises ``DGLError``: the library exports no programs.
         """
         raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
 
@@ -438,10 +432,8 @@ class Backend(ABC):
     ) -> Any:
         """Return a program of ``model``, composed of the library's own operations if it is ``portable``.
 
-        Raises
-        ------
-        DGLError
-            The library exports no programs, or the program would depend on something else than its inputs.
+        Raises ``DGLError``: the library exports no programs, or the program would depend on something else than its
+        inputs.
         """
         raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
 
@@ -455,10 +447,8 @@ class Backend(ABC):
     ) -> Tensor:
         """Run a registered operation on the structure of ``tensors``, the ends of every edge, between ``counts`` nodes.
 
-        Raises
-        ------
-        DGLError
-            Inputs do not fit the structure, ids are out of range, or a tensor's class does not know the operation.
+        Raises ``DGLError``: inputs do not fit the structure, ids are out of range, or a tensor's class does not know
+        the operation.
         """
 
     def arrays_on(self, device: Any) -> Any:

@@ -279,10 +279,7 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def with_room(make: Callable[[], Any], nbytes: int) -> Any:
     """Return what ``make`` allocates: at once, or after free blocks of the pool were given back.
 
-    Raises
-    ------
-    MemoryError
-        There is no memory then either; the message says what the pool holds.
+    Raises ``MemoryError``: there is no memory then either; the message says what the pool holds.
     """
     try:
         return make()

@@ -28,10 +28,8 @@ _BACKENDS = {
 def load(name: str) -> Backend:
     """Import and construct the backend called ``name``.
 
-    Raises
-    ------
-    DGLError
-        The name is unknown, or its package is not installed or does not work; the message lists those that do.
+    Raises ``DGLError``: the name is unknown, or its package is not installed or does not work; the message lists those
+    that do.
     """
     entry = _BACKENDS.get(name)
     if entry is None:

@@ -1,10 +1,6 @@
 """What torch.distributed.tensor has, which torch 2.4 has in another module."""
 
-from __future__ import annotations
-
 try:
     from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 except ImportError:
     from torch.distributed._tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
-
-__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor"]

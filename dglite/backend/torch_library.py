@@ -99,19 +99,12 @@ def call(
 
 
 def call_both(
-    name: str,
-    inputs: Sequence[torch.Tensor],
-    tensors: Sequence[torch.Tensor],
-    counts: Sequence[int],
-    recipe: str,
+    name: str, inputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], counts: Sequence[int], recipe: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the result of a registered operation, and what it keeps for the gradient.
 
-    Raises
-    ------
-    DGLError
-        A tensor is of a class that does not know dglite's operations, as DTensor does not; the exporter of ONNX that
-        traces by ``torch.jit`` asks.
+    Raises ``DGLError``: a tensor is of a class that does not know dglite's operations, as DTensor does not; the
+    exporter of ONNX that traces by ``torch.jit`` asks.
     """
     operator = _OPERATORS.get(name)
     if operator is None:

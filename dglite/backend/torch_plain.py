@@ -116,10 +116,7 @@ def has_memory(kind: type) -> bool:
 def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Return tensors of a structure as an operator takes them with ``inputs``: without values where these have none.
 
-    Raises
-    ------
-    DGLError
-        A program is recorded from tensors without values, so the graph's would be lost.
+    Raises ``DGLError``: a program is recorded from tensors without values, so the graph's would be lost.
     """
     mode = detect_fake_mode((*tensors, *inputs))
     if mode is None or not any(type(x) in PLAIN for x in tensors):
@@ -135,10 +132,7 @@ def as_in_mode(tensors: Sequence[torch.Tensor], inputs: Iterable[torch.Tensor]) 
 def unwrapped(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor whose values ``x`` has inside transforms of functions: ids have no gradient to lose.
 
-    Raises
-    ------
-    DGLError
-        It is a batch of vmap's.
+    Raises ``DGLError``: it is a batch of vmap's.
     """
     while _is_wrapped(x):
         if torch._C._functorch.is_batchedtensor(x):
@@ -168,10 +162,8 @@ def has_gradient_inside(x: torch.Tensor) -> bool:
 def readable(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor with the values of ``x``, for NumPy to read while torch looks on.
 
-    Raises
-    ------
-    DGLError
-        There are no values, vmap goes over them, or a program is recorded that computes them from its inputs.
+    Raises ``DGLError``: there are no values, vmap goes over them, or a program is recorded that computes them from its
+    inputs.
     """
     x = unwrapped(x)
     if x.is_meta or not has_memory(type(x)) or _is_legacy_batch(x):

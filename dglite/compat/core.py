@@ -11,16 +11,6 @@ from .. import function as fn
 from ..backend import Tensor
 from ..graph import DGLGraph
 
-__all__ = [
-    "invoke_edge_udf",
-    "invoke_gsddmm",
-    "invoke_gspmm",
-    "invoke_node_udf",
-    "invoke_udf_reduce",
-    "is_builtin",
-    "message_passing",
-]
-
 Columns = dict[str, Tensor]
 
 

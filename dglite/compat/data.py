@@ -32,25 +32,6 @@ from ..errors import DGLError
 from .base import dgl_warning
 from .ndarray import NDArray
 
-__all__ = [
-    "QM9",
-    "SST",
-    "DGLBuiltinDataset",
-    "KarateClub",
-    "QM7b",
-    "QM9Edge",
-    "SBMMixture",
-    "deprecate_class",
-    "deprecate_function",
-    "deprecate_property",
-    "load_citeseer",
-    "load_cora",
-    "load_data",
-    "load_pubmed",
-    "load_tensors",
-    "register_data_args",
-]
-
 KarateClub, SBMMixture, SST = KarateClubDataset, SBMMixtureDataset, SSTDataset
 QM7b, QM9, QM9Edge = QM7bDataset, QM9Dataset, QM9EdgeDataset
 load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,9 @@ import numpy as np
 from .. import frame as frames
 from ..backend import Tensor, active
 from ..errors import DGLError
-from ..frame import Initializer
+from ..frame import Initializer, zeros
 from ..structure.ids import as_ids
 from .base import dgl_warning
-
-__all__ = ["Column", "Frame", "Scheme", "infer_scheme"]
 
 
 class Scheme(frames.Scheme):
@@ -262,3 +260,13 @@ def wrapped(inner: frames.Frame) -> Frame:
     frame = Frame()
     frame._frame = inner
     return frame
+
+
+def zero_initializer(shape: Sequence[int], dtype: Any, ctx: Any, id_range: slice) -> Tensor:
+    """Return zeros for the rows ``id_range`` of a column: ``shape`` is (len(id_range), *feat)."""
+    return zeros(shape, dtype, ctx, id_range)
+
+
+def base_initializer(shape: Sequence[int], dtype: Any, ctx: Any, id_range: slice) -> Tensor:
+    """Show what arguments an initializer takes; it is no initializer itself and raises ``NotImplementedError``."""
+    raise NotImplementedError("base_initializer shows the arguments of an initializer; zero_initializer is one")

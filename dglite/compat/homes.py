@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["homes", "public_name"]
-
 _ROOT, _PACKAGE = "dgl", "dglite"
+_OURS = "dglite.compat.distributed"
+_DISTRIBUTED = " ".join(
+    [_OURS, *(f"{_OURS}.{name}" for name in "rpc services loaders context kvstore graph constants".split())]
+)
 
 _HOMES = {
     "dgl": "dglite.compat.top dglite.compat.mpops dglite",
@@ -16,7 +18,7 @@ _HOMES = {
     "dgl.base": "dglite.compat.base",
     "dgl.batch": "dglite.batch dglite.classic",
     "dgl.batched_graph": "dglite",
-    "dgl.batched_heterograph": "dglite.classic dglite.compat.heterograph",
+    "dgl.batched_heterograph": "dglite.classic dglite.compat.pickled",
     "dgl.convert": "dglite.convert dglite.transforms dglite.classic",
     "dgl.core": "dglite.compat.core",
     "dgl.data": "dglite.compat.data dglite.data",
@@ -30,22 +32,22 @@ _HOMES = {
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.dataloading": "dglite.compat.dataloading dglite.dataloading",
-    "dgl.dataloading.dist_dataloader": "dglite.dataloading dglite.compat.distributed",
+    "dgl.dataloading.dist_dataloader": f"dglite.dataloading {_DISTRIBUTED}",
     "dgl.dataloading.neighbor_sampler": "dglite.compat.dataloading dglite.dataloading",
-    "dgl.distributed": "dglite.compat.distributed dglite.distributed",
-    "dgl.distributed.dist_dataloader": "dglite.compat.distributed dglite.distributed dglite.dataloading",
+    "dgl.distributed": f"{_DISTRIBUTED} dglite.distributed",
+    "dgl.distributed.dist_dataloader": f"{_DISTRIBUTED} dglite.distributed dglite.dataloading",
     "dgl.distributed.kvstore": "dglite.compat.distributed.kvstore",
-    "dgl.distributed.nn": "dglite.compat.distributed",
+    "dgl.distributed.nn": _DISTRIBUTED,
     "dgl.distributed.optim": "dglite.distributed.optim",
     "dgl.distributed.role": "dglite.compat.distributed.role",
     "dgl.distributed.rpc": "dglite.compat.distributed.rpc",
-    "dgl.frame": "dglite.compat.frame dglite.compat.init dglite.compat.pickled",
+    "dgl.frame": "dglite.compat.frame dglite.compat.pickled",
     "dgl.global_config": "dglite.compat.top",
-    "dgl.graph_index": "dglite.compat.graph_index dglite.compat.pickled",
+    "dgl.graph_index": "dglite.compat.pickled",
     "dgl.graphbolt": "dglite.compat.graphbolt",
-    "dgl.heterograph": "dglite.compat.heterograph",
+    "dgl.heterograph": "dglite.compat.pickled",
     "dgl.heterograph_index": "dglite.compat.pickled",
-    "dgl.init": "dglite.compat.init",
+    "dgl.init": "dglite.compat.frame",
     "dgl.label_informativeness": "dglite.homophily",
     "dgl.logging": "dglite.compat.top",
     "dgl.merge": "dglite.batch",
@@ -63,7 +65,7 @@ _HOMES = {
     "dgl.partition": "dglite.compat.partition dglite.transforms",
     "dgl.random": "dglite.compat.random",
     "dgl.sampling.pinsage": "dglite.sampling dglite.compat.sampling",
-    "dgl.subgraph": "dglite.subgraph dglite.compat.heterograph",
+    "dgl.subgraph": "dglite.subgraph dglite.compat.pickled",
     "dgl.transform": "dglite.transforms dglite.subgraph dglite.classic",
     "dgl.utils": "dglite.compat.utils",
     "dgl.view": "dglite.compat.view",

@@ -23,7 +23,7 @@ from ..nn.conv.gmmconv import GMMConv
 from ..nn.conv.pnaconv import PNAConv, PNAConvTower
 from ..nn.conv.twirlsconv import Perceptron, TWIRLSConv, TWIRLSUnfoldingAndAttention
 from ..nn.glob.setattention import MultiHeadAttention
-from ..nn.glob.settransformerencoder import SetTransformerEncoder
+from ..nn.glob.settransformer import SetTransformerEncoder
 from ..nn.gt.egt import EGTLayer
 from ..nn.gt.lap_pos_encoder import LapPosEncoder
 from ..nn.hetero.heterographconv import HeteroGraphConv

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from .homes import public_name
 
-__all__ = ["Lacking", "explanation", "lacking"]
-
 
 class Lacking(NamedTuple):
     """Why a name is not here."""

@@ -8,8 +8,6 @@ from typing import Any
 from .. import ops
 from ..backend import Tensor
 
-__all__ = ["copy_u", "copy_v", "u_add_v", "u_div_v", "u_dot_v", "u_mul_v", "u_sub_v"]
-
 
 def copy_u(g: Any, x_node: Tensor, etype: Any = None) -> Tensor:
     """Return the feature of every edge's source, (num_edges, *feat); ``etype`` is needed where there are several."""

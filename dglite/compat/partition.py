@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.ids import integer_array
 
-__all__ = ["reorder_nodes"]
-
 
 def reorder_nodes(g: DGLGraph, new_node_ids: Any) -> DGLGraph:
     """Return the graph whose node ``new_node_ids[i]`` is node i of ``g``, without its features; edges keep their order.

@@ -13,16 +13,6 @@ from ..graph import DGLGraph
 from ..structure import ALL, Adjacency
 from ..structure.ids import integer_array
 
-__all__ = [
-    "edge_softmax_hetero",
-    "gather_mm",
-    "gsddmm_hetero",
-    "gspmm_hetero",
-    "scatter_add",
-    "segment_mm",
-    "segment_reduce",
-]
-
 Tensors = tuple[Tensor | None, ...]
 Operands = tuple[Tensor | None, Tensor | None]
 

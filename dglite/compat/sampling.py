@@ -7,8 +7,6 @@ import numpy as np
 from ..backend import Tensor, active
 from ..structure.ids import integer_array
 
-__all__ = ["_select_pinsage_neighbors"]
-
 
 def _select_pinsage_neighbors(src: Tensor, dst: Tensor, num_samples_per_node: int, k: int) -> tuple[Tensor, ...]:
     """Return the ``k`` nodes visited most from each destination, the destination, and how often, all (num_pairs,).

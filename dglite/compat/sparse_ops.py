@@ -7,8 +7,6 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..ops import gsddmm, gspmm
 
-__all__ = ["_gsddmm", "_gspmm"]
-
 _COMPOSED = "mean", "logsumexp"
 """Reducers of ``dglite.ops`` that DGL's function does not have."""
 

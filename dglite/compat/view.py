@@ -1,14 +1,10 @@
 """``dgl.view``: the classes of what ``g.nodes``, ``g.edges`` and the features of a graph are, for annotations."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any
 
 from ..frame import Frame
 from ..graph.views import EdgeView, FrameRows, NodeView, Space, TypedData
-
-__all__ = ["EdgeSpace", "HeteroEdgeDataView", "HeteroEdgeView", "HeteroNodeDataView", "HeteroNodeView", "NodeSpace"]
 
 NodeSpace = EdgeSpace = Space
 HeteroNodeView, HeteroEdgeView = NodeView, EdgeView

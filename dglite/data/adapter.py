@@ -117,11 +117,7 @@ class AsNodePredDataset(_AdaptedGraph):
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        split_ratio: Sequence[float] | None = None,
-        target_ntype: str | None = None,
-        **kwargs: Any,
+        self, dataset: Any, split_ratio: Sequence[float] | None = None, target_ntype: str | None = None, **kwargs: Any
     ) -> None:
         self.target_ntype = target_ntype
         super().__init__(dataset, "node", split_ratio, (target_ntype,), **kwargs)

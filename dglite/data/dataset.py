@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .. import hints
+from ..backend import Tensor
 from ..config import data_dir
 from ..errors import DGLError, DGLWarning
+from ..graph import DGLGraph
 from .network import Downloader
-
-if TYPE_CHECKING:
-    from ..backend import Tensor
-    from ..graph import DGLGraph
 
 Folder = str | Path | None
 """``raw_dir`` and ``save_dir``: None is ``DGLITE_DATA_DIR`` or the user's data folder."""

@@ -208,10 +208,7 @@ def _lines(path: Path) -> Iterable[str]:
 def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees:
     """Read one tree per line; empty lines are passed over. ``grow`` adds unknown words to ``vocab``.
 
-    Raises
-    ------
-    DGLError
-        A line is no tree; it is named.
+    Raises ``DGLError``: a line is no tree; it is named.
     """
     offsets, parents, labels, words = array("q", [0]), array("i"), array("i"), array("i")
     for number, line in enumerate(lines, 1):

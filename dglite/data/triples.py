@@ -42,10 +42,7 @@ def statements(path: Path) -> Iterator[Statement]:
 
     Numbers and truth values are written in one way: 01 is 1, and 1e0 is 1.0.
 
-    Raises
-    ------
-    DGLError
-        A line is no statement: which one is said.
+    Raises ``DGLError``: a line is no statement: which one is said.
     """
     return _lines(path) if path.suffix == ".nt" else iter(_Turtle(path).read())
 

@@ -217,10 +217,7 @@ class SubgraphSampler(Sampler):
 def listed_fanouts(fanouts: Any, each: str) -> list[Any]:
     """Return fan-outs as a list; ``each`` is what there is one for.
 
-    Raises
-    ------
-    DGLError
-        They are no list, or there are none.
+    Raises ``DGLError``: they are no list, or there are none.
     """
     if isinstance(fanouts, Mapping | str) or not isinstance(fanouts, Iterable):
         raise DGLError(f"fanouts must be a list of one fan-out for each {each}, such as [10, 10]; got {fanouts!r:.60}")

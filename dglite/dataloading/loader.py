@@ -94,10 +94,7 @@ class Resumable:
 def checked_state(state_dict: Mapping[str, int]) -> tuple[int, int, int]:
     """Return the seed, epoch and position in the state of a loader.
 
-    Raises
-    ------
-    DGLError
-        The state has other keys than that, or values that are no integers from 0 on.
+    Raises ``DGLError``: the state has other keys than that, or values that are no integers from 0 on.
     """
     if not isinstance(state_dict, Mapping):
         raise DGLError(f"the state of a loader is a dictionary of seed, epoch and position; got {state_dict!r}")

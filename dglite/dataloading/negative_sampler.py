@@ -29,10 +29,7 @@ class _BaseNegativeSampler:
     def __call__(self, g: DGLGraph, eids: Any) -> Pairs | dict[tuple[str, str, str], Pairs]:
         """Return (source, destination) pairs for edges; by canonical edge type where the edges are given by type.
 
-        Raises
-        ------
-        DGLError
-            Edges are given without a type and there are several, or an edge does not exist.
+        Raises ``DGLError``: edges are given without a type and there are several, or an edge does not exist.
         """
         if isinstance(eids, Mapping):
             by_type = {g.to_canonical_etype(etype): ids for etype, ids in eids.items()}

@@ -27,10 +27,7 @@ class Share(NamedTuple):
     def of_this_process(cls, seed: int) -> Share:
         """Return the share of this rank by ``torch.distributed``.
 
-        Raises
-        ------
-        DGLError
-            The processes have not been joined into a group.
+        Raises ``DGLError``: the processes have not been joined into a group.
         """
         group = framework.distributed if name == "torch" else None
         if group is None or not group.is_available() or not group.is_initialized():
@@ -41,10 +38,7 @@ class Share(NamedTuple):
 def check_count(value: Any, argument: str, least: int) -> int:
     """Return an argument that counts something.
 
-    Raises
-    ------
-    ValueError
-        It is no integer, or below ``least``.
+    Raises ``ValueError``: it is no integer, or below ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{argument} must be an integer >= {least}, got {value!r}")
@@ -54,10 +48,7 @@ def check_count(value: Any, argument: str, least: int) -> int:
 def check_flag(value: Any, argument: str) -> bool:
     """Return an argument that is True or False, or 1 or 0.
 
-    Raises
-    ------
-    ValueError
-        It is something else, which might be meant for another argument.
+    Raises ``ValueError``: it is something else, which might be meant for another argument.
     """
     if not isinstance(value, bool | int | np.bool_ | np.integer) or value not in (0, 1):
         raise ValueError(f"{argument} must be True or False, got {value!r}")
@@ -67,10 +58,7 @@ def check_flag(value: Any, argument: str) -> bool:
 def check_function(value: Callable[..., Any] | None, argument: str) -> Callable[..., Any] | None:
     """Return an argument that is a function, or None.
 
-    Raises
-    ------
-    TypeError
-        It is something else.
+    Raises ``TypeError``: it is something else.
     """
     if value is not None and not callable(value):
         raise TypeError(f"{argument} must be a function or None, got {value!r}")
@@ -80,10 +68,7 @@ def check_function(value: Callable[..., Any] | None, argument: str) -> Callable[
 def check_order(value: Any, argument: str, each: str) -> Any:
     """Return an argument that decides the order of an epoch, as torch's samplers do, or None.
 
-    Raises
-    ------
-    TypeError
-        It has no length, or cannot be iterated over again for each epoch.
+    Raises ``TypeError``: it has no length, or cannot be iterated over again for each epoch.
     """
     methods = ("__iter__", "__len__")
     if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
@@ -97,10 +82,7 @@ def check_order(value: Any, argument: str, each: str) -> Any:
 def seed_from(generator: Any) -> int:
     """Return the seed of a loader: from torch's or NumPy's generator, or by default from :func:`dglite.seed`'s.
 
-    Raises
-    ------
-    TypeError
-        ``generator`` is no generator.
+    Raises ``TypeError``: ``generator`` is no generator.
     """
     if generator is None:
         return draw_key()

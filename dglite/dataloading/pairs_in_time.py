@@ -23,10 +23,8 @@ def in_time(g: DGLGraph, graphs: list[DGLGraph], edge_time: str) -> tuple[list[D
     The first graph is of edges of ``g``, which have times. The second, if any, is of negative pairs: as many for each
     edge of the first, edge after edge, whose time is theirs, too.
 
-    Raises
-    ------
-    DGLError
-        Edges have no time, or a time that is NaN; or there are not as many negative pairs for each edge.
+    Raises ``DGLError``: edges have no time, or a time that is NaN; or there are not as many negative pairs for each
+    edge.
     """
     times = _times(g, graphs, edge_time)
     levels = distinct(np.concatenate([x for part in times for x in part]))

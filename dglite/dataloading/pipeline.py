@@ -26,10 +26,8 @@ _HEEDS_INTERRUPTS = 0.2
 def call_in_next(function: Callable[[int], Any], number: int) -> Any:
     """Return ``function(number)``, users' code that an iterator calls in ``__next__``.
 
-    Raises
-    ------
-    RuntimeError
-        The function raised StopIteration, which would end the loop as if there were no more (PEP 479 for generators).
+    Raises ``RuntimeError``: the function raised StopIteration, which would end the loop as if there were no more (PEP
+    479 for generators).
     """
     try:
         return function(number)

@@ -27,7 +27,7 @@ from .pipeline import Ordered
 
 _KEPT, _PLANNING = 16, 48
 """Bytes of a plan for each row of each batch, and while it is made."""
-_OTHER_ROWS = (
+OTHER_ROWS = (
     "the sampler asks for other rows than when the epoch was planned: what it draws must follow from the seeds and "
     "from dglite.random.generator() alone, so that it can be drawn twice; or prefetch from the store without "
     "ScheduledFeatures"
@@ -128,7 +128,15 @@ class ScheduledFeatures:
         ``most`` is the highest number of rows of a batch, and ``in_flight`` of batches that are in memory at a time.
         """
         sample = active.to_numpy(self.store.rows(np.empty(0, np.int64)))
-        row_bytes, total = sample.itemsize * int(np.prod(sample.shape[1:])), sum(map(len, requests))
+        row_bytes = sample.itemsize * int(np.prod(sample.shape[1:]))
+        reads, num_slots = self.plan_reads(requests, most, in_flight, row_bytes)
+        return _StorePlan(reads, np.empty((num_slots, *sample.shape[1:]), sample.dtype))
+
+    def plan_reads(
+        self, requests: Sequence[np.ndarray], most: int, in_flight: int, row_bytes: int
+    ) -> tuple[list[Reads], int]:
+        """Return the reads of some batches' requests, and the number of slots of the cache; see :meth:`plan`."""
+        total = sum(map(len, requests))
         waiting = most * row_bytes * in_flight
         self.capacity = (self.memory - _KEPT * total - waiting) // max(row_bytes, 1)
         if self.capacity < 0 or self.memory < _PLANNING * total:
@@ -142,7 +150,7 @@ class ScheduledFeatures:
         reads, num_slots = planned_reads(requests, self.capacity)
         self.planned, self.planned_reads = total, sum(int((x.before < 0).sum()) for x in reads)
         self.distinct = len(distinct(np.concatenate([*requests, np.empty(0, np.int64)])))
-        return _StorePlan(reads, np.empty((num_slots, *sample.shape[1:]), sample.dtype))
+        return reads, num_slots
 
 
 class _StorePlan:
@@ -157,7 +165,7 @@ class _StorePlan:
         """Write the rows of a request; return how many were in the cache, and how many were read."""
         rows, inverse = numbered(ids)
         if number >= len(self._reads) or not np.array_equal(rows, self._reads[number].rows):
-            raise DGLError(_OTHER_ROWS)
+            raise DGLError(OTHER_ROWS)
         _, before, after = self._reads[number]
         places = np.empty(len(rows), np.int64)
         places[inverse] = np.arange(len(ids))
@@ -197,7 +205,7 @@ class _PlannedBatch(NamedTuple):
         """Return the number of the next request to a store."""
         numbers = self.following[store]
         if numbers[0] == numbers[1]:
-            raise DGLError(_OTHER_ROWS)
+            raise DGLError(OTHER_ROWS)
         numbers[0] += 1
         return numbers[0] - 1
 
@@ -251,7 +259,7 @@ class Schedule:
         try:
             yield
             if any(numbers[0] != numbers[1] for numbers in batch.following.values()):
-                raise DGLError(_OTHER_ROWS)
+                raise DGLError(OTHER_ROWS)
         except BaseException:
             for store, plan in batch.plans.items():
                 plan.stop_at(batch.following[store][0] - 1)

@@ -15,8 +15,6 @@ from ..random import generator
 from ..structure.ids import integer_array
 from ..transforms import metis_partition_assignment, to_homogeneous
 
-__all__ = ["METHODS", "assign_parts"]
-
 METHODS = ("metis", "locality", "random")
 _SLACK = 1.05
 """How much above the mean a part may be."""
@@ -31,11 +29,8 @@ def assign_parts(
 ) -> list[np.ndarray]:
     """Return the part of every node, an array for each node type.
 
-    Raises
-    ------
-    DGLError
-        There are more parts than nodes, a part is left without nodes, an argument is not understood, or METIS is asked
-        for and not installed.
+    Raises ``DGLError``: there are more parts than nodes, a part is left without nodes, an argument is not understood,
+    or METIS is asked for and not installed.
     """
     total = sum(g.node_counts)
     if num_parts > total:

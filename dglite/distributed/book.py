@@ -11,8 +11,6 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.ids import as_ids
 
-__all__ = ["CanonicalEtype", "IdsByOwner", "PartitionBook", "Ranges"]
-
 CanonicalEtype = tuple[str, str, str]
 """Source type, name, destination type."""
 

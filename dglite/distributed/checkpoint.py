@@ -24,8 +24,6 @@ from .book import Ranges
 from .collectives import TIMEOUT, Collectives, RankError
 from .tensor import DistTensor, PartitionPolicy
 
-__all__ = ["from_original_order", "in_original_order", "load_checkpoint", "save_checkpoint"]
-
 _LIST = "checkpoints.json"
 _FOLDER = re.compile(r"\d{8,}-[0-9a-f]{8}")
 _WHAT = "a checkpoint"

@@ -25,8 +25,6 @@ from ..locks import new_lock
 from ..tofu.links import Links
 from .witness import RankError, witness
 
-__all__ = ["TIMEOUT", "Alone", "Collectives", "RankError"]
-
 TIMEOUT = 300.0
 """Seconds that an exchange waits for the slowest rank."""
 _LINE = 3

@@ -17,8 +17,6 @@ from ..io.atomic import replacing
 from ..io.container import local_path
 from .book import CanonicalEtype, PartitionBook
 
-__all__ = ["PartConfig", "feature_names", "part_files", "sha256_of"]
-
 VERSION = 2
 """Version of the layout that is written; later ones are refused."""
 
@@ -97,10 +95,7 @@ class PartConfig:
     def read(cls, part_config: Any) -> PartConfig:
         """Read a file.
 
-        Raises
-        ------
-        DGLError
-            There is no such file, it is damaged, or of a later version.
+        Raises ``DGLError``: there is no such file, it is damaged, or of a later version.
         """
         path = local_path(part_config)
         try:

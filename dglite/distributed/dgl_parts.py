@@ -22,8 +22,6 @@ from .book import PartitionBook
 from .config import PartConfig
 from .partition import partition_graph
 
-__all__ = ["read_config", "read_dgl_partition"]
-
 _FOLDER = "dglite"
 """Inside the folder of a partition of DGL: the same partition in dglite's layout."""
 
@@ -33,10 +31,7 @@ def read_config(part_config: Any) -> PartConfig:
 
     Nodes keep their new ids. Edges are numbered anew inside each part, by destination.
 
-    Raises
-    ------
-    DGLError
-        A file is missing or damaged, or the folder cannot be written to.
+    Raises ``DGLError``: a file is missing or damaged, or the folder cannot be written to.
     """
     path = local_path(part_config)
     fields = _dgl_fields(path)
@@ -81,10 +76,7 @@ def _book(path: Path, fields: dict[str, Any]) -> PartitionBook:
 def read_dgl_partition(part_config: Any) -> tuple[DGLGraph, dict[str, Tensor]]:
     """Return the graph of all parts that DGL wrote, with its features and DGL's new ids, and the part of each node.
 
-    Raises
-    ------
-    DGLError
-        A file is missing or damaged, or was written for GraphBolt alone and without the edges' ids.
+    Raises ``DGLError``: a file is missing or damaged, or was written for GraphBolt alone and without ids of edges.
     """
     path = local_path(part_config)
     fields = _dgl_fields(path)

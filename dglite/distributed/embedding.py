@@ -15,8 +15,6 @@ from .checkpoint import from_original_order, in_original_order
 from .fetch import send_to_owners
 from .tensor import DistTensor, PartitionPolicy
 
-__all__ = ["DistEmbedding"]
-
 
 class DistEmbedding(NodeEmbedding):
     """An embedding table with a row for each node of a type, partitioned like the graph.
@@ -63,9 +61,9 @@ class DistEmbedding(NodeEmbedding):
             self._rows = part_policy.exchange.together(f"making embeddings {name!r}", table)
         else:
             self._rows = table()  # raises
-        self._tensor, self._optm_state, self._trace = self._rows.local, None, []
-        self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
-        self._world_size = self._rows.exchange.world
+        self.weight, self.optm_state, self.trace = self._rows.local, None, []
+        self.num_embeddings, self.embedding_dim, self.name = num_embeddings, embedding_dim, name
+        self.world_size = self._rows.exchange.world
 
     def _rows_at(self, node_ids: Tensor) -> Tensor:
         return self._rows.rows(node_ids)
@@ -109,19 +107,19 @@ class DistEmbedding(NodeEmbedding):
         if tuple(values.shape) != self._rows.shape:
             raise DGLError(f"{self._rows.name}: got shape {tuple(values.shape)}; expected {self._rows.shape}")
         with torch.no_grad():
-            self._tensor.copy_(values[slice(*self._rows.ranges.range_of(self.rank))])
+            self.weight.copy_(values[slice(*self._rows.ranges.range_of(self.rank))])
         self.wait_for_writes()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU; all ranks call it."""
-        return self._rows.rows(np.arange(self._num_embeddings))
+        return self._rows.rows(np.arange(self.num_embeddings))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return ``weight``, a ``DTensor`` of rows in the nodes' order before partitioning; all ranks call it.
 
         ``torch.distributed.checkpoint`` saves and loads it, and that of a sparse optimizer, for any number of ranks.
         """
-        return {"weight": in_original_order(self._rows, self._tensor)}
+        return {"weight": in_original_order(self._rows, self.weight)}
 
     def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> None:
         """Read what :meth:`state_dict` gave, or a whole table in that order; all ranks call it.
@@ -134,12 +132,12 @@ class DistEmbedding(NodeEmbedding):
         if set(state_dict) != {"weight"} or tuple(state_dict["weight"].shape) != self._rows.shape:
             shapes = {key: tuple(value.shape) for key, value in state_dict.items()}
             raise DGLError(f"{self._rows.name}: expected a weight of shape {self._rows.shape}, got {shapes}")
-        self._tensor.copy_(from_original_order(self._rows, state_dict["weight"]))
+        self.weight.copy_(from_original_order(self._rows, state_dict["weight"]))
         self._rows.set_cache(())
 
     def all_get_optm_state(self) -> list[Tensor]:
         """Return what an optimizer keeps, in the nodes' order before partitioning; all ranks call it."""
-        return [in_original_order(self._rows, state) for state in self._optm_state or ()]
+        return [in_original_order(self._rows, state) for state in self.optm_state or ()]
 
     def all_set_optm_state(self, states: Sequence[Tensor]) -> None:
         """Write what an optimizer keeps, given in that order; all ranks call it."""

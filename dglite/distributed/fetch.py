@@ -12,9 +12,7 @@ from ..backend import Tensor
 from ..structure.distinct import numbered
 from .book import IdsByOwner, Ranges
 from .collectives import Collectives
-from .rows import bytes_of, row_bytes, rows_from_bytes, take_rows
-
-__all__ = ["PartitionedRows", "fetch", "send_to_owners"]
+from .store import bytes_of, row_bytes, rows_from_bytes, take_rows
 
 
 class PartitionedRows(Protocol):
@@ -26,15 +24,19 @@ class PartitionedRows(Protocol):
     ranges: Ranges
     exchange: Collectives
     shared: Any
-    hits: int
-    misses: int
     cached_rows: Tensor
 
     def checked(self, ids: Any) -> np.ndarray:
         """Return ids as int64."""
 
     def cache_positions(self, ids: np.ndarray) -> np.ndarray:
-        """Return the positions of ids in the cache, or -1."""
+        """Return the positions of ids, which are distinct and ascending, in the cache, or -1."""
+
+    def count(self, hits: int, misses: int) -> None:
+        """Count rows of other ranks that were in the cache, and not."""
+
+    def keep(self, ids: np.ndarray, rows: Tensor) -> None:
+        """Called with rows that were read, by their ascending ids: what is cached may change."""
 
     def rows(self, ids: Any) -> Tensor:
         """Return rows by id."""
@@ -126,8 +128,7 @@ class _NeededRows:
         self.remote = self.ids[self.positions]
         self.cuts = ranges.cuts(self.remote)
         self.counts = np.diff(self.cuts)
-        tensor.misses += len(self.remote)
-        tensor.hits += int(foreign.sum()) - len(self.remote)
+        tensor.count(int(foreign.sum()) - len(self.remote), len(self.remote))
 
     def rows(self, received: Tensor) -> Tensor:
         """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
@@ -138,6 +139,7 @@ class _NeededRows:
         cached = np.flatnonzero(self.cached >= 0)
         if len(cached):
             rows[torch.from_numpy(cached)] = take_rows(tensor.cached_rows, self.cached[cached])
+        tensor.keep(self.ids, rows)
         return take_rows(rows, self.inverse)
 
 

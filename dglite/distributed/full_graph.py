@@ -22,10 +22,8 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..structure.distinct import distinct
 from .collectives import TIMEOUT, Collectives
-from .full_graph_checks import check_range, check_starts, ids_of, message_of
+from .feature_split import check_range, check_starts, ids_of, message_of
 from .halo import Route
-
-__all__ = ["FullGraph"]
 
 ONLY_NODES, ONLY_EDGES = "_N", ("_N", "_E", "_N")
 EdgeType = tuple[str, str, str]
@@ -74,14 +72,7 @@ class FullGraph:
         lacks an id; a type is unknown.
     """
 
-    def __init__(
-        self,
-        edges: Any,
-        starts: Any,
-        group: Any = None,
-        *,
-        timeout: float = TIMEOUT,
-    ) -> None:
+    def __init__(self, edges: Any, starts: Any, group: Any = None, *, timeout: float = TIMEOUT) -> None:
         self.exchange = exchange = Collectives(timeout, group, None)
         self.rank, self.world, self.bytes = exchange.rank, exchange.world, exchange.received
         self.starts = {

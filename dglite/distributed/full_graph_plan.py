@@ -14,8 +14,6 @@ from ..graph import DGLGraph
 from ..structure.distinct import distinct
 from ..structure.ids import integer_array
 
-__all__ = ["FullGraphPlan", "plan_full_graph"]
-
 
 @dataclass(frozen=True)
 class FullGraphPlan:

@@ -23,8 +23,6 @@ from .store import RowStore
 from .tensor import DistTensor, PartitionPolicy, TensorNames
 from .topology import PartTopology
 
-__all__ = ["DistGraph"]
-
 
 class DistGraph(GraphQueries):
     """A partitioned graph: each rank has the features that its part owns. All ranks make it together.

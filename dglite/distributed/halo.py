@@ -12,8 +12,6 @@ from ..errors import DGLError
 from ..ops.rows import RowIndex, take_rows
 from .collectives import Collectives
 
-__all__ = ["Flight", "Route"]
-
 
 class Route:
     """Which rows of a node type go to which process, and come from which."""

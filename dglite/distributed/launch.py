@@ -13,8 +13,6 @@ from typing import Any
 
 from ..errors import DGLError
 
-__all__ = ["add_arguments", "commands", "launch"]
-
 _PORT = 29500
 
 
@@ -59,10 +57,8 @@ def commands(args: argparse.Namespace) -> list[tuple[str, dict[str, str], list[s
 
     The script runs under the alias, so that ``import dgl`` imports dglite.
 
-    Raises
-    ------
-    DGLError
-        ``ip_config`` cannot be read, the command is not one of Python, or ``extra_envs`` are not NAME=VALUE.
+    Raises ``DGLError``: ``ip_config`` cannot be read, the command is not one of Python, or ``extra_envs`` are not
+    NAME=VALUE.
     """
     workspace = Path(args.workspace)
     addresses = _machines(workspace / args.ip_config)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..dataloading import EdgePredictionSampler, LaborSampler, as_edge_prediction_sampler, hot_rows
 from ..dataloading.base import Sampler
@@ -23,12 +24,11 @@ from ..random import draws_keyed_by
 from ..structure.ids import integer_array
 from .batch_features import without_features
 from .collectives import Alone, Collectives
-from .fetch import fetch
+from .fetch import PartitionedRows, fetch
 from .graph import DistGraph
 from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
-
-__all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
+from .scheduled import EpochSchedule, Source
 
 _ORDER = 1
 """Set apart from the keys of a batch's draws."""
@@ -85,7 +85,7 @@ class _DistLoader(Resumable):
             raise DGLError("shared batches need reads='collective': with one-sided reads each rank has its own batches")
         about = None if self._part_sampler is None else self._part_sampler.about()
         options = self.batch_size, self.shuffle, self.drop_last, self.shared, self._digest(), about
-        self.exchange.same(f"what a {type(self).__name__} is given", options)
+        self.exchange.same(f"what a {type(self).__name__} is given", (*options, self._features.label))
         if self.shared:
             self._items = self._in_original_order(kind, indices)
         of_nodes = sampler_of_nodes(self.graph_sampler)
@@ -181,8 +181,8 @@ class _DistLoader(Resumable):
             return np.arange(len(self._items))
         return np.random.default_rng((self._seed, epoch, *keys, _ORDER)).permutation(len(self._items))
 
-    def _sampled(self, epoch: int, first: int, workers: int) -> Ordered:
-        """Return the batches of an epoch without their features."""
+    def _sampled(self, epoch: int, first: int, workers: int, last: int | None = None) -> Ordered:
+        """Return the batches of an epoch without their features, from ``first`` on up to ``last``, or all."""
         order, size, rank, world = self._order(epoch), self.batch_size, self.exchange.rank, self.exchange.world
         seed, buffers, items, shared = self._seed, self._buffers, self._items, self.shared
         if self._part_sampler is None:
@@ -205,7 +205,7 @@ class _DistLoader(Resumable):
                 error.add_note(f"(batch {position} of epoch {epoch} on rank {rank})")
                 raise
 
-        return Ordered(sample, first, self._count, workers, self._ahead * workers)
+        return Ordered(sample, first, self._count if last is None else last, workers, self._ahead * workers)
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or the rest of the one that :meth:`load_state_dict` gave; on all ranks."""
@@ -216,22 +216,36 @@ class _DistLoader(Resumable):
             make_formats(self.graph.topology, self.graph_sampler)
         sampled = self._sampled(progress.epoch, progress.position, self.num_workers)
         ahead = self._ahead if self.num_workers else 0
-        self._running = Ahead(lambda _: self._with_features(sampled), progress.position, self._count, ahead)
+        schedule = EpochSchedule(
+            self._features.sources,
+            lambda first, last: self._sampled(progress.epoch, first, self.num_workers, last),
+            lambda batch: ((source, ids) for _, _, source, ids in self._features.columns_of(batch)),
+            progress.position,
+            self._count,
+            2 + ahead,
+        )
+        self._running = Ahead(lambda _: self._with_features(sampled, schedule), progress.position, self._count, ahead)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)
         return Epoch(self._running, progress, lambda batch: None)
 
-    def _with_features(self, sampled: Ordered) -> Any:
+    def _with_features(self, sampled: Ordered, schedule: EpochSchedule) -> Any:
         """Return the next batch with its features; all ranks call it, which a batch that failed takes part in too."""
-        batch, columns, failed = None, [], None
+        batch, failed = None, None
+        by_source: dict[Source, list[tuple[Any, str, Any]]] = {}
+        requests: list[tuple[PartitionedRows, Any]] = []
         try:
+            schedule.begin_batch()
             batch = next(sampled)
-            columns = self._features.columns_of(batch)
+            for frame, name, source, ids in self._features.columns_of(batch):
+                by_source.setdefault(source, []).append((frame, name, ids))
+            requests = [(schedule.rows_of(x), torch.cat([ids for _, _, ids in by_source[x]])) for x in by_source]
         except Exception as error:
             failed = error
-        requests = [(tensor, ids) for _, _, tensor, ids in columns]
         rows = fetch(self.exchange, requests, failed, self._features.label)
-        for (frame, name, _, _), values in zip(columns, rows, strict=True):
-            frame[name] = values
+        for columns, values in zip(by_source.values(), rows, strict=True):
+            parts = values.split([len(ids) for _, _, ids in columns])
+            for (frame, name, _), part in zip(columns, parts, strict=True):
+                frame[name] = part
         return batch if self.device is None else moved(batch, self.device)
 
     def hot_rows(self, capacity: int, ntype: str | None = None) -> np.ndarray:
@@ -273,7 +287,8 @@ class DistNodeDataLoader(_DistLoader):
         ``shared``, the nodes of all ranks, the same on each.
     graph_sampler
         a sampler of blocks, such as :class:`dglite.dataloading.NeighborSampler`, which reads ``g.topology``. Features
-        that it prefetches are names of ``g``, or ``{"x": tensor}`` with a :class:`DistTensor`.
+        that it prefetches are names of ``g``, or ``{"x": tensor}`` with a :class:`DistTensor`, or with
+        :class:`~dglite.dataloading.ScheduledFeatures` of one, whose rows of other ranks are cached by Belady's rule.
     device
         where to put batches; the CPU by default.
     batch_size, shuffle, drop_last

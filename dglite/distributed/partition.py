@@ -22,8 +22,6 @@ from .assign import assign_parts
 from .config import PartConfig, feature_names, part_files, sha256_of
 from .scratch import edges_at_a_time, scratch_array
 
-__all__ = ["partition_graph"]
-
 KIND = "part"
 
 

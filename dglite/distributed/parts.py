@@ -22,8 +22,6 @@ from .config import PartConfig, part_files
 from .dgl_parts import read_config
 from .partition import KIND
 
-__all__ = ["Part", "load_partition", "load_partition_book", "load_partition_feats", "load_topology"]
-
 
 @final
 class Part:
@@ -192,10 +190,7 @@ def load_partition(
 def load_topology(config: PartConfig, verify: bool = False) -> DGLGraph:
     """Return the structure of the whole graph, mapped, with ``orig_id`` on nodes and edges.
 
-    Raises
-    ------
-    DGLError
-        The file is missing or damaged, or does not belong to the others.
+    Raises ``DGLError``: the file is missing or damaged, or does not belong to the others.
     """
     name = part_files(config.graph_name, config.num_parts).graph
     if verify:

@@ -12,8 +12,6 @@ from typing import Any, final
 from ..backend import active
 from ..dataloading.pipeline import call_in_next
 
-__all__ = ["Ahead"]
-
 _HEEDS_INTERRUPTS = 0.2
 """Seconds after which a wait is begun anew: on Windows Ctrl-C does not end one."""
 _AT_EXIT = 5.0

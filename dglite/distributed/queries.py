@@ -11,8 +11,6 @@ from ..sampling import sample_neighbors
 from ..subgraph import edge_subgraph, in_subgraph
 from .book import CanonicalEtype, PartitionBook
 
-__all__ = ["GraphQueries"]
-
 
 class GraphQueries:
     """What :class:`DistGraph` has of :class:`~dglite.DGLGraph`'s methods. None of them is an exchange.

@@ -32,8 +32,6 @@ from .collectives import Collectives
 from .graph import DistGraph
 from .topology import PartTopology, ask, packed, unpacked
 
-__all__ = ["PartSampler", "sampler_of_nodes"]
-
 _NO_IDS = np.empty(0, np.int64)
 _NUMBERS = 4
 """What a law tells owners of a hop."""

@@ -18,8 +18,6 @@ from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import distinct
 from ..structure.metagraph import HOMOGENEOUS
 
-__all__ = ["edges_at_a_time", "graph_of_edge_file", "scratch_array"]
-
 IN_MEMORY = 1 << 28
 """Bytes up to which an array is in memory."""
 EDGES_AT_A_TIME = 1 << 20
@@ -49,10 +47,7 @@ def graph_of_edge_file(path: Any, folder: Any) -> DGLGraph:
     The file is read twice, in order; memory is by nodes, and what is made of the edges lies in unnamed files of the
     folder. Nodes are 0 to the greatest id.
 
-    Raises
-    ------
-    DGLError
-        The file cannot be read, or has something else in it.
+    Raises ``DGLError``: the file cannot be read, or has something else in it.
     """
     try:
         edges = np.load(local_path(path), mmap_mode="r")

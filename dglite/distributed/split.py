@@ -14,8 +14,6 @@ from .book import PartitionBook, Ranges
 from .graph import DistGraph
 from .tensor import DistTensor
 
-__all__ = ["edge_split", "node_split"]
-
 
 def node_split(
     nodes: Any,

@@ -15,8 +15,6 @@ from ..errors import DGLError
 from .collectives import TIMEOUT
 from .witness import Witness, forget, witness, witness_of_group
 
-__all__ = ["exit_client", "initialize"]
-
 _READ = 1.0
 """Seconds in which others read from the first process why it ends."""
 _PAUSE, _ATTEMPT = 0.05, timedelta(seconds=1)

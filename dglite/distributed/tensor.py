@@ -17,8 +17,6 @@ from .collectives import Collectives
 from .fetch import fetch, send_to_owners
 from .store import RowStore, SharedRows
 
-__all__ = ["DistTensor", "PartitionPolicy", "TensorNames"]
-
 Initializer = Callable[[tuple[int, ...], Any], Tensor]
 """Of a shape and a dtype, makes a tensor."""
 
@@ -151,6 +149,8 @@ class DistTensor:
         the rows of all ranks if reads are one-sided, else None.
     hits, misses
         rows of others that were found in the cache, and not.
+    version
+        how often the rows were written by id, which empties caches.
 
     Raises
     ------
@@ -184,7 +184,7 @@ class DistTensor:
             raise DGLError(f"{self.name} has shape {self.shape}; expected {self.ranges.count} rows")
         if persistent and name is None:
             raise DGLError("a persistent DistTensor needs a name, by which others refer to its rows")
-        self.hits = self.misses = 0
+        self.hits = self.misses = self.version = 0
         key, names = (self.ranges.label, self.name), {} if part_policy.names is None else part_policy.names.tensors
         if key in names:
             self.shared, self.local = self._rows_of(names[key])
@@ -308,7 +308,7 @@ class DistTensor:
 
     def set_cache(self, ids: Any, rows: Tensor | None = None) -> None:
         """Set what is in the cache, by ascending ids, and reset the counters."""
-        self._cached_ids = np.asarray(ids, np.int64)
+        self._cached_ids, self.version = np.asarray(ids, np.int64), self.version + 1
         self.cached_rows, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
 
     @property
@@ -323,6 +323,14 @@ class DistTensor:
             return np.full(len(ids), -1)
         at = np.minimum(np.searchsorted(self._cached_ids, ids), len(self._cached_ids) - 1)
         return np.where(self._cached_ids[at] == ids, at, -1)
+
+    def count(self, hits: int, misses: int) -> None:
+        """Count rows of other ranks that were in the cache, and not."""
+        self.hits += hits
+        self.misses += misses
+
+    def keep(self, ids: np.ndarray, rows: Tensor) -> None:
+        """Do nothing with rows that were read: :meth:`cache` says what is cached."""
 
 
 def _last_of_each(ids: np.ndarray) -> np.ndarray:

@@ -16,8 +16,6 @@ from .book import IdsByOwner
 from .collectives import Collectives
 from .parts import Part
 
-__all__ = ["PartTopology", "ask", "packed", "unpacked"]
-
 
 @final
 class PartTopology:

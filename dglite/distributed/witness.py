@@ -25,8 +25,6 @@ import torch.distributed as dist
 from ..errors import DGLError
 from ..locks import new_lock
 
-__all__ = ["GONE", "Address", "RankError", "Witness", "forget", "listening_socket", "witness", "witness_of_group"]
-
 Result = TypeVar("Result")
 Address = tuple[str, int, str, str]
 """Host and port of a process's socket, what it wants to hear first, and the name of its machine."""

@@ -13,7 +13,7 @@ from ..frame import EID, NID, Frame
 from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
-from ..structure.room import require_room
+from ..structure.sizes import require_room
 from ..structure.traced import traced_edges
 from .base import GraphBase
 
@@ -187,13 +187,7 @@ class MutationMixin(GraphBase):
         return tuple(adjacency.resized(counts[src], counts[dst]) for adjacency, (src, dst) in ends)
 
     def _kept_edges(
-        self,
-        index: int,
-        keep: Any,
-        src: Any,
-        dst: Any,
-        store_ids: bool,
-        sizes: tuple[int, int] | None = None,
+        self, index: int, keep: Any, src: Any, dst: Any, store_ids: bool, sizes: tuple[int, int] | None = None
     ) -> tuple[Adjacency, Frame]:
         """Return the relation and the frame of the edges ``keep`` marks."""
         old, arrays, rows = self.adjacencies[index], self.id_arrays, self.id_arrays.nonzero(keep)

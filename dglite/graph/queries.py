@@ -142,11 +142,7 @@ class QueryMixin(GraphBase):
     def edge_ids(self, u: Ids, v: Ids, return_uv: Literal[False] = False, etype: EdgeType | None = None) -> Tensor: ...
     @overload
     def edge_ids(
-        self,
-        u: Ids | SingleId,
-        v: Ids | SingleId,
-        return_uv: Literal[True],
-        etype: EdgeType | None = None,
+        self, u: Ids | SingleId, v: Ids | SingleId, return_uv: Literal[True], etype: EdgeType | None = None
     ) -> Triple: ...
     def edge_ids(
         self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None, *, force_multi: bool | None = None

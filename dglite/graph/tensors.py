@@ -89,10 +89,7 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
     Tensors whose values a program will know later make a graph with traced relations. Anything else than tensors, as
     torch maps over a graph to describe it, is kept as it is.
 
-    Raises
-    ------
-    DGLError
-        An endpoint is not a node.
+    Raises ``DGLError``: an endpoint is not a node.
     """
     ntypes, canonical_etypes, dsttypes, idtype = schema
     metagraph = Metagraph(ntypes, canonical_etypes, dsttypes)

@@ -12,7 +12,7 @@ from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import Features, Frame
 from ..structure.ids import as_ids
-from ..structure.room import require_room
+from ..structure.sizes import require_room
 
 if TYPE_CHECKING:
     from .queries import QueryMixin

@@ -44,10 +44,7 @@ def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
     So are those that processes of this machine left behind for the same ``path`` when they were killed. With
     ``parents`` the folders on the way are made; those made for a block that raises are removed again.
 
-    Raises
-    ------
-    OSError
-        The folder of ``path`` is not there or may not be written to.
+    Raises ``OSError``: the folder of ``path`` is not there or may not be written to.
     """
     new_folders = _make_folders(path.parent) if parents else []
     prefix = _prefix(path)

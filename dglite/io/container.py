@@ -20,7 +20,52 @@ from ..backend import Tensor, active, native
 from ..errors import DGLError
 from ..structure.ids import LARGEST_COUNT
 from .atomic import replacing
-from .mapped import MappedFile
+
+_DTYPES = {
+    "BOOL": "bool",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
+    "U8": "uint8",
+    "U16": "uint16",
+    "U32": "uint32",
+    "U64": "uint64",
+    "F16": "float16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+
+DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+"""What the file calls NumPy's dtypes."""
+
+
+class MappedFile:
+    """A file that the safetensors library has opened, and so found to be sound."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            self._header: dict[str, Any] = json.loads(file.read(length))
+        self._start = 8 + length
+
+    def get_tensor(self, name: str) -> np.ndarray:
+        """Return an array whose pages are read when they are used. Writing to it changes no file.
+
+        Raises ``TypeError``: numPy lacks its dtype.
+        """
+        about = self._header[name]
+        if about["dtype"] not in _DTYPES:
+            raise TypeError(f"NumPy has no dtype for {about['dtype']}; the torch backend may have one")
+        dtype, shape = np.dtype(_DTYPES[about["dtype"]]).newbyteorder("<"), tuple(about["shape"])
+        if not math.prod(shape):
+            return np.empty(shape, dtype)
+        offset = self._start + about["data_offsets"][0]
+        # A plain array: subclasses of ndarray are kept by arithmetic, and pickles of a map are copies anyway.
+        return native(np.asarray(np.memmap(self._path, dtype, "c", offset, shape)))
+
 
 VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
@@ -40,10 +85,7 @@ _NUMPY = frozenset(
 def local_path(filename: Any) -> Path:
     """Return the path that a file's name means.
 
-    Raises
-    ------
-    DGLError
-        The name is neither a string nor a path, or that of a remote store.
+    Raises ``DGLError``: the name is neither a string nor a path, or that of a remote store.
     """
     if not isinstance(filename, str | os.PathLike):
         raise DGLError(f"a file is given by its name, got {type(filename).__name__}")
@@ -58,10 +100,8 @@ def write_container(
 ) -> None:
     """Write arrays and a header. A file of that name is replaced when the new one is complete, never before.
 
-    Raises
-    ------
-    DGLError
-        The name is a folder, an array has a dtype that the container has no name for, or the disk refuses.
+    Raises ``DGLError``: the name is a folder, an array has a dtype that the container has no name for, or the disk
+    refuses.
     """
     path = local_path(filename)
     if path.is_dir():
@@ -110,10 +150,7 @@ def _in_numpy(dtype: str) -> bool:
 def first_bytes(path: Path) -> bytes:
     """Return the first 8 bytes of a file.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, or it cannot be read.
+    Raises ``DGLError``: there is no such file, or it cannot be read.
     """
     try:
         with open(path, "rb") as file:

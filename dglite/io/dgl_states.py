@@ -112,10 +112,7 @@ def new_object(kind: type[State]) -> State:
 def graph_of(state: Any, is_block: bool = False, source: Path = Path("the pickle")) -> DGLGraph:
     """Return the graph that the state of one of DGL describes.
 
-    Raises
-    ------
-    DGLError
-        The state is not one that DGL 0.4 to 2.x writes, or contradicts itself.
+    Raises ``DGLError``: the state is not one that DGL 0.4 to 2.x writes, or contradicts itself.
     """
     try:
         if isinstance(state, tuple) and len(state) == 5:

@@ -30,10 +30,7 @@ def write_dgl_file(
 ) -> None:
     """Write graphs, and tensors by name, to a file as DGL 2.1 does; it is replaced when the new one is complete.
 
-    Raises
-    ------
-    DGLError
-        A graph is a block, or a feature has a dtype that DGL's files do not hold.
+    Raises ``DGLError``: a graph is a block, or a feature has a dtype that DGL's files do not hold.
     """
     for i, graph in enumerate(graphs):
         if graph.is_block:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..graph import DGLGraph
-from .container import VERSION
-from .mapped import DTYPE_NAMES
+from .container import DTYPE_NAMES, VERSION
 from .pack import pack_graphs
 
 _ARRAYS = ("indptr", "indices", "edge_ids")

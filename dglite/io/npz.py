@@ -53,11 +53,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, np.n
 def zip_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
     """Return the members of an archive of ``size`` bytes.
 
-    Raises
-    ------
-    ValueError
-        They are said to be larger than their packed bytes can hold, or these larger than the file; or they are packed
-        by other means than DEFLATE.
+    Raises ``ValueError``: they are said to be larger than their packed bytes can hold, or these larger than the file;
+    or they are packed by other means than DEFLATE.
     """
     members = archive.infolist()
     for member in members:

@@ -41,10 +41,7 @@ def create_shared_array(name: str, shape: Sequence[int], dtype: Any) -> Tensor:
 def get_shared_array(name: str, shape: Sequence[int], dtype: Any) -> Tensor:
     """Return the tensor that another process, or this one, created by this name.
 
-    Raises
-    ------
-    DGLError
-        No tensor of that name is shared on this machine now, or it has another size.
+    Raises ``DGLError``: no tensor of that name is shared on this machine now, or it has another size.
     """
     path, kind = _place(name), _dtype(dtype)
     if not path.is_file():

@@ -55,10 +55,7 @@ class GraphReader:
 def metagraph_of(ntypes: list[str], etypes: list[tuple[str, str, str]], dsttypes: list[str] | None = None) -> Metagraph:
     """Return the metagraph of types that come from a file.
 
-    Raises
-    ------
-    DGLError
-        A type occurs twice, or a relation joins a type that is not there.
+    Raises ``DGLError``: a type occurs twice, or a relation joins a type that is not there.
     """
     sides = (ntypes, ntypes if dsttypes is None else dsttypes)
     for names in (*sides, etypes):

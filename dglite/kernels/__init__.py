@@ -10,8 +10,6 @@ import importlib
 from functools import cache
 from types import ModuleType
 
-__all__ = ["compiled"]
-
 
 @cache
 def compiled(name: str, target: str = "cpu") -> ModuleType:

@@ -32,6 +32,17 @@ class NodeEmbedding:
         Where the table is; the CPU unless given.
     partition
         How rows are shared between processes in DGL: must be None.
+
+    Attributes
+    ----------
+    weight
+        The whole table, (num_embeddings, embedding_dim).
+    world_size
+        How many processes share the table: 1 in a group of one, 0 without a group.
+    trace
+        The ids and rows that calls returned, whose gradients an optimizer reads.
+    optm_state
+        What an optimizer keeps for the table, or None.
     """
 
     _is_shared = False  # by several processes
@@ -56,8 +67,8 @@ class NodeEmbedding:
                 f"partition={partition!r}; dglite shares such tables whole, on the CPU of one machine. Leave both out, "
                 "or use dglite.distributed.DistEmbedding"
             )
-        self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
-        self._world_size, self._is_shared = ranks, ranks > 1
+        self.num_embeddings, self.embedding_dim, self.name = num_embeddings, embedding_dim, name
+        self.world_size, self._is_shared = ranks, ranks > 1
 
         def make_table() -> Tensor:
             table = framework.zeros(num_embeddings, embedding_dim, device=place)
@@ -70,9 +81,9 @@ class NodeEmbedding:
             return table
 
         shape = num_embeddings, embedding_dim
-        self._tensor = self._shared(make_table, shape, framework.float32) if self._is_shared else make_table()
-        self._optm_state: tuple[Tensor, ...] | None = None
-        self._trace: list[tuple[Tensor, Tensor]] = []
+        self.weight = self._shared(make_table, shape, framework.float32) if self._is_shared else make_table()
+        self.optm_state: tuple[Tensor, ...] | None = None
+        self.trace: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, node_ids: Tensor, device: Any = "cpu") -> Tensor:
         """Return the rows (ids, embedding_dim) on a device; where gradients are recorded, optimizers learn of them."""
@@ -83,46 +94,21 @@ class NodeEmbedding:
         rows = self._rows_at(node_ids).to(device)
         if framework.is_grad_enabled():
             rows.requires_grad_()
-            self._trace.append((node_ids.to(device), rows))
+            self.trace.append((node_ids.to(device), rows))
         return rows
 
     def _rows_at(self, node_ids: Tensor) -> Tensor:
-        return self._tensor.detach()[node_ids.to(self._tensor.device)]
-
-    @property
-    def weight(self) -> Tensor:
-        """The whole table, (num_embeddings, embedding_dim)."""
-        return self._tensor
-
-    @property
-    def num_embeddings(self) -> int:
-        """How many rows there are."""
-        return self._num_embeddings
-
-    @property
-    def embedding_dim(self) -> int:
-        """How many columns there are."""
-        return self._embedding_dim
-
-    @property
-    def name(self) -> str:
-        """The name that the table was given."""
-        return self._name
+        return self.weight.detach()[node_ids.to(self.weight.device)]
 
     @property
     def rank(self) -> int:
         """The number of this process in its group, -1 without a group."""
-        return framework.distributed.get_rank() if self._world_size else -1
+        return framework.distributed.get_rank() if self.world_size else -1
 
     def _shared(self, make: Callable[[], Tensor], shape: Sequence[int], dtype: Any) -> Tensor:
         """Return in shared memory what the first process makes."""
         with framework.no_grad():
             return call_once_and_share(make, shape, dtype)
-
-    @property
-    def world_size(self) -> int:
-        """How many processes share the table: 1 in a group of one, 0 without a group."""
-        return self._world_size
 
     @property
     def store(self) -> None:
@@ -135,11 +121,6 @@ class NodeEmbedding:
         return None
 
     # -- what optimizers ask for ------------------------------------------------------------------------------------
-    @property
-    def trace(self) -> list[tuple[Tensor, Tensor]]:
-        """The ids and rows that calls returned, whose gradients an optimizer reads."""
-        return self._trace
-
     def gathered_gradients(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
         """Return ids, and gradients (ids, embedding_dim), of what was read; None where nothing was.
 
@@ -148,13 +129,13 @@ class NodeEmbedding:
         if not (read or self._is_shared):
             return None
         ids = framework.cat([ids.reshape(-1) for ids, _ in read]) if read else framework.zeros(0, dtype=framework.int64)
-        grads = [grad.reshape(-1, self._embedding_dim) for _, grad in read]
-        of_rows = framework.cat(grads) if read else self._tensor[:0]
+        grads = [grad.reshape(-1, self.embedding_dim) for _, grad in read]
+        of_rows = framework.cat(grads) if read else self.weight[:0]
         return self._of_all(ids.cpu().long(), of_rows.cpu()) if self._is_shared else (ids, of_rows)
 
     def _of_all(self, ids: Tensor, grads: Tensor) -> tuple[Tensor, Tensor]:
         """Return what all processes have, of those rows that this one changes: every ``world_size``-th."""
-        group, world = framework.distributed, self._world_size
+        group, world = framework.distributed, self.world_size
         counts = [framework.zeros(1, dtype=framework.int64) for _ in range(world)]
         group.all_gather(counts, framework.tensor([len(ids)]))
         most = max(map(int, counts))
@@ -175,41 +156,36 @@ class NodeEmbedding:
 
     def reset_trace(self, trace: Sequence[tuple[Tensor, Tensor]] = ()) -> None:
         """Forget what calls returned, all but ``trace``."""
-        self._trace = list(trace)
-
-    @property
-    def optm_state(self) -> tuple[Tensor, ...] | None:
-        """What an optimizer keeps for the table."""
-        return self._optm_state
+        self.trace = list(trace)
 
     def set_optm_state(self, state: tuple[Tensor, ...]) -> None:
         """Set what an optimizer keeps for the table; processes that share it share a copy of this, too."""
         if self._is_shared:
             state = tuple(self._shared(lambda x=x: x, tuple(x.shape), x.dtype) for x in state)  # type: ignore[misc]
-        self._optm_state = state
+        self.optm_state = state
 
     # -- the whole table --------------------------------------------------------------------------------------------
     def all_set_embedding(self, values: Tensor) -> None:
         """Write the whole table. Raises ``DGLError`` for another shape."""
-        if values.shape != self._tensor.shape:
+        if values.shape != self.weight.shape:
             raise DGLError(
-                f"NodeEmbedding {self._name!r}: got a table of shape {tuple(values.shape)}; expected "
-                f"{tuple(self._tensor.shape)}"
+                f"NodeEmbedding {self.name!r}: got a table of shape {tuple(values.shape)}; expected "
+                f"{tuple(self.weight.shape)}"
             )
         with framework.no_grad():
-            self._tensor.copy_(values)
+            self.weight.copy_(values)
         self.wait_for_writes()
 
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU."""
-        return self._tensor.detach().cpu()
+        return self.weight.detach().cpu()
 
     def all_get_optm_state(self) -> Sequence[Tensor]:
         """Return what an optimizer keeps, on the CPU."""
-        return tuple(state.cpu() for state in self._optm_state or ())
+        return tuple(state.cpu() for state in self.optm_state or ())
 
     def all_set_optm_state(self, states: Sequence[Tensor]) -> None:
         """Write what an optimizer keeps."""
-        for stored, state in zip(self._optm_state or (), states, strict=True):
+        for stored, state in zip(self.optm_state or (), states, strict=True):
             stored.copy_(state)
         self.wait_for_writes()

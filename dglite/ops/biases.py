@@ -88,11 +88,7 @@ def slope_of(activation: Activation) -> Expr | None:
 
 
 def bias_gradient(
-    grad: Tensor,
-    result: Tensor | None,
-    summed: bool,
-    activation: Activation = RELU,
-    factor: Tensor | None = None,
+    grad: Tensor, result: Tensor | None, summed: bool, activation: Activation = RELU, factor: Tensor | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the gradient before an activation, times ``factor``, and, if ``summed``, its sum over rows without that.
 

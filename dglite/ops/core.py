@@ -1,7 +1,5 @@
 """The operations that higher layers call: on a relation (``Adjacency``), expressions and tensors."""
 
-from __future__ import annotations
-
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, note_in_edges, require_in_edges
@@ -13,40 +11,3 @@ from .segments import TracedSegments, is_program_of, segment_reduce, segment_sof
 from .several import spmm_several
 from .sparse import sddmm, spmm
 from .traced import reversed_of
-
-__all__ = [
-    "DEGREE_SCALES",
-    "Activation",
-    "After",
-    "Attention",
-    "Groups",
-    "RowIndex",
-    "Score",
-    "TracedSegments",
-    "attention",
-    "attention_weights",
-    "attention_with_edges",
-    "can_defer_scores",
-    "degree_scale",
-    "edge_scores",
-    "edge_softmax",
-    "group_rows",
-    "grouped_mm",
-    "grouped_outer",
-    "is_fused_attention",
-    "is_one_kernel",
-    "is_program_of",
-    "note_in_edges",
-    "require_in_edges",
-    "reversed_of",
-    "sddmm",
-    "segment_reduce",
-    "segment_softmax",
-    "segments",
-    "slope_of",
-    "spmm",
-    "spmm_epilogue",
-    "spmm_several",
-    "spmm_then",
-    "take_rows",
-]

@@ -136,9 +136,9 @@ def is_one_kernel(
         or is_traced(adj, (*operands, *more, *factors))
         or active.any_deferred(*operands)
         or not active.on_cpu(operands[0])
+        or fallback.lacks_kernels(operands[0])
+        or not _agree((operands[0], *more))
     ):
-        return False
-    if fallback.lacks_kernels(operands[0]) or not _agree((operands[0], *more)):
         return False
     feat = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
     return len(feat) == 1 and all(tuple(active.shape(x)[1:]) in (feat, (1,), ()) for x in more)
@@ -216,11 +216,10 @@ def _epilogue(after: After) -> Expr:
     """Return the epilogue as an expression of the reduced value."""
     total = REDUCED * after.factor
     total = total if after.added is None else total + after.added
-    return (
-        total
-        if after.activation is None
-        else FORMULAS[after.activation[0]].expression(total, **dict(after.activation[1]))
-    )
+    if after.activation is None:
+        return total
+    name, options = after.activation
+    return FORMULAS[name].expression(total, **dict(options))
 
 
 class _Plan:
@@ -367,9 +366,7 @@ class _SpmmEpilogue(GraphOp):
 
     def composed(self, *inputs: Tensor) -> Tensor:
         operands, more = self._apart(inputs)
-        result = fallback.spmm(self.adj, self.expr, self.reducer, operands)
-        for x in more:
-            result = result + x
+        result = sum(more, fallback.spmm(self.adj, self.expr, self.reducer, operands))
         return result.relu() if self.follows[2] else result
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

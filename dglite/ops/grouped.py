@@ -41,10 +41,7 @@ class Groups:
 def group_rows(groups: Any, num_groups: int, label: str = "types") -> Groups:
     """Return the groups of rows from the number of each row's group; rows of a group keep their order.
 
-    Raises
-    ------
-    DGLError
-        A number is no integer or no group; ``label`` names them.
+    Raises ``DGLError``: a number is no integer or no group; ``label`` names them.
     """
     numbers = integer_array(groups, label)
     if numbers.ndim != 1:

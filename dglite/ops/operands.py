@@ -82,10 +82,7 @@ def to_common_dtype(operands: Sequence[Tensor]) -> Sequence[Tensor]:
     accumulate in float32 whatever they read; float64 is never narrowed. Operands that agree are computed as they are: a
     cast would cost a pass over memory and win nothing.
 
-    Raises
-    ------
-    DGLError
-        They differ outside autocast, or one is float64; they are not of one tensor library.
+    Raises ``DGLError``: they differ outside autocast, or one is float64; they are not of one tensor library.
     """
     if active.guest is not None:
         require_one_library(operands)
@@ -106,10 +103,7 @@ def to_common_dtype(operands: Sequence[Tensor]) -> Sequence[Tensor]:
 def adjacency_of(graph: Any) -> Any:
     """Return a graph's only relation; a relation stays as it is.
 
-    Raises
-    ------
-    DGLError
-        The graph has several edge types, or is not a graph: arguments are swapped, for instance.
+    Raises ``DGLError``: the graph has several edge types, or is not a graph: arguments are swapped, for instance.
     """
     if type(graph) in (Adjacency, TracedAdjacency):
         return graph
@@ -128,10 +122,7 @@ def tensor_operand(x: Any) -> Any:
 def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], str, Any]:
     """Return shape, dtype and device of a floating tensor with ``num_rows`` rows, one per ``row``.
 
-    Raises
-    ------
-    DGLError
-        ``x`` is something else.
+    Raises ``DGLError``: ``x`` is something else.
     """
     traits = active.traits(x)
     if traits is None:

@@ -6,24 +6,23 @@ Tensors are of one library, which the result is of too; arrays of NumPy's are te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 
-from ..backend import Tensor, active, framework
+from ..backend import Tensor, active, admitted, framework
 from ..errors import DGLError
 from ..expr import Expr
 from ..function import message_expression
 from ..opspec import MESSAGES, Reducer
+from ..structure.adjacency import Adjacency
+from ..structure.derived import CacheKey, cache_key, variant
 from ..structure.ids import ALL, integer_array, is_all
 from . import core
-from .across import softmax_across
 from .core import sddmm, spmm
-from .operands import adjacency_of, tensor_operand
-
-_BINARY = tuple(name for name in MESSAGES if name != "dot")
-_COPIES = ("copy_lhs", "copy_rhs")
+from .operands import adjacency_of, check_tensor, tensor_operand
+from .softmax import edge_softmax as relation_softmax
 
 
 def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Tensor:
@@ -65,12 +64,7 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
 
 
 def gsddmm(
-    g: Any,
-    op: str,
-    lhs_data: Tensor | None,
-    rhs_data: Tensor | None,
-    lhs_target: str = "u",
-    rhs_target: str = "v",
+    g: Any, op: str, lhs_data: Tensor | None, rhs_data: Tensor | None, lhs_target: str = "u", rhs_target: str = "v"
 ) -> Tensor:
     """Compute ``op`` of two features for every edge, in edge-id order.
 
@@ -260,3 +254,59 @@ def _expression(
     if op not in names:
         raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
     return message_expression(f"{lhs}_{op}_{rhs}")[0], (tensor_operand(lhs_data), tensor_operand(rhs_data))
+
+
+# -- over several relations -------------------------------------------------------------------------------------------
+_UNION: CacheKey[Adjacency] = cache_key("union", "the edges of several relations as one, for a softmax across them")
+
+
+def softmax_across(graph: Any, scores: Mapping[Any, Tensor], inward: bool) -> dict[Any, Tensor]:
+    """Return weights by canonical edge type: those of all edges that enter (else: leave) a node sum to 1.
+
+    Edge types without scores take no part. Raises ``DGLError`` where an edge type is named twice, or two that share a
+    node type have scores of other shapes or dtypes.
+    """
+    end = 1 if inward else 0
+    etype_of = {graph.etype_id(etype): etype for etype in scores}
+    if len(etype_of) != len(scores):
+        raise DGLError(f"edge types {list(scores)} name one more than once; give one tensor of scores for each")
+    groups: dict[int, list[int]] = {}
+    for index in sorted(etype_of):
+        groups.setdefault(graph.type_graph.ends[index][end], []).append(index)
+    weights: dict[int, Tensor] = {}
+    for members in groups.values():
+        relations = [graph.adjacencies[index] for index in members]
+        relations = relations if inward else [relation.reverse() for relation in relations]
+        logits = [admitted(scores[etype_of[index]], "the scores") for index in members]
+        weights.update(zip(members, _of_group(relations, logits), strict=True))
+    return {graph.type_graph.canonical_etypes[index]: weights[index] for index in sorted(etype_of)}
+
+
+def _of_group(relations: Sequence[Adjacency], logits: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the weights of relations with the same destinations."""
+    if len(relations) == 1:
+        return [relation_softmax(relations[0], logits[0])]
+    for relation, scores in zip(relations, logits, strict=True):
+        check_tensor(scores, relation.num_edges, "edge")
+    kinds = [(tuple(active.shape(scores)[1:]), active.dtype(scores)) for scores in logits]
+    if kinds != kinds[:1] * len(kinds):  # in a program, sizes are symbols or tensors, and in no set
+        raise DGLError(
+            f"edge types that share a node type have scores of (row shape, dtype) {kinds}; expected the same for all"
+        )
+    weights = relation_softmax(_joined(relations), active.concat(list(logits)))
+    return active.split(weights, [relation.num_edges for relation in relations])
+
+
+def _joined(relations: Sequence[Adjacency]) -> Adjacency:
+    """Return the edges of all relations as one, kept with the first. Sources do not matter: all are node 0."""
+    key = variant(_UNION, *(relation.number for relation in relations))
+    union = relations[0].cache.get(key)
+    if union is None:
+        dst = np.concatenate([relation.endpoints()[1] for relation in relations])
+        union = Adjacency.from_coo(1, relations[0].num_dst, np.zeros_like(dst), dst, validate=False)
+        relations[0].cache[key] = union
+    return union
+
+
+_BINARY = tuple(name for name in MESSAGES if name != "dot")
+_COPIES = ("copy_lhs", "copy_rhs")

@@ -13,31 +13,3 @@ from .operations import MESSAGES
 from .purity import may_write, purity_check, refusal
 from .reads import captured, read_of_modules, repeats
 from .rows import NodeColumn, is_rows
-
-__all__ = [
-    "MAILBOX",
-    "MESSAGES",
-    "CallTarget",
-    "Deferred",
-    "Dependencies",
-    "EdgeColumn",
-    "Mailbox",
-    "NodeColumn",
-    "Reduced",
-    "Source",
-    "Tape",
-    "Unrecordable",
-    "call_target",
-    "captured",
-    "code_of",
-    "constants_of",
-    "is_boolean",
-    "is_deferred",
-    "is_rows",
-    "may_write",
-    "purity_check",
-    "read_of_modules",
-    "realised",
-    "refusal",
-    "repeats",
-]

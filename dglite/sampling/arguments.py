@@ -49,10 +49,7 @@ def seed_sets(g: DGLGraph, nodes: Any, inward: bool, read: Callable[[Any, int], 
 def fanouts_of(g: DGLGraph, fanout: Any, argument: str = "fanout") -> list[int]:
     """Return one number per edge type, -1 for all, from one for every type or a dictionary that has each of them.
 
-    Raises
-    ------
-    DGLError
-        A number is not an integer or below -1, a type is unknown, or a type is missing.
+    Raises ``DGLError``: a number is not an integer or below -1, a type is unknown, or a type is missing.
     """
     etypes = g.type_graph.canonical_etypes
     if not isinstance(fanout, Mapping):
@@ -90,10 +87,7 @@ def weight_columns(g: DGLGraph, prob: Any, argument: str = "prob") -> list[Any]:
     ``prob`` is the name of an edge feature, which at least one type must have; a tensor for the only type; or a list
     with a tensor or None for each type.
 
-    Raises
-    ------
-    DGLError
-        No type has the feature, or there are weights for another number of types.
+    Raises ``DGLError``: no type has the feature, or there are weights for another number of types.
     """
     relations = range(len(g.adjacencies))
     if prob is None:
@@ -133,10 +127,7 @@ def numbers(values: Any, count: int, label: str) -> np.ndarray:
 def excluded_edges(g: DGLGraph, edges: Any) -> list[np.ndarray | None]:
     """Return the distinct ids of the edges to leave out, by edge type; None for a type without any.
 
-    Raises
-    ------
-    DGLError
-        An edge does not exist, or ids are given without a type and there are several.
+    Raises ``DGLError``: an edge does not exist, or ids are given without a type and there are several.
     """
     excluded: list[np.ndarray | None] = [None] * len(g.adjacencies)
     if edges is None:

@@ -15,8 +15,8 @@ from ..structure import Adjacency
 from ..structure.distinct import contains
 from ..structure.ids import count_of
 from .arguments import numbers
-from .columns import ColumnCache
 from .frontier import NO_EDGES, Chosen
+from .sums import ColumnCache
 from .times import NO_IDS, edge_times, in_kind_of
 
 
@@ -141,10 +141,7 @@ def earlier_destinations(
 ) -> np.ndarray:
     """Return for each edge ``count`` destinations of earlier out-edges of its source, int64; -1 if there is none.
 
-    Raises
-    ------
-    DGLError
-        The edge type has no feature ``name``.
+    Raises ``DGLError``: the edge type has no feature ``name``.
     """
     times, adjacency = _times_of_relation(g, relation, name), g.adjacencies[relation]
     if not len(edges):

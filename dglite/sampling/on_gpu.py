@@ -14,8 +14,8 @@ from ..ops import core
 from ..ops.devices import Gpu
 from ..transforms.block import index_dtype_of, kernel_ids
 from .arguments import numbers, seed_sets, weight_columns, weight_label
-from .columns import ColumnCache
 from .frontier import NO_EDGES, Chosen, check_weights
+from .sums import ColumnCache
 
 
 class Sizes:

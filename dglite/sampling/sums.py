@@ -1,4 +1,4 @@
-"""Prefix sums of each node's edge weights, cached between samples.
+"""What samplers derive from a column of edge features, cached until the column changes: prefix sums of weights.
 
 Draws by weight look for a place in the running sums of a node's weights. To sum them costs as much as the node has
 edges; with sums that are kept a hub costs no more than other nodes. What is drawn is the same either way.
@@ -6,14 +6,47 @@ edges; with sums that are kept a hub costs no more than other nodes. What is dra
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..backend import active
 from ..graph import DGLGraph
-from .columns import ColumnCache
+from ..locks import new_lock
+from ..structure import Adjacency
 from .frontier import IncidentEdges, compiled
+
+Value = TypeVar("Value")
+
+
+class ColumnCache(Generic[Value]):
+    """One value for each relation, of one tensor, its version and options; another of them replaces it.
+
+    Attributes
+    ----------
+    lock
+        held while a value is made; hold it to change one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = new_lock()
+        self._values: weakref.WeakKeyDictionary[Adjacency, tuple[Any, Hashable, Value]] = weakref.WeakKeyDictionary()
+
+    def get(self, adjacency: Adjacency, column: Any, make: Callable[[], Value], *options: Hashable) -> Value:
+        """Return the value of a column, made by ``make`` where it is not cached; hold ``lock``.
+
+        A column whose changes cannot be seen is not cached.
+        """
+        version = active.version(column) if active.is_tensor(column) else None
+        if version is None:
+            return make()
+        entry = self._values.get(adjacency)
+        if entry is None or entry[0] is not column or entry[1] != (version, *options):
+            entry = self._values[adjacency] = column, (version, *options), make()
+        return entry[2]
+
 
 _NONE = np.empty(0)
 

@@ -36,10 +36,7 @@ def sample_blocks_until(
     A node that seeds of several times reach is a node of the block for each of these times, with edges of its own.
     Nodes have a column ``TIME``. Edges with times are drawn at random, or are the ``latest``.
 
-    Raises
-    ------
-    DGLError
-        As :func:`dglite.sampling.sample_neighbors`, :func:`edge_times` and :func:`seed_times`.
+    Raises ``DGLError``: as :func:`dglite.sampling.sample_neighbors`, :func:`edge_times` and :func:`seed_times`.
     """
     sets = seed_sets(g, nodes, True)
     times = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}

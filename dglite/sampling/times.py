@@ -15,10 +15,7 @@ NO_IDS = np.empty(0, np.int64)
 def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
     """Return the times of each edge type's edges, None for a type without the feature, whose edges are always there.
 
-    Raises
-    ------
-    DGLError
-        No type has the feature, or it is not one number per edge.
+    Raises ``DGLError``: no type has the feature, or it is not one number per edge.
     """
     columns = [g.edge_frame_at(i).peek(name) for i in range(len(g.adjacencies))]
     if all(column is None for column in columns):
@@ -32,10 +29,7 @@ def edge_times(g: DGLGraph, name: str) -> list[np.ndarray | None]:
 def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.ndarray:
     """Return the times of some nodes of a set.
 
-    Raises
-    ------
-    DGLError
-        There is no such feature, it is not one number per node, or a time is NaN.
+    Raises ``DGLError``: there is no such feature, it is not one number per node, or a time is NaN.
     """
     if not len(ids):
         return NO_IDS

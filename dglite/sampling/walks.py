@@ -261,13 +261,7 @@ def node2vec_random_walk(
     return_eids: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 def node2vec_random_walk(
-    g: DGLGraph,
-    nodes: Any,
-    p: float,
-    q: float,
-    walk_length: int,
-    prob: str | None = None,
-    return_eids: bool = False,
+    g: DGLGraph, nodes: Any, p: float, q: float, walk_length: int, prob: str | None = None, return_eids: bool = False
 ) -> Any:
     """Walk from each of some nodes in a homogeneous graph, by node2vec's rule (Grover and Leskovec 2016).
 

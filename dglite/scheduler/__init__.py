@@ -25,33 +25,3 @@ from .lower import (
 from .plan import Plan, UserFunction
 from .record import Refused, applier_of, messages_of, reducer_of, run
 from .relation import Relation, node_batch
-
-__all__ = [
-    "CROSS_REDUCERS",
-    "Explanation",
-    "Inbox",
-    "MessageSignature",
-    "Plan",
-    "Refused",
-    "Relation",
-    "RelationUpdate",
-    "Sent",
-    "UserFunction",
-    "applier_of",
-    "compiled",
-    "cross_signature",
-    "execute",
-    "explain",
-    "lower_edges",
-    "lower_group",
-    "lower_message",
-    "lower_multi",
-    "lower_nodes",
-    "message_signature",
-    "messages_of",
-    "node_batch",
-    "reduce_signature",
-    "reducer_of",
-    "run",
-    "update_plan",
-]

@@ -105,10 +105,7 @@ _BUCKETS: CacheKey[Buckets] = cache_key(
 def buckets_of(adjacency: Adjacency) -> Buckets:
     """Return the buckets of a relation, made once and kept with it.
 
-    Raises
-    ------
-    DGLError
-        A program is recorded for graphs of any size, whose degrees are not known.
+    Raises ``DGLError``: a program is recorded for graphs of any size, whose degrees are not known.
     """
     if is_read(adjacency):
         raise DGLError(

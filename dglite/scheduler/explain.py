@@ -108,10 +108,8 @@ def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: 
     Nothing is written and no kernel is run. Users' functions that may be recorded are called, on columns without values
     where that is enough to see what they do. A degree count and the CSC are made if the graph has none yet.
 
-    Raises
-    ------
-    DGLError, KeyError
-        What the call itself would raise for its functions and the columns that built-ins read.
+    Raises ``DGLError`` or ``KeyError``: what the call itself would raise for its functions and the columns that
+    built-ins read.
     """
     state = backend.random_state()
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import DGLError
 from ..expr import Call, Constant, Expr, Operand, Side
@@ -64,16 +65,13 @@ class Instruction:
 
     out: int
     relation: int
+    semantic: ClassVar[bool] = False
+    """Whether a rewrite has to replace it before the plan can run."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
         """The registers that are read."""
         return ()
-
-    @property
-    def semantic(self) -> bool:
-        """Whether a rewrite has to replace it before the plan can run."""
-        return False
 
     @property
     def text(self) -> str:
@@ -89,10 +87,7 @@ class Message(Instruction):
     """Compute a message on every edge of the relation."""
 
     function: MessageFunction | UserFunction
-
-    @property
-    def semantic(self) -> bool:
-        return True
+    semantic = True
 
     @property
     def text(self) -> str:
@@ -105,14 +100,11 @@ class Reduce(Instruction):
 
     messages: tuple[int, ...]
     function: ReduceFunction | UserFunction
+    semantic = True
 
     @property
     def inputs(self) -> tuple[int, ...]:
         return self.messages
-
-    @property
-    def semantic(self) -> bool:
-        return True
 
     @property
     def text(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from .attention import find_attention
 from .learned import note_builtins
 from .plan import ColumnRead, spell
 from .relation import Relation, Table, gather, has_kernels
+from .watched import AllNodes, WatchedBatch, WatchedColumns, refuse_graph
 
 MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
@@ -44,77 +45,6 @@ _USED_ROWS: CacheKey[np.ndarray | None] = cache_key("used rows", "the nodes with
 _RECEIVING: CacheKey[tuple[Adjacency, np.ndarray | None, np.ndarray | None]] = cache_key(
     "receiving nodes", "the structure without nodes that receive nothing, those that receive, and each node's row"
 )
-
-
-class _WatchedBatch(EdgeBatch):
-    """A batch of edges that tells its tape when it is asked for ids or sizes."""
-
-    __slots__ = ("_tape",)
-
-    def __init__(self, tape: RelationTape, *args: Any) -> None:
-        super().__init__(*args)
-        self._tape = tape
-
-    def edges(self) -> tuple[Tensor, Tensor, Tensor]:
-        self._tape.cacheable = False
-        return super().edges()
-
-    def batch_size(self) -> int:
-        self._tape.cacheable = False
-        return super().batch_size()
-
-    @property
-    def canonical_etype(self) -> tuple[str, str, str]:
-        self._tape.cacheable = False
-        return super().canonical_etype
-
-    def __len__(self) -> int:
-        return self.batch_size()
-
-
-def refuse_graph() -> NoReturn:
-    """Stand for the graph while a function is recorded: whatever is done with it, the function does at each call."""
-    raise Unrecordable("it reads the graph")
-
-
-class _WatchedColumns(Columns):
-    """Columns that tell their tape when it is asked which there are, and cannot be recorded where they are changed."""
-
-    __slots__ = ("_tape",)
-
-    def __init__(self, tape: RelationTape, *args: Any) -> None:
-        super().__init__(*args)
-        self._tape = tape
-
-    def __contains__(self, name: object) -> bool:
-        self._tape.cacheable = False
-        return super().__contains__(name)
-
-    def __iter__(self) -> Iterator[str]:
-        self._tape.cacheable = False
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._tape.cacheable = False
-        return super().__len__()
-
-    def __setitem__(self, name: str, value: Tensor) -> None:
-        raise Unrecordable("it sets a column of its batch")
-
-    def __delitem__(self, name: str) -> None:
-        raise Unrecordable("it removes a column of its batch")
-
-
-class _AllNodes(NodeBatch):
-    """The nodes of all degrees, given to a function written for one degree: it must not ask for their number."""
-
-    __slots__ = ()
-
-    def batch_size(self) -> int:
-        raise Unrecordable("it asks how many nodes there are")
-
-    def __len__(self) -> int:
-        return self.batch_size()
 
 
 class RelationTape(Mailbox):
@@ -133,7 +63,7 @@ class RelationTape(Mailbox):
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
         batch = self.relation.edge_batch()
-        return _WatchedBatch(
+        return WatchedBatch(
             self,
             self._deferred("source nodes", Side.U, batch.src),
             self._deferred("edges", Side.E, batch.data),
@@ -152,7 +82,7 @@ class RelationTape(Mailbox):
             self.cacheable = False
             return columns[name]
 
-        return _WatchedColumns(self, label, columns.keys(), read)
+        return WatchedColumns(self, label, columns.keys(), read)
 
     def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
         """Return the feature columns that were read: (side, name, shape of a row, dtype)."""
@@ -187,13 +117,18 @@ class RelationTape(Mailbox):
         expr, slots = compact(column.expr)
         return expr, [self.tensor(slot) for slot in slots]
 
+    def _noted(self, kernel: str, num_rows: int, column: EdgeColumn) -> Tensor:
+        """Note in the log a kernel that would run; return zeros of the features of its result, a column."""
+        assert self.log is not None
+        self.log.append(kernel)
+        return backend.full((num_rows, *column.feat), 0.0, str(column.feat_dtype), self.tensor_device)
+
     def compute(self, column: EdgeColumn) -> Tensor:
         if is_boolean(column):
             return self.compute(EdgeColumn(self, column.expr.call("where", 1.0, 0.0), column.feat, "")) != 0
         expr, operands = self._operands(column)
         if self.log is not None:
-            self.log.append(f"g-SDDMM of {self.spelled(column)}")
-            return backend.full((self.num_edges, *column.feat), 0.0, str(column.feat_dtype), self.tensor_device)
+            return self._noted(f"g-SDDMM of {self.spelled(column)}", self.num_edges, column)
         if column.summed is None and isinstance(expr, Operand):
             return operands[0] if expr.side is Side.E else gather(self.adjacency, expr.side, operands[0])
         values = core.sddmm(self.adjacency, expr, operands, dot=column.summed is not None)
@@ -205,8 +140,7 @@ class RelationTape(Mailbox):
             return attention
         expr, operands = self._operands(column)
         if self.log is not None:
-            self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *column.feat), 0.0, str(column.feat_dtype), self.tensor_device)
+            return self._noted(f"g-SpMM {reducer.value} of {self.spelled(column)}", self.num_rows[Side.V], column)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
@@ -222,10 +156,7 @@ class RelationTape(Mailbox):
         slots = sorted({operand.slot for _, column in parts for operand in operands_of(column.expr)})
         if self.log is not None:
             names = ", ".join(f"{reducer.value} of {self.spelled(column)}" for reducer, column in parts)
-            self.log.append(f"g-SpMM {names} in one pass")
-            rows, first = self.num_rows[Side.V], parts[0][1]
-            empty = (backend.full((rows, *first.feat), 0.0, str(first.feat_dtype), self.tensor_device) for _ in parts)
-            return list(empty)
+            return [self._noted(f"g-SpMM {names} in one pass", self.num_rows[Side.V], parts[0][1])] * len(parts)
         places = {slot: i for i, slot in enumerate(slots)}
         exprs = tuple((renumber(column.expr, places), reducer) for reducer, column in parts)
         return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
@@ -242,8 +173,7 @@ class RelationTape(Mailbox):
         if not feat or feat != column.feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None
         if self.log is not None:
-            self.log.append(f"attention of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column.feat_dtype), self.tensor_device)
+            return self._noted(f"attention of {self.spelled(column)}", self.num_rows[Side.V], column)
         heads = feat[:-1] or (1,)
         x = backend.reshape(x, (backend.shape(x)[0], *heads, feat[-1]))
         terms = [backend.reshape(y, (backend.shape(y)[0], *heads)) for y in terms]
@@ -275,10 +205,7 @@ class RelationTape(Mailbox):
         if self.tensors[slot] is None:
             scores = self._softmaxes[slot]
             if self.log is not None:
-                self.log.append(f"edge softmax of {self.spelled(scores)}")
-                self.tensors[slot] = backend.full(
-                    (self.num_edges, *scores.feat), 0.0, str(scores.feat_dtype), self.device
-                )
+                self.tensors[slot] = self._noted(f"edge softmax of {self.spelled(scores)}", self.num_edges, scores)
             else:
                 self.tensors[slot] = core.edge_softmax(self.adjacency, self.compute(scores))
         return self.tensors[slot]
@@ -296,10 +223,8 @@ def reduce_once(
     ``fields`` are computed on the way, the columns of ``table`` are messages that exist. Nodes without messages get the
     initializer's values. With ``log`` no kernel is run: it receives what would be, and the result is meaningless.
 
-    Raises
-    ------
-    Unrecordable
-        The function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing has changed then.
+    Raises ``Unrecordable``: the function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing
+    has changed then.
     """
     traced = is_read(relation.adjacency)
     adjacency, receivers, order = _receiving(relation)
@@ -318,7 +243,7 @@ def reduce_once(
         return read[name]
 
     nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
-    batch = _AllNodes(
+    batch = AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
         Columns("messages", [*table, *fields_by_name], column),
         adjacency.num_dst,

@@ -171,10 +171,7 @@ def layered_layout(counts: list[int], layers: list[int]) -> np.ndarray:
 def networkx_layout(name: str, num_nodes: int, src: np.ndarray, dst: np.ndarray, seed: int) -> np.ndarray:
     """Return positions by NetworkX's ``name_layout``.
 
-    Raises
-    ------
-    DGLError
-        NetworkX has no such layout, or it does not fit the graph, which is not planar, for instance.
+    Raises ``DGLError``: networkX has no such layout, or it does not fit the graph, which is not planar, for instance.
     """
     import networkx  # takes a tenth of a second
 

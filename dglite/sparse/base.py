@@ -125,10 +125,7 @@ class MatrixBase:
 def checked_values(val: Any, nnz: int) -> Tensor:
     """Return ``val`` if it can be the values of ``nnz`` entries.
 
-    Raises
-    ------
-    DGLError
-        It is no tensor, has more than two axes, or another length.
+    Raises ``DGLError``: it is no tensor, has more than two axes, or another length.
     """
     val = admitted(val, "the argument with values")
     if not active.is_tensor(val):

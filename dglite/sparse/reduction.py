@@ -21,13 +21,7 @@ from .base import MatrixBase, is_float, take_rows, value_shape
 
 Matrix = TypeVar("Matrix", bound=MatrixBase)
 
-_REDUCERS = {
-    "sum": Reducer.SUM,
-    "smax": Reducer.MAX,
-    "smin": Reducer.MIN,
-    "smean": Reducer.MEAN,
-    "sprod": Reducer.PROD,
-}
+_REDUCERS = {"sum": Reducer.SUM, "smax": Reducer.MAX, "smin": Reducer.MIN, "smean": Reducer.MEAN, "sprod": Reducer.PROD}
 _VALUE = Operand(Side.E, 0)
 
 

@@ -24,10 +24,8 @@ def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
 
     Entries are ordered by their place in ``index``. Values keep their gradient.
 
-    Raises
-    ------
-    ValueError, TypeError, DGLError
-        ``dim`` is neither 0 nor 1, ``index`` is no tensor, or a number is out of range.
+    Raises ``ValueError`` or ``TypeError`` or ``DGLError``: ``dim`` is neither 0 nor 1, ``index`` is no tensor, or a
+    number is out of range.
     """
     _check_dim(dim)
     if not active.is_tensor(index) and not isinstance(index, np.ndarray):
@@ -38,10 +36,8 @@ def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
 def range_select(A: Matrix, dim: int, index: slice) -> Matrix:
     """Return the rows (``dim`` 0) or columns (1) in a slice of step 1.
 
-    Raises
-    ------
-    ValueError, TypeError, NotImplementedError
-        ``dim`` is neither 0 nor 1, ``index`` is no slice, or has another step.
+    Raises ``ValueError`` or ``TypeError`` or ``NotImplementedError``: ``dim`` is neither 0 nor 1, ``index`` is no
+    slice, or has another step.
     """
     _check_dim(dim)
     if not isinstance(index, slice):

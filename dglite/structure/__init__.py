@@ -3,5 +3,3 @@
 from .adjacency import Adjacency, Compressed, EdgeSubset
 from .ids import ALL, is_all
 from .metagraph import Metagraph
-
-__all__ = ["ALL", "Adjacency", "Compressed", "EdgeSubset", "Metagraph", "is_all"]

@@ -147,10 +147,7 @@ class Adjacency(EdgesOnDevice):
 
         The arrays are copied; without ``copy`` they are kept where their dtype allows it, and must never change.
 
-        Raises
-        ------
-        DGLError
-            Lengths differ, or an endpoint is not a node; not looked at without ``validate``.
+        Raises ``DGLError``: lengths differ, or an endpoint is not a node; not looked at without ``validate``.
         """
         if validate:
             if len(src) != len(dst):
@@ -201,11 +198,8 @@ class Adjacency(EdgesOnDevice):
 
         ``edge_ids``, a permutation of 0 .. num_edges - 1, numbers the entries; None numbers them in order.
 
-        Raises
-        ------
-        DGLError
-            ``indptr`` does not have ``num_src + 1`` ascending entries from 0 to num_edges, an index is not a node, or
-            ``edge_ids`` is not a permutation.
+        Raises ``DGLError``: ``indptr`` does not have ``num_src + 1`` ascending entries from 0 to num_edges, an index is
+        not a node, or ``edge_ids`` is not a permutation.
         """
         return cls.from_csc(num_dst, num_src, indptr, indices, edge_ids, idtype).reverse()
 

@@ -83,10 +83,7 @@ def ids_in(arrays: Any, ids: Any, count: int, label: str = "node") -> Any:
 
     Ids on the device stay there; the host waits for one number, which says whether they exist.
 
-    Raises
-    ------
-    DGLError
-        As :func:`~.ids.as_ids`.
+    Raises ``DGLError``: as :func:`~.ids.as_ids`.
     """
     if arrays is HOST:
         return as_ids(ids, count, label).astype(np.int64, copy=False)

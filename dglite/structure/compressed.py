@@ -12,7 +12,7 @@ from ..backend.memory import new_array
 from ..errors import DGLError
 from ..locks import new_lock
 from .ids import check_range
-from .room import require_room
+from .sizes import require_room
 
 SMALL = 512
 """Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""

@@ -40,10 +40,7 @@ else:
 def cache_key(name: str, description: str) -> Any:
     """Declare the key of a derived value; annotate it as ``CacheKey[type of the value]``.
 
-    Raises
-    ------
-    DGLError
-        The name is declared already.
+    Raises ``DGLError``: the name is declared already.
     """
     if name in KEYS:
         raise DGLError(f"the cache key {name!r} is declared already, for {KEYS[name]}")

@@ -33,11 +33,8 @@ _EMPTY = np.empty(0, np.int64)
 def count_of(value: Any, label: str, least: int = 0, most: int = LARGEST_COUNT, remark: str = "") -> int:
     """Return a number of things, which is an integer of Python's or NumPy's, or a tensor of one integer.
 
-    Raises
-    ------
-    DGLError
-        It is something else, a boolean or a float among them, or not in ``[least, most]``. The message calls it
-        ``label``, and says ``remark`` about what was expected.
+    Raises ``DGLError``: it is something else, a boolean or a float among them, or not in ``[least, most]``. The message
+    calls it ``label``, and says ``remark`` about what was expected.
     """
     if active.is_symbol(value):  # the operators of the program compare it with the structure
         return value  # type: ignore[no-any-return]
@@ -74,10 +71,7 @@ def is_all(ids: Any) -> bool:
 def integer_array(values: Any, label: str = "ids") -> np.ndarray:
     """Return ``values`` as an array of integers or booleans of its own dtype; an empty list gives int64.
 
-    Raises
-    ------
-    DGLError
-        The values are not integers.
+    Raises ``DGLError``: the values are not integers.
     """
     if active.is_tensor(values):
         array = active.to_numpy(values)
@@ -119,10 +113,7 @@ def as_ids(ids: Any, count: int, label: str = "node") -> np.ndarray:
 
     ``ids`` is a number, list, tensor or array of ids, a slice, a boolean mask of length ``count``, or :data:`ALL`.
 
-    Raises
-    ------
-    DGLError
-        The ids are not integers, not one-dimensional or not in ``[0, count)``.
+    Raises ``DGLError``: the ids are not integers, not one-dimensional or not in ``[0, count)``.
     """
     if type(ids) is int:
         if not 0 <= ids < count:
@@ -177,10 +168,7 @@ def _unknown(bad: int, count: int, label: str) -> DGLError:
 def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return source and destination ids, as many of each; one id on a side goes with every id on the other.
 
-    Raises
-    ------
-    DGLError
-        There are different numbers of them, neither of which is one.
+    Raises ``DGLError``: there are different numbers of them, neither of which is one.
     """
     if len(u) != len(v):
         if len(u) != 1 and len(v) != 1:

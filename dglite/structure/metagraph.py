@@ -78,10 +78,8 @@ class Metagraph:
     def etype_id(self, etype: EdgeType | None) -> int:
         """Return the number of an edge type; None means the only one.
 
-        Raises
-        ------
-        DGLError
-            The type is unknown, its bare name is shared by several relations, or None is given and there are several.
+        Raises ``DGLError``: the type is unknown, its bare name is shared by several relations, or None is given and
+        there are several.
         """
         if etype is None:
             if len(self.etypes) != 1:

@@ -31,10 +31,8 @@ def parse_edges(
     ``data`` is a pair (u, v) of ids, ``("coo", (u, v))``, ``("csr" or "csc", (indptr, indices, edge ids))``, a list of
     pairs, a SciPy matrix or a NetworkX graph. With ``square`` sources and destinations are the same nodes.
 
-    Raises
-    ------
-    DGLError
-        Ids are not integers or negative, dtypes or devices are mixed, lengths differ, or an id is not below its count.
+    Raises ``DGLError``: ids are not integers or negative, dtypes or devices are mixed, lengths differ, or an id is not
+    below its count.
     """
     if type(data) is tuple and len(data) == 2 and type(data[0]) is not str:
         if active.compiling() and num_src is not None and num_dst is not None and all(map(active.is_tensor, data)):
@@ -69,10 +67,7 @@ def parse_edges(
 def device_of(data: Any) -> Any:
     """Return the device of the tensors in ``data``, or None when there is none.
 
-    Raises
-    ------
-    DGLError
-        Tensors are on different devices.
+    Raises ``DGLError``: tensors are on different devices.
     """
     if type(data) is tuple and len(data) == 2 and active.is_tensor(data[0]) and active.is_tensor(data[1]):
         common = active.device(data[0])
@@ -257,10 +252,7 @@ def networkx_edges(
     Nodes are numbered by ``number``, by default in sorted order, or in their own where they cannot be sorted. An
     undirected edge gives one edge each way. With ``edge_id_attr_name`` that attribute gives each edge's id.
 
-    Raises
-    ------
-    DGLError
-        An edge lacks the id attribute, or the ids are not 0 .. num_edges - 1.
+    Raises ``DGLError``: an edge lacks the id attribute, or the ids are not 0 .. num_edges - 1.
     """
     directed = nx_graph if nx_graph.is_directed() else nx_graph.to_directed()
     if number is None:

@@ -62,10 +62,7 @@ class TracedAdjacency:
 def traced_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> TracedAdjacency:
     """Return the relation of edges in a program, ``src[i] -> dst[i]``; the ids are looked at when it runs.
 
-    Raises
-    ------
-    DGLError
-        Shapes or dtypes are not those of edges.
+    Raises ``DGLError``: shapes or dtypes are not those of edges.
     """
     dtypes = {active.dtype(x) for x in (src, dst)}
     if src.ndim != 1 or src.shape != dst.shape or not dtypes <= {"int32", "int64"}:
@@ -83,10 +80,7 @@ def relation_of(src: Tensor, dst: Tensor, num_src: int, num_dst: int) -> Adjacen
 
     It is kept as long as the tensors' memory and their values last, so their ids are checked once.
 
-    Raises
-    ------
-    DGLError
-        Lengths differ, ids are no integers, or an endpoint is not a node.
+    Raises ``DGLError``: lengths differ, ids are no integers, or an endpoint is not a node.
     """
 
     def make() -> Adjacency:

@@ -15,17 +15,6 @@ from .library.graph import edges_of
 from .links import Links
 from .plan import PartitionPlan
 
-__all__ = [
-    "checksum",
-    "digest",
-    "graph_digest",
-    "module_tensors",
-    "options_text",
-    "plan_text",
-    "require_equal",
-    "text_digest",
-]
-
 
 def require_equal(links: Links, numbers: dict[str, int], device: torch.device, problem: str = "") -> None:
     """Raise in all processes if a number is not the same in all; the keys say what differs.

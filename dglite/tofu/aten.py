@@ -13,8 +13,6 @@ from .library.common import elementwise
 from .operator import DescribedOperator, OperatorCall, SplitRule, bind, flat_outputs, flat_tensors
 from .strategy import Strategy
 
-__all__ = ["operator_of", "strategies_of"]
-
 
 def strategies_of(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, outputs: Any = None

@@ -15,17 +15,6 @@ from .cost import OperatorStrategy
 from .search import Policy, SearchStep, SplitDim, StepSearch, factors, search
 from .strategy import Region
 
-__all__ = [
-    "BASELINES",
-    "all_row_greedy",
-    "data_parallel",
-    "equal_chop",
-    "fsdp",
-    "icml18",
-    "megatron",
-    "spartan",
-]
-
 COLUMNS = ("q_proj", "k_proj", "v_proj", "qkv", "gate_proj", "up_proj", "in_proj", "fc1", "c_attn", "c_fc", "linear1")
 ROWS = ("o_proj", "out_proj", "down_proj", "fc2", "c_proj", "linear2")
 VOCABULARY = ("embed", "lm_head", "wte", "head")

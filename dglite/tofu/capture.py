@@ -31,8 +31,6 @@ from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
 
-__all__ = ["Captured", "capture", "capture_forward"]
-
 
 @dataclass(frozen=True)
 class Captured:

@@ -19,8 +19,6 @@ from .links import Links
 from .rounds import moved
 from .slices import TensorSlice
 
-__all__ = ["Dims", "Sharding", "whole_tensor"]
-
 Dims = Sequence[int | None]
 
 

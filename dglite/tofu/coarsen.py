@@ -23,8 +23,6 @@ from .capture import Captured
 from .nodes import is_view
 from .strategy import Strategy, TensorShape, plain_dim
 
-__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
-
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
 
 

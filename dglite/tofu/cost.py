@@ -20,8 +20,6 @@ from .library.graph import Neighbors
 from .strategy import Combine, Region, Strategy
 from .traffic import IndexCut, fetched, put
 
-__all__ = ["LocalOperator", "OperatorStrategy", "index_cuts"]
-
 PlacesOfTensors = tuple[tuple[int, ...], ...]
 """For each input and output the dimensions along which it is split, step by step; -1 where it is not."""
 

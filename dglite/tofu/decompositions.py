@@ -13,8 +13,6 @@ from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
 
-__all__ = ["decompositions", "depends_on_data", "described", "tensors_in"]
-
 aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}

@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["draw_bars", "draw_tiles"]
-
 Tile = tuple[str, tuple[int, ...], list[tuple[int | None, int]]]
 
 

@@ -14,8 +14,6 @@ from scipy.optimize import LinearConstraint, milp
 from ..errors import DGLError
 from ..progress import progress
 
-__all__ = ["minimize"]
-
 Scope = tuple[int, ...]
 
 LIMIT = 1 << 12

@@ -17,8 +17,6 @@ import torch
 from .slices import LinkDistance, TensorSlice, check_complete, pieces_of, slice_shape, transfers
 from .strategy import Combine
 
-__all__ = ["COMBINE", "Exchange", "Pick", "read", "reducing"]
-
 COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
 """How two partial results are combined."""
 

@@ -33,18 +33,13 @@ from .schedule import schedule
 from .slices import TensorSlice, slice_shape
 from .strategy import Combine, Strategy, plain_dim
 
-__all__ = ["compile_plan"]
-
 aten = torch.ops.aten
 
 
 def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:
     """Return the program of the worker ``links.rank``.
 
-    Raises
-    ------
-    DGLError
-        If an operator cannot be run in the parts that the plan gives it; it is named.
+    Raises ``DGLError``: if an operator cannot be run in the parts that the plan gives it; it is named.
     """
     return _Compiler(plan, links, device, seed).program()
 

@@ -18,8 +18,6 @@ from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.traced import relation_of
 
-__all__ = ["adjacency_of", "by_number", "words_of"]
-
 _LIBRARY = torch.library.Library("dglite_tofu", "DEF")
 _GRAPHS: WeakValueDictionary[int, Adjacency] = WeakValueDictionary()
 
@@ -41,10 +39,7 @@ def words_of(adj: Adjacency) -> list[int]:
 def adjacency_of(structure: Sequence[int]) -> Adjacency:
     """Return the graph that a plan names.
 
-    Raises
-    ------
-    DGLError
-        It is gone, with the module or the graph that it belonged to.
+    Raises ``DGLError``: it is gone, with the module or the graph that it belonged to.
     """
     adj = _GRAPHS.get(structure[0])
     if adj is None:

@@ -217,11 +217,7 @@ def _of_product(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine
 
 
 def _region(
-    accesses: Sequence[Where],
-    index: str,
-    extents: Mapping[str, int],
-    shape: tuple[int, ...],
-    exact: bool,
+    accesses: Sequence[Where], index: str, extents: Mapping[str, int], shape: tuple[int, ...], exact: bool
 ) -> Region:
     """Return the rows that all accesses together touch."""
     if not accesses:

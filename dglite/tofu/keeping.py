@@ -24,8 +24,6 @@ from .nodes import VIEWS, operands_of
 from .search import SearchStep
 from .traffic import plain
 
-__all__ = ["KeptFetches", "Use", "share_fetches"]
-
 aten = torch.ops.aten
 
 Permutation = tuple[int, ...]

@@ -11,8 +11,6 @@ from .library.graph import Neighbors
 from .slices import TensorSlice
 from .strategy import Region, Strategy
 
-__all__ = ["Layout", "SliceAxis", "nests", "slice_of_regions"]
-
 
 class Layout:
     """Which slice of each tensor a worker holds, and which part of each operator it has.

@@ -11,8 +11,6 @@ import torch.distributed as dist
 
 from ..errors import DGLError
 
-__all__ = ["Broken", "Links"]
-
 
 class Broken(DGLError):
     """An exchange did not end, for want of another worker."""

@@ -15,8 +15,6 @@ from .nodes import is_view
 from .reuse import writing_into
 from .search import SearchStep
 
-__all__ = ["local_shapes", "memory_profile"]
-
 
 def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShape]:
     """Return what a worker holds of the tensors of each group; of an uneven split, the largest part."""

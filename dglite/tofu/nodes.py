@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-__all__ = ["VIEWS", "Replaced", "is_view", "node_like", "operands_of", "pass_on"]
-
 aten = torch.ops.aten
 
 VIEWS = (aten.view.default, aten._unsafe_view.default)

@@ -16,8 +16,6 @@ import torch
 from ..errors import DGLError
 from .partitioned import local_part
 
-__all__ = ["StateEntry", "check_optimizer", "named_state", "state_entries"]
-
 _ROWS, _COLUMNS = 4, 6
 _STEPS = 2
 
@@ -63,18 +61,12 @@ def check_optimizer(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
 def state_entries(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> dict[str, StateEntry]:
     """Return the state that an optimizer keeps for each parameter of a group, after its first step.
 
-    Raises
-    ------
-    DGLError
-        If parts of a parameter are not updated as the whole is.
+    Raises ``DGLError``: if parts of a parameter are not updated as the whole is.
     """
     whole, state = _updated(optimizer, group, [(slice(None), slice(None))])
     half = (
         [(slice(0, 2), slice(None)), (slice(2, None), slice(None))],
-        [
-            (slice(None), slice(0, 3)),
-            (slice(None), slice(3, None)),
-        ],
+        [(slice(None), slice(0, 3)), (slice(None), slice(3, None))],
     )
     for dim, cuts in enumerate(half):
         parts, _ = _updated(optimizer, group, cuts)

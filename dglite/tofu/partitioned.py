@@ -18,8 +18,6 @@ from torch import nn
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
 
-__all__ = ["PartAccess", "is_partitioned", "local_part", "partition"]
-
 
 def _attributes(*names: str) -> set[Any]:
     """Return what reads and sets attributes of tensors, as ``__torch_function__`` gets them."""

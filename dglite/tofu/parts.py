@@ -11,8 +11,6 @@ from .layout import SliceAxis, nests, slice_of_regions
 from .operator import DescribedOperator, OperatorPart
 from .slices import slice_shape
 
-__all__ = ["part_runner"]
-
 
 @dataclass(frozen=True)
 class _NestedPart(OperatorPart):
@@ -34,10 +32,7 @@ class _NestedPart(OperatorPart):
 def part_runner(op: DescribedOperator, cuts: Sequence[SliceAxis]) -> Callable[[dict[str, Any]], Any]:
     """Return a function from the part's arguments, tensors cut, to its outputs.
 
-    Raises
-    ------
-    DGLError
-        If the operator cannot be split by all of these indices at once.
+    Raises ``DGLError``: if the operator cannot be split by all of these indices at once.
     """
     local, call = op.rule.local, op.call
     if not local:

@@ -39,8 +39,6 @@ from .memory import local_shapes, memory_profile
 from .search import Policy, SearchStep, recursions, search
 from .strategy import Strategy
 
-__all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured", "plan_like"]
-
 LinkLevels = Sequence[tuple[int, float]]
 _HEAD = ("operator", "output", "calls", "bytes", "split")
 

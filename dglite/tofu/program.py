@@ -13,8 +13,6 @@ from ..errors import DGLError
 from .operator import flat_outputs
 from .rounds import Movement, Round
 
-__all__ = ["OperandSlot", "Program", "ProgramStep", "WorkerInstruction", "WritingOperator", "freeing"]
-
 Values = list[Any]
 
 

@@ -26,9 +26,8 @@ from ..errors import DGLError
 from .decompositions import decompositions, depends_on_data, described, tensors_in
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
-from .sources import SourceTensors
 from .strided import strided_view
-from .symbolic import SAME, SymbolicTensor, shapes_of
+from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of
 
 aten = torch.ops.aten
 

@@ -15,8 +15,6 @@ import torch
 from .program import ProgramStep, WorkerInstruction, WritingOperator
 from .rounds import Round
 
-__all__ = ["makes_new_memory", "reuse_memory", "writing_into"]
-
 _RETURNED = {torch.ops.aten._unsafe_view.default, torch.ops.aten.lift_fresh.default}
 """Operators that return memory of their operand though their schema does not say so."""
 

@@ -17,8 +17,6 @@ import torch
 from .exchange import Exchange, Pick, ReceivedRows, read
 from .links import Links
 
-__all__ = ["MessageBuffers", "Movement", "Round", "moved"]
-
 
 @dataclass(eq=False)
 class Movement:

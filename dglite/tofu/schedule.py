@@ -16,8 +16,6 @@ from .links import Links
 from .program import ProgramStep, WorkerInstruction
 from .rounds import MessageBuffers, Movement, Round
 
-__all__ = ["schedule"]
-
 SLACK = 1.02
 """How much more may be held, for fewer rounds, than is held at most anyway."""
 

@@ -20,8 +20,6 @@ from .coarsen import Coarse, OperatorGroup, TensorShape
 from .cost import LocalOperator, OperatorStrategy
 from .elimination import minimize
 
-__all__ = ["Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
-
 SplitDim = int | None
 
 

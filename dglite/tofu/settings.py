@@ -25,8 +25,6 @@ from torch.nn.modules import module as torch_module
 
 from ..errors import DGLWarning
 
-__all__ = ["CallSettings", "input_problem", "modes", "signature"]
-
 _MISSING = object()
 _CONTAINERS = (list, set, dict)
 _VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, range, slice, Enum)

@@ -13,9 +13,6 @@ import numpy as np
 
 from ..errors import DGLError
 
-__all__ = ["LinkDistance", "SliceRows", "SliceTransfer", "TensorSlice", "check_complete", "pieces_of", "slice_shape"]
-__all__ += ["split_slice", "transfers"]
-
 SliceRows = tuple[int, int] | np.ndarray
 TensorSlice = tuple[SliceRows, ...]
 LinkDistance = Callable[[int, int], Any]

@@ -14,8 +14,6 @@ from torch.fx import Graph, Node
 
 from .nodes import VIEWS, Replaced, node_like, operands_of, pass_on
 
-__all__ = ["keep_stacks"]
-
 aten = torch.ops.aten
 _VIEWS = (*VIEWS, aten.reshape.default)
 

@@ -21,8 +21,6 @@ from .optimizers import StateEntry, named_state
 from .partitioned import PartAccess, local_part, partition
 from .plan import PartitionPlan
 
-__all__ = ["PartitionedState"]
-
 
 class PartitionedState:
     """Parts of a module's tensors and of its optimizer's state, held by the module and the optimizer themselves.

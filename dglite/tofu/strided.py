@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-__all__ = ["strided_view"]
-
 View = Callable[[torch.Tensor], torch.Tensor]
 
 

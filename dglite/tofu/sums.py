@@ -15,8 +15,6 @@ from torch.fx import Graph, Node
 
 from .nodes import VIEWS, Replaced, node_like, pass_on
 
-__all__ = ["merge_products"]
-
 aten = torch.ops.aten
 
 MOST = 3

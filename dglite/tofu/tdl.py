@@ -21,21 +21,6 @@ from ..errors import DGLError
 from .affine import Affine
 from .strategy import Combine
 
-__all__ = [
-    "ElementWise",
-    "Expression",
-    "Max",
-    "Min",
-    "Opaque",
-    "OperatorDescription",
-    "Output",
-    "Place",
-    "Prod",
-    "Sum",
-    "describe",
-    "over",
-]
-
 
 @dataclass(frozen=True)
 class RowRange:

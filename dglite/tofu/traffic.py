@@ -19,8 +19,6 @@ from .library.graph import Neighbors
 from .slices import SMALL
 from .strategy import Combine, Region, RowSpan, TensorShape
 
-__all__ = ["IndexCut", "fetched", "plain", "put"]
-
 WorkerRows = np.ndarray
 """The rows that workers hold, by the dimension that the last step splits: (dimensions + 1, workers, dimensions, 2)."""
 

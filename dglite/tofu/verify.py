@@ -18,8 +18,6 @@ from .operator import DescribedOperator, bind, flat_outputs
 from .parts import part_runner
 from .strategy import Combine, Region, Strategy
 
-__all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
-
 
 def cut(tensor: torch.Tensor, region: Region, lo: int, hi: int) -> torch.Tensor:
     """Return what ``region`` leaves of a tensor for the part ``[lo, hi)``, as a view where its rows are a range."""
@@ -53,11 +51,8 @@ def combine_parts(
 ) -> torch.Tensor:
     """Return the whole output from those of the parts ``bounds``.
 
-    Raises
-    ------
-    DGLError
-        If a part has another shape than its region, if the parts leave rows out, or if outputs that every part makes
-        as a whole differ.
+    Raises ``DGLError``: if a part has another shape than its region, if the parts leave rows out, or if outputs that
+    every part makes as a whole differ.
     """
     if combine != "concat":
         result = parts[0]
@@ -152,11 +147,7 @@ def _compare(
         if expected is None:
             continue
         output = combine_parts(
-            [part[number] for part in parts],
-            bounds,
-            strategy.combine[number],
-            strategy.outputs[number],
-            expected.shape,
+            [part[number] for part in parts], bounds, strategy.combine[number], strategy.outputs[number], expected.shape
         )
         _check_equal(output, expected, number, operator.rule.random, tolerance)
 

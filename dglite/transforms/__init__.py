@@ -1,7 +1,5 @@
 """Transforms from graphs to graphs: functions, and modules that compose."""
 
-from typing import TYPE_CHECKING
-
 from .. import hints
 from .augment import AddEdge, DropEdge, DropNode, FeatMask, NodeShuffle, RowFeatNormalizer
 from .block import to_block
@@ -41,6 +39,7 @@ from .products import adj_product_graph, adj_sum_graph, khop_adj, khop_graph, li
 from .reorder import reorder_graph
 from .simple import compact_graphs, to_simple, to_simple_graph
 from .spectral import lap_pe, laplacian_lambda_max, laplacian_pe, random_walk_pe, svd_pe
+from .splits import LinkSplit, RandomLinkSplit, RandomNodeSplit
 from .tags import norm_by_dst, sort_csc_by_tag, sort_csr_by_tag
 from .types import block_to_graph, to_heterogeneous, to_homogeneous
 
@@ -118,8 +117,4 @@ __all__ = [
     "to_simple_graph",
 ]
 
-if TYPE_CHECKING:
-    from .splits import LinkSplit, RandomLinkSplit, RandomNodeSplit
-
-_SPLITS = {name: f"{__name__}.splits:{name}" for name in ("LinkSplit", "RandomLinkSplit", "RandomNodeSplit")}
-__getattr__ = hints.names_of(__name__, _SPLITS)
+__getattr__ = hints.names_of(__name__)

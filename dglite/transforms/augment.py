@@ -88,10 +88,7 @@ class FeatMask(BaseTransform):
     """
 
     def __init__(
-        self,
-        p: float = 0.5,
-        node_feat_names: Sequence[str] | None = None,
-        edge_feat_names: Sequence[str] | None = None,
+        self, p: float = 0.5, node_feat_names: Sequence[str] | None = None, edge_feat_names: Sequence[str] | None = None
     ) -> None:
         self.p = number_of(p, "a probability", 0, 1)
         self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names

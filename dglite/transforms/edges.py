@@ -17,7 +17,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph, require_graph
 from ..ops.core import note_in_edges
 from ..structure import Adjacency
-from ..structure.room import require_room
+from ..structure.sizes import require_room
 from .parts import node_frames, without_parallel
 
 

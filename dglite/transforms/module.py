@@ -263,10 +263,7 @@ def with_relations(
 ) -> DGLGraph:
     """Return the graph with more edge types, sorted by name; without ``keep``, with them alone.
 
-    Raises
-    ------
-    DGLError
-        An edge type exists already, or the graph is a block.
+    Raises ``DGLError``: an edge type exists already, or the graph is a block.
     """
     if g.is_block:
         raise DGLError("a block takes no more edge types; use dglite.block_to_graph(block) first")

@@ -189,12 +189,7 @@ def _reshuffled(adjacency: Adjacency, parts: np.ndarray) -> tuple[Adjacency, np.
 
 
 def _part(
-    whole: DGLGraph,
-    parts: np.ndarray,
-    part: int,
-    hops: int,
-    old_nodes: np.ndarray | None,
-    old_edges: np.ndarray | None,
+    whole: DGLGraph, parts: np.ndarray, part: int, hops: int, old_nodes: np.ndarray | None, old_edges: np.ndarray | None
 ) -> DGLGraph:
     adjacency = whole.adjacencies[0]
     inner = (parts == part).nonzero()[0]

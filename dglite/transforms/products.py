@@ -50,10 +50,7 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
         onward &= dst[heads] != src[tails]
     tails, heads = tails[onward], heads[onward]
     result = make_graph(
-        HOMOGENEOUS,
-        (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False),),
-        [count],
-        like=g,
+        HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g.numpy_idtype, validate=False),), [count], like=g
     )
     if shared and g.edge_frames[0]:
         result.node_frame_at(0).update(g.edge_frame_at(0))

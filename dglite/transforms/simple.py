@@ -133,10 +133,7 @@ def compact_graphs(
     graphs: Sequence[DGLGraph], always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
 ) -> list[DGLGraph]: ...
 def compact_graphs(
-    graphs: DGLGraph | Sequence[DGLGraph],
-    always_preserve: Any = None,
-    copy_ndata: bool = True,
-    copy_edata: bool = True,
+    graphs: DGLGraph | Sequence[DGLGraph], always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
 ) -> Any:
     """Drop the nodes that have no edge in any of the graphs, and renumber the others alike in all graphs.
 

@@ -17,7 +17,7 @@ from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.distinct import numbered
 from ..structure.metagraph import HOMOGENEOUS
-from ..structure.room import require_room
+from ..structure.sizes import require_room
 from .parts import require_homogeneous
 
 

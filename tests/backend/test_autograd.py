@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dglite.backend import toolkit
-from dglite.backend.autograd import Tensor, backward, no_grad, record
+from dglite.backend.autograd import Tensor, backward, record
+from dglite.backend.grad_mode import no_grad
 from dglite.errors import DGLError
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dglite.backend import blas
+from dglite.backend import rules as blas
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import dglite
-from dglite.compat import init, random
+from dglite.compat import frame as init
+from dglite.compat import random
 from dglite.compat.frame import Column, Frame, Scheme, infer_scheme
 from dglite.errors import DGLError, DGLWarning
 

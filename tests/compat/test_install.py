@@ -159,7 +159,7 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("from dgl.data.tree import SST as x", "data.SSTDataset"),
         ("import dgl.data.ppi; x = dgl.data.ppi.Subset", "data.Subset"),
         ("from dgl._ffi.base import DGLError as x", "DGLError"),
-        ("import dgl; x = dgl.frame.zero_initializer", "compat.init.zero_initializer"),
+        ("import dgl; x = dgl.frame.zero_initializer", "compat.frame.zero_initializer"),
         ("from dgl.frame import Column as x", "compat.frame.Column"),
         ("from dgl.subgraph import DGLSubGraph as x", "DGLGraph"),
         ("from dgl.batched_graph import max_nodes as x", "max_nodes"),

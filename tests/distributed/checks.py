@@ -15,7 +15,7 @@ from torch.distributed import checkpoint as dcp
 from torch.nn.parallel import DistributedDataParallel
 
 import dglite
-from dglite.dataloading import NeighborSampler, as_edge_prediction_sampler
+from dglite.dataloading import NeighborSampler, ScheduledFeatures, as_edge_prediction_sampler
 from dglite.dataloading.negative_sampler import Uniform
 from dglite.distributed import (
     DistEdgeDataLoader,
@@ -46,6 +46,8 @@ NAMES = [
     "nodes_and_edges_are_split",
     "a_graph_answers_as_one_that_is_whole",
     "hot_rows_stay",
+    "scheduled_rows_are_fetched_once",
+    "scheduled_rows_that_are_written_are_fetched_again",
     "shared_batches",
     "own_batches_have_features",
     "a_loop_is_left_early",
@@ -234,6 +236,62 @@ def hot_rows_stay(folder: Path) -> None:
     assert x.hits == 0
 
 
+def wide(g: DistGraph) -> DistTensor:
+    """Return a tensor of nodes whose row i is 64 times i."""
+    first, last = g.get_partition_book().ranges_of("node").range_of(rank())
+    rows = torch.arange(first, last, dtype=torch.float32)[:, None].expand(-1, 64).contiguous()
+    return DistTensor((60, 64), torch.float32, "wide", lambda shape, dtype: rows, g.get_node_partition_policy())
+
+
+def epochs(g: DistGraph, source: Any, write: Any = None, **options: Any) -> list[Any]:
+    """Return what two epochs of batches read of a source; ``write`` is called after the second batch."""
+    sampler = NeighborSampler([3, 2], prefetch_node_feats={"x": source}, prefetch_labels={"x": source})
+    dglite.seed(9)
+    batches = DistNodeDataLoader(g, node_split(range(60), g), sampler, batch_size=5, shuffle=True, **options)
+    seen = []
+    for _ in range(2):
+        for step, (inputs, _, blocks) in enumerate(batches):
+            seen.append((inputs.tolist(), blocks[0].srcdata["x"].tolist(), blocks[-1].dstdata["x"].tolist()))
+            if write is not None and step == 1:
+                write()
+    return seen
+
+
+def scheduled_rows_are_fetched_once(folder: Path) -> None:
+    g = opened(folder)
+    x = wide(g)
+    expected, remote = epochs(g, x), x.misses
+    for options in ({"num_workers": 2}, {}):
+        ample = ScheduledFeatures(x, memory=1 << 20)
+        assert epochs(g, ample, **options) == expected
+        assert ample.hits + ample.misses == remote and ample.planned_reads == ample.distinct
+        assert x.misses == remote
+        assert ample.misses <= 2 * (60 - len(x.local))
+    assert "the plan reads" in repr(ample)
+    tight = ScheduledFeatures(x, memory=(1 << 20) - 256 * (ample.capacity - 12))
+    assert epochs(g, tight) == expected
+    assert tight.hits + tight.misses == remote and tight.capacity < 30
+    assert world() == 1 or ample.misses < tight.misses < remote
+    single = ScheduledFeatures(x, memory="1 MB", batches=1)
+    assert epochs(g, single) == expected
+    assert single.hits == 0 and single.misses == remote
+    little = ScheduledFeatures(x, memory=900 if rank() == world() - 1 else "1 MB")
+    assert "memory=900 B is too little" in message(lambda: epochs(g, little))
+    if world() > 1:
+        assert "what a DistNodeDataLoader is given" in message(lambda: epochs(g, ample if rank() else x))
+
+
+def scheduled_rows_that_are_written_are_fetched_again(folder: Path) -> None:
+    g = opened(folder)
+
+    def write_to(x: DistTensor) -> Any:
+        mine = np.arange(rank(), 60, world())
+        return lambda: x.__setitem__(mine, x[mine] + 100)
+
+    plain, scheduled = wide(g), wide(g)
+    assert epochs(g, plain, write_to(plain)) == epochs(g, ScheduledFeatures(scheduled, "1 MB"), write_to(scheduled))
+
+
 def original(g: DistGraph, batch: Any) -> Any:
     """Return a batch with its ids of before: nodes, and each block's ends and edges."""
     blocks = []
@@ -408,8 +466,8 @@ def embeddings_are_trained_where_they_are(folder: Path) -> None:
     for optimizer in (SparseAdam, SparseAdagrad):
         table = DistEmbedding(60, 3, "table", part_policy=g.get_node_partition_policy())
         alone = NodeEmbedding.__new__(NodeEmbedding)
-        alone._tensor, alone._num_embeddings, alone._embedding_dim = start.clone(), 60, 3
-        alone._name, alone._world_size, alone._optm_state, alone._trace = "alone", 1, None, []
+        alone.weight, alone.num_embeddings, alone.embedding_dim = start.clone(), 60, 3
+        alone.name, alone.world_size, alone.optm_state, alone.trace = "alone", 1, None, []
         table.all_set_embedding(start)
         distributed_step, alone_step = optimizer([table], lr=0.1), optimizer([alone], lr=0.1)
         for step in range(3):

@@ -10,7 +10,7 @@ import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
-from dglite.io.mapped import MappedFile
+from dglite.io.container import MappedFile
 
 ARRAYS = {
     "floats": np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4),

@@ -11,7 +11,7 @@ import torch
 
 from dglite import function as fn
 from dglite.recorder import bytecode, refusal
-from dglite.recorder.opcodes import known_opcodes
+from dglite.recorder.bytecode import known_opcodes
 from tests.recorder.common import compiled, for_real, multigraph
 
 VERSIONS = [(3, minor) for minor in range(11, 15)]

@@ -10,7 +10,7 @@ import pytest
 
 from dglite.kernels import density
 from dglite.structure.distinct import Positions, contains, distinct, numbered, renumbered, renumbered_ends
-from dglite.structure.pairs import SortedPairs
+from dglite.structure.lookups import SortedPairs
 
 PACKAGE = Path(__file__).parents[2] / "dglite"
 CASES = [(0, 10), (1, 1), (7, 5), (300, 20), (300, 10**9), (3000, 500), (3000, 10**6), (3000, 10**13)]

@@ -11,7 +11,7 @@ import torch
 
 import dglite
 from dglite import config, ops
-from dglite.structure import room
+from dglite.structure import sizes
 from tests import forked
 
 N = 1 << 25
@@ -36,15 +36,15 @@ def graph() -> dglite.DGLGraph:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_error_says_how_much_is_needed_and_leaves_the_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     g = graph()
-    monkeypatch.setattr(room, "_CHECKED_FROM", 1 << 20)
-    monkeypatch.setattr(room, "available_memory", lambda: 1 << 21)
+    monkeypatch.setattr(sizes, "_CHECKED_FROM", 1 << 20)
+    monkeypatch.setattr(sizes, "available_memory", lambda: 1 << 21)
     with pytest.raises(dglite.DGLError, match=r"33,554,432 ids, 0\.\d GiB; 0\.0 GiB of memory are free"):
         OPERATIONS[name](g)
     assert [ids.tolist() for ids in g.edges()] == [[N - 1, 3], [3, 5]]
 
 
 def test_memory_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "available_memory", lambda: None)
+    monkeypatch.setattr(sizes, "available_memory", lambda: None)
     assert graph().in_degrees().sum() == 2
     assert config.available_memory() is None or config.available_memory() > 0
 

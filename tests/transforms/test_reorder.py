@@ -11,7 +11,7 @@ import torch
 
 import dglite
 from dglite import DGLError, reorder_graph
-from dglite.transforms.locality import locality_order
+from dglite.transforms.reorder import locality_order
 
 NODE_ORDERS = [None, "locality", "rcmk", "degree", "custom"]
 EDGE_ORDERS = [None, "src", "dst", "custom"]

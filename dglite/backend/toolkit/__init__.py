@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Tensor, apply, as_array, enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from ..autograd import Tensor, apply, as_array
 from ..conversions import require_device
+from ..grad_mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from ..library import library
 from ..operations import dtype_of, functions
 from ..shapes import unsqueeze

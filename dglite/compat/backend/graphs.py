@@ -50,12 +50,7 @@ def gspmm(gidx: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data:
 
 
 def gsddmm(
-    gidx: Any,
-    op: str,
-    lhs_data: Tensor | None,
-    rhs_data: Tensor | None,
-    lhs_target: str = "u",
-    rhs_target: str = "v",
+    gidx: Any, op: str, lhs_data: Tensor | None, rhs_data: Tensor | None, lhs_target: str = "u", rhs_target: str = "v"
 ) -> Tensor:
     """Return :func:`dglite.ops.gsddmm`."""
     out: Tensor = ops.gsddmm(gidx, op, lhs_data, rhs_data, lhs_target, rhs_target)

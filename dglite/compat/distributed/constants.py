@@ -1,7 +1,5 @@
 """``dgl.distributed.constants``."""
 
-__all__ = ["DEFAULT_ETYPE", "DEFAULT_NTYPE", "MAX_QUEUE_SIZE", "SERVER_EXIT"]
-
 MAX_QUEUE_SIZE = 20 * 1024**3
 SERVER_EXIT = "server_exit"
 DEFAULT_NTYPE = "_N"

@@ -13,8 +13,6 @@ from ...distributed import initialize as join
 from ...errors import DGLError
 from .constants import MAX_QUEUE_SIZE
 
-__all__ = ["exit_client", "has_group", "initialize", "machine_count", "read_ip_config"]
-
 _machines: list[int] = [1]
 """The number of machines of the last ``ip_config``."""
 

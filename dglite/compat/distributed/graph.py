@@ -19,8 +19,6 @@ from . import kvstore
 from .context import has_group
 from .loaders import DistEdgeDataLoader, DistNodeDataLoader
 
-__all__ = ["DistGraphServer", "NamedEmbedding", "OneSidedGraph"]
-
 
 class OneSidedGraph(PartitionedGraph):
     """A partitioned graph whose rows each rank reads whenever it likes; all ranks make it.

@@ -7,8 +7,6 @@ from typing import Any
 from ...distributed import DistTensor
 from ...errors import DGLError
 
-__all__ = ["KVClient", "close_kvstore", "get_kvstore", "open_kvstore"]
-
 _clients: list[KVClient] = []
 
 

@@ -14,8 +14,6 @@ from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
 from ...graph import DGLGraph
 
-__all__ = ["CollatedBatches", "DistEdgeDataLoader", "DistNodeDataLoader", "_remove_kwargs_dist"]
-
 
 class CollatedBatches:
     """Iterates over ``collate_fn(ids)`` of batches of a data set, in the thread that trains.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from . import rpc
 
-__all__ = ["get_global_rank", "get_num_trainers", "get_role", "get_trainer_rank", "init_role"]
-
 
 def init_role(role: str) -> None:
     """Do nothing: there are no processes of other roles."""

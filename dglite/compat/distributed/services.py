@@ -8,16 +8,6 @@ from ...backend import Tensor
 from ...distributed import load_partition_book
 from ...graph import DGLGraph
 
-__all__ = [
-    "dgl_partition_to_graphbolt",
-    "find_edges",
-    "in_degrees",
-    "in_subgraph",
-    "out_degrees",
-    "sample_etype_neighbors",
-    "sample_neighbors",
-]
-
 
 def sample_neighbors(
     g: Any,

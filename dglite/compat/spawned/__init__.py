@@ -10,8 +10,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["forget", "reach"]
-
 _FOLDER = str(Path(__file__).resolve().parent)
 
 

@@ -10,10 +10,4 @@ from .graphproppred import DglGraphPropPredDataset, collate_dgl
 from .linkproppred import DglLinkPropPredDataset
 from .nodeproppred import DglNodePropPredDataset
 
-__all__ = [
-    "DglGraphPropPredDataset",
-    "DglLinkPropPredDataset",
-    "DglNodePropPredDataset",
-    "Evaluator",
-    "collate_dgl",
-]
+__all__ = ["DglGraphPropPredDataset", "DglLinkPropPredDataset", "DglNodePropPredDataset", "Evaluator", "collate_dgl"]

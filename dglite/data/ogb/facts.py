@@ -79,10 +79,7 @@ _ALL = {"ogbn": _NODES, "ogbl": _LINKS, "ogbg": _GRAPHS}
 def facts_of(name: str, kind: str = "") -> Facts:
     """Return the published facts of a set, by OGB's name; ``kind`` limits them to ``"ogbn"``, ``"ogbl"`` or ``"ogbg"``.
 
-    Raises
-    ------
-    DGLError
-        There is no set of that name.
+    Raises ``DGLError``: there is no set of that name.
     """
     by_name = {name: facts for each, sets in _ALL.items() if kind in ("", each) for name, facts in sets.items()}
     if name not in by_name:

@@ -23,11 +23,8 @@ _BLOCK = 1 << 20
 def table(path: Path, num_rows: int | None = None) -> np.ndarray:
     """Return the numbers in a packed table, (rows, columns): int64 if all are integers, else float32, empty cells NaN.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, unpacks to too much, is no table of numbers, or has other than
-        ``num_rows`` rows.
+    Raises ``DGLError``: there is no such file, it is damaged, unpacks to too much, is no table of numbers, or has other
+    than ``num_rows`` rows.
     """
     empty = _check(path)
     rows = np.empty((0, 1), np.int64) if empty else _numbers(path)
@@ -84,10 +81,7 @@ def words(path: Path, separator: str = ",") -> list[list[str]]:
 def flags(path: Path) -> list[str]:
     """Return the node types in the header of a table that the line below says ``True`` of, such as which have labels.
 
-    Raises
-    ------
-    DGLError
-        As :func:`table`; or there are not two lines of as many cells, or nothing is true.
+    Raises ``DGLError``: as :func:`table`; or there are not two lines of as many cells, or nothing is true.
     """
     lines = words(path)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
@@ -111,10 +105,7 @@ def checked_ids(path: Path, count: int) -> Any:
 def read_pt(path: Path) -> Any:
     """Return the object that ``torch.save`` wrote, arrays as tensors: dicts, lists, numbers, strings, arrays.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, or it holds something else.
+    Raises ``DGLError``: there is no such file, it is damaged, or it holds something else.
     """
     try:
         return tensors(read_numeric_pt(path))

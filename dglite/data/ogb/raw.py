@@ -21,10 +21,7 @@ from .files import table, words
 def read_raw(folder: Path, facts: Facts) -> Joined:
     """Return the graphs in a folder of one node type; if a line means both directions, the reversed edge follows.
 
-    Raises
-    ------
-    DGLError
-        A file is missing, damaged, or does not fit the others: which one is said.
+    Raises ``DGLError``: a file is missing, damaged, or does not fit the others: which one is said.
     """
     return _from_npz(folder / "data.npz") if facts.binary else _from_tables(folder, facts)
 

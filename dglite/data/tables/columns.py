@@ -52,11 +52,8 @@ class TableFeature:
     def values(self, batch: Batch) -> np.ndarray:
         """Return the feature of a batch's rows, (rows, *shape).
 
-        Raises
-        ------
-        DGLError
-            A number, a time or a list is missing and the table says no value for it, a list has another length, or a
-            category of a split is not train, val or test; the place is named.
+        Raises ``DGLError``: a number, a time or a list is missing and the table says no value for it, a list has
+        another length, or a category of a split is not train, val or test; the place is named.
         """
         arrays = [self._column(batch, column) for column in self.columns]
         return arrays[0] if len(arrays) == 1 else np.stack([array.astype(self.dtype) for array in arrays], axis=1)
@@ -123,10 +120,7 @@ class TableFeature:
 def features_of(schema: Any, ids: Sequence[str], options: Mapping[str, Any], label: str) -> list[TableFeature]:
     """Return the features of a table: those that a user names, or all columns that can be numbers.
 
-    Raises
-    ------
-    DGLError
-        A column does not exist, or cannot be a feature.
+    Raises ``DGLError``: a column does not exist, or cannot be a feature.
     """
     names = list(schema.names)
     request = options["features"]

@@ -111,12 +111,7 @@ class _Conversion:
     """A conversion in a folder that may hold what an interrupted one has done."""
 
     def __init__(
-        self,
-        work: Path,
-        nodes: dict[str, NodeTable],
-        edges: dict[Etype, EdgeTable],
-        memory: int,
-        hide: bool,
+        self, work: Path, nodes: dict[str, NodeTable], edges: dict[Etype, EdgeTable], memory: int, hide: bool
     ) -> None:
         self.work, self.nodes, self.edges, self.memory, self.hide = work, nodes, edges, memory, hide
         self.ntypes = sorted({*nodes, *(end for etype in edges for end in etype[::2])})

@@ -66,11 +66,7 @@ def database_tables(tables: Mapping[str, Table]) -> tuple[dict[str, Table], dict
         times = {_TIME: time} if time else {}
         settings = {"fill": options["fill"], "time_unit": options["time_unit"]}
         nodes[name] = Table(
-            table.data,
-            id=table.id or ROW,
-            features={**columns, **times},
-            categories=options["categories"],
-            **settings,
+            table.data, id=table.id or ROW, features={**columns, **times}, categories=options["categories"], **settings
         )
         for key, other in table.links.items():
             if other not in tables:

@@ -158,10 +158,7 @@ def id_values(batch: Batch, column: str) -> Keys:
 def key_arrays(values: Any, place: Any) -> Keys:
     """Return an Arrow array of integers or texts for the hash table.
 
-    Raises
-    ------
-    DGLError
-        A value is missing, or the type is another. ``place(row)`` says where.
+    Raises ``DGLError``: a value is missing, or the type is another. ``place(row)`` says where.
     """
     pyarrow = arrow()
     types = pyarrow.types

@@ -153,10 +153,8 @@ class TableSource:
     def read(self, columns: Sequence[str], batch_bytes: int = 1 << 26, first_unit: int = 0) -> Iterator[Batch]:
         """Yield the rows of some columns, in batches of about ``batch_bytes``; ``first_unit`` passes over batches.
 
-        Raises
-        ------
-        DGLError
-            A file cannot be read; a row group takes more than twice ``batch_bytes`` in memory before it is cut.
+        Raises ``DGLError``: a file cannot be read; a row group takes more than twice ``batch_bytes`` in memory before
+        it is cut.
         """
         rows = max(batch_bytes // self.row_bytes(columns), 256)
         start = 0
@@ -212,10 +210,7 @@ class TableSource:
         plain = path.name.partition(".csv")[0].partition(".txt")[0]
         separator = "\t" if ".tsv" in path.name and plain == path.name else ","
         return csv.open_csv(
-            path,
-            csv.ReadOptions(block_size=block, use_threads=True),
-            csv.ParseOptions(delimiter=separator),
-            options,
+            path, csv.ReadOptions(block_size=block, use_threads=True), csv.ParseOptions(delimiter=separator), options
         )
 
     def _footer(self, path: Path) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from .. import functional
 from ..base import InEdgesRequired
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...readout import broadcast_nodes
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

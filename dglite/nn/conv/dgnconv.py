@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...structure.adjacency import Adjacency
 from .. import functional
 from .pnaconv import PNAConv
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

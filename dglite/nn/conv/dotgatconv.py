@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from ...ops.core import Attention, Score
 from .. import functional
 from ..base import InEdgesRequired
 from ..sparselinear import SparseLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final
@@ -38,11 +36,7 @@ class DotGatConv(InEdgesRequired):
     """
 
     def __init__(
-        self,
-        in_feats: int | tuple[int, int],
-        out_feats: int,
-        num_heads: int,
-        allow_zero_in_degree: bool = False,
+        self, in_feats: int | tuple[int, int], out_feats: int, num_heads: int, allow_zero_in_degree: bool = False
     ) -> None:
         super().__init__()
         functional.require_sizes(self, least=1, num_heads=num_heads)
@@ -63,10 +57,7 @@ class DotGatConv(InEdgesRequired):
     @overload
     def forward(self, graph: DGLGraph, feat: Any, *, get_attention: bool) -> tuple[Tensor, Tensor]: ...
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Tensor | tuple[Tensor, Tensor],
-        get_attention: bool = False,
+        self, graph: DGLGraph, feat: Tensor | tuple[Tensor, Tensor], get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor, framework
+from ...graph import DGLGraph
 from ...ops.core import Attention, Score
 from .. import functional
 from ..base import InEdgesRequired, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor
 from ...errors import DGLError
+from ...graph import DGLGraph
 from .. import functional
 from ..base import Layer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

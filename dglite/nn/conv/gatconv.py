@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from ...backend import Tensor, framework
+from ...graph import DGLGraph
 from ...ops.core import Attention, Score
 from .. import functional
 from ..base import InEdgesRequired, nn
 from ..sparselinear import FeatureDropout, SparseLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final
@@ -114,11 +112,7 @@ class GATConv(InEdgesRequired):
         self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, *, get_attention: bool
     ) -> tuple[Tensor, Tensor]: ...
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Any,
-        edge_weight: Tensor | None = None,
-        get_attention: bool = False,
+        self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None, get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 

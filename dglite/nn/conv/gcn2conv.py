@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor, framework
+from ...graph import DGLGraph
 from .. import functional
 from ..base import InEdgesRequired, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

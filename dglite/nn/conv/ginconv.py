@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor
+from ...graph import DGLGraph
 from ...opspec import Reducer
 from .. import functional
 from ..base import Layer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _AGGREGATORS = ("sum", "max", "mean")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, framework
+from ...graph import DGLGraph
 from ...opspec import Reducer
 from .. import functional
 from ..base import InEdgesRequired, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _AGGREGATORS = ("sum", "mean", "max")
 

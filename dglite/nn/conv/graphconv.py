@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError, warn_deprecated
+from ...graph import DGLGraph
 from .. import functional
 from ..base import InEdgesRequired, nn
 from ..sparsefeatures import SparseFeatures
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final
@@ -84,11 +82,7 @@ class GraphConv(InEdgesRequired):
             nn.init.zeros_(self.bias)
 
     def forward(
-        self,
-        graph: DGLGraph,
-        feat: Any,
-        weight: Tensor | None = None,
-        edge_weight: Tensor | None = None,
+        self, graph: DGLGraph, feat: Any, weight: Tensor | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Return the new features of the destination nodes.
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...readout import broadcast_nodes
 from ...structure.adjacency import Adjacency
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 class PNAConvTower(Layer):

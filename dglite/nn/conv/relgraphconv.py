@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError, warn_deprecated
+from ...graph import DGLGraph
 from ...structure.adjacency import Adjacency
 from .. import functional
 from ..base import Layer, nn
 from ..hetero.typedlinear import TypedLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 @final

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from ... import function as fn
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ...udf import NodeBatch
@@ -15,9 +16,6 @@ from .. import functional
 from ..base import Layer, nn
 from ..sparsefeatures import SparseFeatures
 from ..sparselinear import FeatureDropout, SparseLinear
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
@@ -102,12 +100,7 @@ class SAGEConv(Layer):
             functional.xavier_uniform_(self.fc_self.weight, gain=gain)
         functional.xavier_uniform_(self.fc_neigh.weight, gain=gain)
 
-    def forward(
-        self,
-        graph: DGLGraph,
-        feat: Any,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, graph: DGLGraph, feat: Any, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features of the destination nodes.
 
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows and
@@ -148,11 +141,7 @@ class SAGEConv(Layer):
         return functional.sum_of_projected(self.fc_self, destination, self.fc_neigh, neighbours)
 
     def _mean_with_self(
-        self,
-        adjacency: Adjacency,
-        source: Any,
-        destination: Any,
-        edge_weight: Tensor | None,
+        self, adjacency: Adjacency, source: Any, destination: Any, edge_weight: Tensor | None
     ) -> Tensor:
         """Average neighbours and node; without a ``destination``, its rows are the first of the source's."""
         product_first = self._product_goes_first(adjacency, source) or isinstance(destination, SparseFeatures)

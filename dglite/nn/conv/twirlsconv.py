@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _NORMS = ("none", "batch", "layer")
 

@@ -1,17 +1,7 @@
 """Explainers: which nodes, edges and features a trained model's prediction depends on. They need torch."""
 
-from .gnnexplainer import GNNExplainer
-from .heterognnexplainer import HeteroGNNExplainer
-from .heteropgexplainer import HeteroPGExplainer
-from .heterosubgraphx import HeteroSubgraphX
-from .pgexplainer import PGExplainer
-from .subgraphx import SubgraphX
+from .gnnexplainer import GNNExplainer, HeteroGNNExplainer
+from .pgexplainer import HeteroPGExplainer, PGExplainer
+from .subgraphx import HeteroSubgraphX, SubgraphX
 
-__all__ = [
-    "GNNExplainer",
-    "HeteroGNNExplainer",
-    "HeteroPGExplainer",
-    "HeteroSubgraphX",
-    "PGExplainer",
-    "SubgraphX",
-]
+__all__ = ["GNNExplainer", "HeteroGNNExplainer", "HeteroPGExplainer", "HeteroSubgraphX", "PGExplainer", "SubgraphX"]

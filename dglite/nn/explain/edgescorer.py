@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from ...backend import Tensor, active, framework
 from ...batch import batch
 from ...errors import DGLError
 from ...frame import NID
+from ...graph import DGLGraph
 from ...subgraph import khop_in_subgraph
 from ..base import nn
 from .explainer import Explainer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _NO_IDS = np.empty(0, np.int64)
 

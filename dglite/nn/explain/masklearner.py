@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...progress import progress
 from ..base import nn
 from .explainer import Explainer
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 class MaskLearner(Explainer):

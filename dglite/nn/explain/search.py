@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from ...progress import progress
 from ..base import nn
 from .explainer import Explainer
 from .setvalues import SetValues
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _BITS = 1 << 24
 """Sets of nodes are drawn for as many subgraphs at a time as keep their masks below this size."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...backend import Tensor, active, framework
 from ...batch import batch
+from ...graph import DGLGraph
 from ..base import nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _ROWS = 1 << 16
 """Nodes and edges in one run of the model, about: what is computed from them should stay in the cache."""

@@ -41,11 +41,7 @@ def attention(
 
 
 def attention_by_scores(
-    adjacency: Adjacency,
-    feat: Tensor,
-    scores: Tensor,
-    edge_weight: Tensor | None = None,
-    get_attention: bool = False,
+    adjacency: Adjacency, feat: Tensor, scores: Tensor, edge_weight: Tensor | None = None, get_attention: bool = False
 ) -> tuple[Tensor, Tensor | None]:
     """Return what :func:`attention` does, of scores (num_edges, *heads) that exist."""
     heads = active.shape(scores)[1:]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...backend import Tensor, active, framework, require_one_library
 from ...errors import DGLError
 from ...formulas import FORMULAS
+from ...graph import DGLGraph
 from ...graph.storage import require_graph
 from ...ops import biases
 from ...structure.adjacency import Adjacency
 from ...structure.ids import count_of
 from ..base import Layer, nn
 from ..sparsefeatures import Features, SparseFeatures, as_features
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 
 def is_plain(module: Any, kind: Any = None) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
+from ...graph import DGLGraph
 from ...graph.base import sizes_in_program
 from ...graph.storage import require_graph
 from ...ops import core
@@ -16,9 +17,6 @@ from ...opspec import Reducer
 from ...readout import topk_nodes
 from ...structure.adjacency import Adjacency
 from .given import by_head
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)

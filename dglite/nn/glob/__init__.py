@@ -1,14 +1,8 @@
 """Pooling: from the nodes of each batched graph to one row per graph."""
 
-from .avgpooling import AvgPooling
-from .globalattentionpooling import GlobalAttentionPooling
-from .maxpooling import MaxPooling
+from .pooling import AvgPooling, GlobalAttentionPooling, MaxPooling, SortPooling, SumPooling, WeightAndSum
 from .set2set import Set2Set
-from .settransformerdecoder import SetTransformerDecoder
-from .settransformerencoder import SetTransformerEncoder
-from .sortpooling import SortPooling
-from .sumpooling import SumPooling
-from .weightandsum import WeightAndSum
+from .settransformer import SetTransformerDecoder, SetTransformerEncoder
 
 __all__ = [
     "AvgPooling",

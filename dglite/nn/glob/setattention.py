@@ -114,14 +114,7 @@ class InducedSetAttentionBlock(Layer):
     """
 
     def __init__(
-        self,
-        m: int,
-        d_model: int,
-        num_heads: int,
-        d_head: int,
-        d_ff: int,
-        dropouth: float = 0.0,
-        dropouta: float = 0.0,
+        self, m: int, d_model: int, num_heads: int, d_head: int, d_ff: int, dropouth: float = 0.0, dropouta: float = 0.0
     ) -> None:
         super().__init__()
         self.m, self.d_model = m, d_model
@@ -151,14 +144,7 @@ class PMALayer(Layer):
     """Attention of ``k`` learned seeds over each graph's rows: (num_rows, d_model) -> (batch_size * k, d_model)."""
 
     def __init__(
-        self,
-        k: int,
-        d_model: int,
-        num_heads: int,
-        d_head: int,
-        d_ff: int,
-        dropouth: float = 0.0,
-        dropouta: float = 0.0,
+        self, k: int, d_model: int, num_heads: int, d_head: int, d_ff: int, dropouth: float = 0.0, dropouta: float = 0.0
     ) -> None:
         super().__init__()
         self.k, self.d_model = k, d_model

@@ -40,12 +40,7 @@ class TypedLinear(Layer):
     """
 
     def __init__(
-        self,
-        in_size: int,
-        out_size: int,
-        num_types: int,
-        regularizer: str | None = None,
-        num_bases: int | None = None,
+        self, in_size: int, out_size: int, num_types: int, regularizer: str | None = None, num_bases: int | None = None
     ) -> None:
         super().__init__()
         if regularizer not in (None, "basis", "bdd"):

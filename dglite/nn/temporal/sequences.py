@@ -13,10 +13,7 @@ def event_features(
 ) -> Tensor:
     """Return the features of events beside the encoding of their ages, (n, num_events, edge_feats + time_feats).
 
-    Raises
-    ------
-    DGLError
-        A shape is not (n, num_events), or that of ``edge_feat`` not (n, num_events, edge_feats).
+    Raises ``DGLError``: a shape is not (n, num_events), or that of ``edge_feat`` not (n, num_events, edge_feats).
     """
     name = type(layer).__name__
     if events.ndim != 2 or events.shape[1] != num_events:

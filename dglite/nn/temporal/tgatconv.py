@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from ...backend import Tensor, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
+from ...graph import DGLGraph
 from ...ops import core
 from ...ops.core import Attention, Score
 from .. import functional
 from ..base import Layer, nn
 from .timeencoding import TimeEncoding
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _BY_ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 _BY_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from ...backend import Tensor, framework
 from ...errors import DGLError
+from ...graph import DGLGraph
 from .. import functional
 from ..base import Layer, nn
-
-if TYPE_CHECKING:
-    from ...graph import DGLGraph
 
 _NORMS = {"sym": "both", "row": "right"}
 

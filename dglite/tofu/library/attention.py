@@ -49,9 +49,7 @@ def cdist(call: OperatorCall) -> SplitRule:
     batch = outer(rank, (rank - 2, rank - 1))[:-2]
     out: list[str | None] = [*batch, "i", "j"]
     return slices(
-        call,
-        [aligned(call.inputs[0], [*batch, "i", None]), aligned(call.inputs[1], [*batch, "j", None])],
-        [out],
+        call, [aligned(call.inputs[0], [*batch, "i", None]), aligned(call.inputs[1], [*batch, "j", None])], [out]
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, IndexedFunction, Opaque, Place, Sum, TensorSymbol, describe, over
 from .common import NOTHING
-from .geometry import Windows, by_rows
+from .windows import Windows, by_rows
 
 aten = torch.ops.aten
 

@@ -1,4 +1,4 @@
-"""Pooling over windows, split by samples, channels, and spatial rows with a halo."""
+"""Windows of convolutions and poolings; pooling, resampling and padding of images, split by samples and channels."""
 
 from __future__ import annotations
 
@@ -6,11 +6,70 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional
 
-from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..operator import OperatorCall, OperatorPart, RunPart, SplitRule, rule
 from ..tdl import ElementWise, Expression, Max, Opaque, Sum, TensorSymbol, describe, over
-from .common import index_names
-from .geometry import Windows, by_rows
+from .common import IndexNames, index_names, slices
+
+
+class Windows:
+    """Windows over the last ``count`` dimensions of a tensor.
+
+    Attributes
+    ----------
+    kernel, stride, padding, dilation : list of int
+        For each of these dimensions.
+    space, taps : list of str
+        Names of the indices of windows, ``x0``, ``x1``, ..., and of the elements under one, ``k0``, ``k1``, ...
+    """
+
+    def __init__(self, call: OperatorCall, kernel: Sequence[int], count: int):
+        self.count = count
+        self.kernel = self.each(kernel)
+        self.stride = self.each(call["stride"]) or self.kernel
+        self.padding = self.each(call["padding"])
+        self.dilation = self.each(call.arguments.get("dilation", [1]))
+        self.space, self.taps = index_names(count, "x"), index_names(count, "k")
+        self.extents = dict(zip(self.taps, self.kernel, strict=True))
+
+    def each(self, value: Sequence[int]) -> list[int]:
+        """Return a number for each dimension of space, where one may stand for all."""
+        return list(value) * self.count if len(value) == 1 else list(value)
+
+    def inputs(self, i: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the element of the input under the tap ``k`` of the window ``i``; its leading indices are kept."""
+        lead, each = len(i) - self.count, range(self.count)
+        return (*i[:lead], *(i[lead + d] * self.stride[d] + k[d] * self.dilation[d] - self.padding[d] for d in each))
+
+    def windows(self, i: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the window whose tap ``k`` lies on the element ``i`` of the input; its leading indices are kept."""
+        lead, each = len(i) - self.count, range(self.count)
+        at = ((i[lead + d] + self.padding[d] - k[d] * self.dilation[d]) / self.stride[d] for d in each)
+        return (*i[:lead], *at)
+
+    def pad(self, tensor: torch.Tensor, d: int, left: int, right: int, value: float = 0) -> torch.Tensor:
+        """Add rows before and after a dimension of space; negative numbers drop rows."""
+        widths = [0, 0] * self.count
+        widths[2 * (self.count - 1 - d) : 2 * (self.count - d)] = [left, right]
+        return functional.pad(tensor, widths, value=value)
+
+    def padding_but(self, d: int, width: int = 0) -> list[int]:
+        """Return the padding, with another width in one dimension."""
+        return [width if e == d else p for e, p in enumerate(self.padding)]
+
+
+def by_rows(
+    local: Callable[[OperatorPart, dict[str, Any], int], Any],
+    other: RunPart = lambda part, arguments: part.run(arguments),
+) -> RunPart:
+    """Return how to run a part: ``local(part, arguments, d)`` by rows of dimension ``d`` of space, else ``other``."""
+
+    def run(part: OperatorPart, arguments: dict[str, Any]) -> Any:
+        return local(part, arguments, int(part.index[1:])) if part.index.startswith("x") else other(part, arguments)
+
+    return run
+
 
 aten = torch.ops.aten
 
@@ -112,3 +171,60 @@ def max_pool_backward(call: OperatorCall) -> SplitRule:
         return out.scatter_add(lead, flat, (grad * inside).flatten(lead)).view(part.shape())
 
     return windows.rule(outputs, local)
+
+
+SPACE = {
+    1: (
+        aten.reflection_pad1d,
+        aten.replication_pad1d,
+        aten.upsample_nearest1d,
+        aten.avg_pool1d,
+        aten.adaptive_avg_pool1d,
+    ),
+    2: (
+        aten._adaptive_avg_pool2d,
+        aten._adaptive_avg_pool2d_backward,
+        aten.reflection_pad2d,
+        aten.reflection_pad2d_backward,
+        aten.replication_pad2d,
+        aten.replication_pad2d_backward,
+        aten.upsample_nearest2d,
+        aten.upsample_bilinear2d,
+    ),
+    3: (aten._adaptive_avg_pool3d, aten._adaptive_avg_pool3d_backward, aten.reflection_pad3d, aten.replication_pad3d),
+}
+"""Operators on images by the dimensions of space, which each reads as a whole."""
+
+
+def _on_images(space: int) -> None:
+    def make(call: OperatorCall) -> SplitRule:
+        def names(rank: int) -> IndexNames:
+            return [f"i{d}" for d in range(rank - space)] + [None] * space
+
+        return slices(call, [names(len(s)) for s in call.inputs], [names(len(s)) for s in call.outputs])
+
+    rule(*SPACE[space])(make)
+
+
+for _space in SPACE:
+    _on_images(_space)
+
+
+@rule(aten.upsample_nearest2d_backward, aten.upsample_bilinear2d_backward)
+def upsample_backward(call: OperatorCall) -> SplitRule:
+    images: IndexNames = ["n", "c", None, None]
+
+    return slices(call, [images], [images], local=lambda part, a: part.run(a, input_size=list(part.shape())))
+
+
+@rule(aten.grid_sampler_2d)
+def grid_sampler(call: OperatorCall) -> SplitRule:
+    return slices(call, [["n", "c", None, None], ["n", None, None, None]], [["n", "c", None, None]])
+
+
+@rule(aten.col2im, aten.im2col)
+def columns(call: OperatorCall) -> SplitRule | None:
+    inputs, outputs = len(call.inputs[0]), len(call.outputs[0])
+    if max(inputs, outputs) < 4:
+        return None
+    return slices(call, [["n", *[None] * (inputs - 1)]], [["n", *[None] * (outputs - 1)]])

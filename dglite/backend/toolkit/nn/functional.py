@@ -54,10 +54,7 @@ def dropout_mask(like: Tensor, p: float) -> Tensor:
 def cross_entropy(input: Tensor, target: Any) -> Tensor:
     """Return the mean of -log softmax(input)[target] over rows; ``input`` (rows, classes), ``target`` (rows,) integers.
 
-    Raises
-    ------
-    DGLError
-        Shapes do not fit, or a target is no integer or no class.
+    Raises ``DGLError``: shapes do not fit, or a target is no integer or no class.
     """
     target = as_array(target)
     if input.ndim != 2 or target.shape != input.shape[:1] or target.dtype.kind not in "iu":

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ....errors import DGLError
-from ...autograd import Tensor, no_grad
+from ...autograd import Tensor
+from ...grad_mode import no_grad
 from ...library import library
 
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2)}

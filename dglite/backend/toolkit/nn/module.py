@@ -8,7 +8,8 @@ from typing import Any, Self, final
 import numpy as np
 
 from ....errors import DGLError
-from ...autograd import Tensor, as_array, no_grad
+from ...autograd import Tensor, as_array
+from ...grad_mode import no_grad
 
 
 @final
@@ -173,10 +174,7 @@ class Module:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Write tensors or arrays, by path, into parameters and buffers; nothing is written when one does not fit.
 
-        Raises
-        ------
-        DGLError
-            A shape differs; with ``strict``, a name is missing or unknown.
+        Raises ``DGLError``: a shape differs; with ``strict``, a name is missing or unknown.
         """
         state = self.state_dict()
         missing, unknown = state.keys() - state_dict.keys(), state_dict.keys() - state.keys()
