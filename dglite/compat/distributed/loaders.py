@@ -110,8 +110,8 @@ class DistEdgeDataLoader(_Stepped, EdgeBatches):
         self._by_type = isinstance(eids, Mapping)
         super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))
 
-    def _with_features(self, sampled: Any) -> Any:
-        batch = super()._with_features(sampled)
+    def _with_features(self, *sampled: Any) -> Any:
+        batch = super()._with_features(*sampled)
         if not self._by_type:
             return batch
         nodes, *pairs, blocks = batch
