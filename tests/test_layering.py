@@ -42,6 +42,7 @@ OWNERS = {
         "backend/torch_transforms.py",
         "compat",
         "io/dgl_pickle.py",
+        "io/graphbolt_file.py",
         "sparse/exchange.py",
         "nn",
         "data",

@@ -92,6 +92,9 @@ def _kinds(g: DGLGraph, balance_ntypes: Any) -> np.ndarray:
     """Return a number of what each node is to be balanced with: its type, and what is given."""
     kinds = np.repeat(np.arange(len(g.ntypes)), g.node_counts)
     if balance_ntypes is not None:
+        if isinstance(balance_ntypes, Mapping):  # types that are left out are one kind each
+            left_out = {ntype: np.zeros(g.num_nodes(ntype), np.int64) for ntype in g.ntypes}
+            balance_ntypes = left_out | dict(balance_ntypes)
         groups = _by_type(g, balance_ntypes, "balance_ntypes")
         _, kinds = np.unique(np.stack([kinds, groups]), axis=1, return_inverse=True)
     return kinds.reshape(-1)

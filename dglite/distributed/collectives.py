@@ -211,20 +211,28 @@ class Alone(Collectives):
     Parameters
     ----------
     rank, world
-        the number of this process, and how many there are.
+        the number of this process, and how many there are. The only one also sends to itself.
+    timeout
+        kept for threads that ask other ranks.
     """
 
     collective = False
 
-    def __init__(self, rank: int, world: int) -> None:
-        self.rank, self.world = rank, world
+    def __init__(self, rank: int, world: int, timeout: float = TIMEOUT) -> None:
+        self.rank, self.world, self.timeout = rank, world, timeout
         self.sent, self.received = Counter(), Counter()
 
     def begin(self, step: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
         """Raise the error, if there is one; nothing is sent."""
         if error is not None:
             raise error
-        return [0] * self.world
+        return list(counts) if counts is not None and self.world == 1 else [0] * self.world
+
+    def start(
+        self, step: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
+    ) -> tuple[torch.Tensor, Callable[[], None]]:
+        """Return the rows that the only rank sends itself, and what waits for nothing."""
+        return values.clone(), lambda: None
 
     def gather_objects(self, step: str, value: Any) -> list[Any]:
         """Return this rank's value alone."""

@@ -17,7 +17,7 @@ from ..io.atomic import replacing
 from ..io.container import local_path
 from .book import CanonicalEtype, PartitionBook
 
-VERSION = 1
+VERSION = 2
 """Version of the layout that is written; later ones are refused."""
 
 
@@ -110,12 +110,15 @@ class PartConfig:
             if version > VERSION:
                 raise DGLError(f"{path} is of version {version}; this dglite reads up to {VERSION}: update it")
             stated = fields.pop("hash", None)
+            stated_parts = fields.pop("num_parts") if version > 1 else None
             fields["nodes"] = dict(fields["nodes"])
             fields["edges"] = {(src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]}
             fields["idtype"] = str(np.dtype(fields["idtype"]))
             config = cls(**fields, path=path)
             if not config.nodes:
                 raise ValueError("it has no node types")
+            if stated_parts not in (None, config.num_parts) or (version > 1 and type(stated_parts) is not int):
+                raise ValueError(f"num_parts is {stated_parts!r}, but nodes are in {config.num_parts} parts")
             fits = stated == config.hash
             if fits:
                 config.book(0)
@@ -130,7 +133,8 @@ class PartConfig:
     def write(self, path: Path) -> None:
         """Write the file atomically."""
         self.path = path
-        fields = {**self._fields(), "version": VERSION, "hash": self.hash}
+        # Launchers of projects compare num_parts, a name of DGL's, with the number of machines.
+        fields = {**self._fields(), "num_parts": self.num_parts, "version": VERSION, "hash": self.hash}
         with replacing(path, parents=True) as part:
             part.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 

@@ -16,6 +16,7 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..io import load_graphs, load_tensors
 from ..io.container import local_path
+from ..io.graphbolt_file import load_fused_graph
 from ..structure.ids import integer_array
 from .book import PartitionBook
 from .config import PartConfig
@@ -75,7 +76,7 @@ def _book(path: Path, fields: dict[str, Any]) -> PartitionBook:
 def read_dgl_partition(part_config: Any) -> tuple[DGLGraph, dict[str, Tensor]]:
     """Return the graph of all parts that DGL wrote, with its features and DGL's new ids, and the part of each node.
 
-    Raises ``DGLError``: a file is missing, damaged, or was written for GraphBolt alone.
+    Raises ``DGLError``: a file is missing or damaged, or was written for GraphBolt alone and without ids of edges.
     """
     path = local_path(part_config)
     fields = _dgl_fields(path)
@@ -84,12 +85,10 @@ def read_dgl_partition(part_config: Any) -> tuple[DGLGraph, dict[str, Tensor]]:
     try:
         book = _book(path, fields)
         parts = [fields[f"part-{part}"] for part in range(int(fields["num_parts"]))]
-        if any("part_graph" not in files for files in parts):
-            raise DGLError(f"{path} was written for GraphBolt; partition the graph with use_graphbolt=False")
-        graphs = [load_graphs(path.parent / files["part_graph"])[0][0] for files in parts]
-    except (KeyError, TypeError, ValueError) as error:
+        edges = [_inner_edges(path.parent, files, part, book) for part, files in enumerate(parts)]
+        graph = _whole_graph(edges, book)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DGLError(f"{path} is damaged: {error!r}") from error
-    graph = _whole_graph(graphs, book)
     for kind, views in (("node", graph.nodes), ("edge", graph.edges)):
         rows: dict[tuple[Any, str], list[Tensor]] = {}
         for files in parts:
@@ -103,14 +102,39 @@ def read_dgl_partition(part_config: Any) -> tuple[DGLGraph, dict[str, Tensor]]:
     return graph, owners
 
 
-def _whole_graph(graphs: list[DGLGraph], book: PartitionBook) -> DGLGraph:
-    """Return the edges inside the parts as one graph, in the order of DGL's new ids."""
+def _inner_edges(folder: Path, files: dict[str, str], part: int, book: PartitionBook) -> tuple[np.ndarray, ...]:
+    """Return source, destination and id of each edge of a part, in DGL's numbering of all types; not its halo's."""
+    if "part_graph" in files:
+        graph = load_graphs(folder / files["part_graph"])[0][0]
+        inner = np.flatnonzero(integer_array(graph.edata["inner_edge"]))
+        nodes, edges = (integer_array(x) for x in (graph.ndata[NID], graph.edata[EID]))
+        src, dst = (integer_array(x) for x in graph.edges(order="eid"))
+        return nodes[src[inner]], nodes[dst[inner]], edges[inner]
+    path = folder / files["part_graph_graphbolt"]
+    fields = load_fused_graph(path)
+    ids = (fields["edge_attributes"] or {}).get(EID)
+    if ids is None or NID not in (fields["node_attributes"] or {}):
+        raise DGLError(
+            f"{path} was written for GraphBolt, without ids of edges; convert the partition again with "
+            "dgl_partition_to_graphbolt(part_config, store_eids=True)"
+        )
+    nodes, edges = integer_array(fields["node_attributes"][NID]), integer_array(ids)
+    dst = np.repeat(np.arange(len(nodes)), np.diff(integer_array(fields["csc_indptr"])))
+    numbers, places = (integer_array(x) for x in book.map_to_per_etype(edges))
+    inner = np.zeros(len(edges), np.bool_)
+    for number, ranges in enumerate(book.edges.values()):
+        of_type = np.flatnonzero(numbers == number)
+        inner[of_type] = ~ranges.outside(places[of_type], part)
+    src = integer_array(fields["indices"])
+    return nodes[src[inner]], nodes[dst[inner]], edges[inner]
+
+
+def _whole_graph(parts: list[tuple[np.ndarray, ...]], book: PartitionBook) -> DGLGraph:
+    """Return the edges of all parts as one graph, in the order of DGL's new ids."""
     ends = {etype: np.empty((2, ranges.count), np.int64) for etype, ranges in book.edges.items()}
-    for part in graphs:
-        inner = np.flatnonzero(integer_array(part.edata["inner_edge"]))
-        numbers, ids = (integer_array(x) for x in book.map_to_per_etype(integer_array(part.edata[EID])[inner]))
-        _, nodes = book.map_to_per_ntype(part.ndata[NID])
-        src, dst = (integer_array(nodes)[integer_array(x)[inner]] for x in part.edges(order="eid"))
+    for part_src, part_dst, part_edges in parts:
+        numbers, ids = (integer_array(x) for x in book.map_to_per_etype(part_edges))
+        src, dst = (integer_array(book.map_to_per_ntype(x)[1]) for x in (part_src, part_dst))
         for number, etype in enumerate(book.edges):
             of_type = numbers == number
             ends[etype][:, ids[of_type]] = src[of_type], dst[of_type]

@@ -82,7 +82,7 @@ class DistGraph(GraphQueries):
         gpb: Any = None,
         reads: str = "collective",
     ) -> None:
-        self.exchange = exchange = Collectives(timeout)
+        self.exchange = exchange = self._collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name
         step = "reading the partition's JSON file"
         if exchange.rank == 0:  # writes a partition of DGL again, which the others read
@@ -106,6 +106,9 @@ class DistGraph(GraphQueries):
             features = self._part.features(kind)
             self._frames[kind] = {type_: self._tensors(kind, type_, columns) for type_, columns in features.items()}
         self.nodes, self.edges = _Types(self, "node"), _Types(self, "edge")
+
+    def _collectives(self, timeout: float) -> Collectives:
+        return Collectives(timeout)
 
     def _config(self, part_config: Any) -> PartConfig:
         config = read_config(part_config)

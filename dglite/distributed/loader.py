@@ -78,6 +78,8 @@ class _DistLoader(Resumable):
         self._part_sampler = together(
             step, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler)
         )
+        if g.partitioned is None:
+            self._read_weights(getattr(sampler_of_nodes(self.graph_sampler), "prob", None))
         self._items = together(step, lambda: self._checked(kind, indices))
         if self.shared and not self.exchange.collective:
             raise DGLError("shared batches need reads='collective': with one-sided reads each rank has its own batches")
@@ -96,6 +98,15 @@ class _DistLoader(Resumable):
         self._count = self._num_batches()
         self._buffers = Buffers()
         self._running: Ahead | None = None
+
+    def _read_weights(self, name: str | None) -> None:
+        """Give the replicated structure the weights that edges are drawn by: a feature of the graph, of all ranks."""
+        if name is None:
+            return
+        for etype in self.graph.canonical_etypes:
+            weights = self.graph.frame("edge", etype).get(name)
+            if weights is not None:
+                self.graph.topology.edges[etype].data[name] = weights.rows(np.arange(weights.num_rows))
 
     def _checked(self, kind: str, indices: Any) -> Items:
         items = Items(indices)
@@ -305,13 +316,14 @@ class DistNodeDataLoader(_DistLoader):
 
     Notes
     -----
-    Features other than those that the sampler prefetches are read by ``g.ndata[name][input_nodes]``, by all ranks.
+    A sampler's ``prob`` or ``mask`` is a feature of ``g``, as it is when the loader is made. Features other than those
+    that the sampler prefetches are read by ``g.ndata[name][input_nodes]``, by all ranks.
     A loop that is left early is left by all ranks after as many batches.
 
     Where the topology is partitioned, samplers are :class:`dglite.dataloading.NeighborSampler`, without times, and
-    :class:`dglite.dataloading.LaborSampler`, without importance sampling, both of in-edges; ``prob`` and ``mask`` are
-    features of ``g``. Batches are those of a replicated topology. They are sampled by exchanges in the thread that
-    fetches features, whatever the number of workers above 0.
+    :class:`dglite.dataloading.LaborSampler`, without importance sampling, both of in-edges. Batches are those of a
+    replicated topology. They are sampled by exchanges in the thread that fetches features, whatever the
+    number of workers above 0.
     """
 
     def __init__(self, g: DistGraph, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:

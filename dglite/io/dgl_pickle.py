@@ -103,6 +103,8 @@ _STATES: dict[str, dict[str, type]] = {
     "dgl.ndarray": {"SparseMatrix": states.SparseMatrixState},
     "dgl.frame": _FRAMES,
     "dgl._deprecate.frame": _FRAMES,
+    "dgl.graphbolt.impl.fused_csc_sampling_graph": {"FusedCSCSamplingGraph": states.FusedGraphState},
+    "torch": {"ScriptObject": states.ScriptObjectState},
     "dgl.utils": {"Index": states.IndexState},
     "dgl.utils.internal": {"Index": states.IndexState},
     "dgl.utils.data": {"Index": states.IndexState},
@@ -134,6 +136,8 @@ def _admitted() -> dict[tuple[str, str], Any]:
     for name in ("_reconstruct", "scalar"):
         function = getattr(np._core.multiarray, name)  # type: ignore[attr-defined]
         names |= {(f"numpy.{core}.multiarray", name): function for core in ("core", "_core")}
+    of_graphbolt = "dgl.graphbolt.impl.fused_csc_sampling_graph", "fused_csc_sampling_graph"
+    names[of_graphbolt] = states.FusedGraphState.of_arguments
     names["numpy._core.numeric", "_frombuffer"] = np._core.numeric._frombuffer  # type: ignore[attr-defined]
     return names
 

@@ -77,6 +77,21 @@ class ColumnState(State):
     """One feature: a tensor, or rows of one."""
 
 
+class ScriptObjectState(State):
+    """An object of a C++ class of torch's: its state, and the name of the class."""
+
+
+class FusedGraphState(State):
+    """GraphBolt's graph: its attributes by name, or the arguments of the function that makes it."""
+
+    @classmethod
+    def of_arguments(cls, *arguments: Any) -> FusedGraphState:
+        """Return it for the arguments of ``fused_csc_sampling_graph``."""
+        graph = cls()
+        graph.content = arguments
+        return graph
+
+
 class SchemeState(tuple):
     """Shape of a row and dtype."""
 

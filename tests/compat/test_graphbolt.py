@@ -236,7 +236,9 @@ def test_a_data_set_on_disk(gb, tmp_path):
     (batch,) = gb.DataLoader(pipe.fetch_feature(dataset.feature, {"user": ["x"]}))
     assert batch.labels["user"].tolist() == [0, 1] and batch.seed_nodes["user"].tolist() == [1, 3]
     assert torch.equal(batch.node_features["user", "x"][:, 0], 2.0 * batch.input_nodes["user"])
-    assert len(dataset.all_nodes_set) == 7 and gb.OnDiskDataset(tmp_path).load(tasks="other").tasks == []
+    assert len(dataset.all_nodes_set) == 7
+    with pytest.warns(gb.GBWarning, match=r"has no tasks named \['other'\]"):
+        assert gb.OnDiskDataset(tmp_path).load(tasks="other").tasks == []
 
 
 def test_stop_iteration_of_a_stage_does_not_end_the_epoch(gb):
@@ -261,6 +263,9 @@ def test_arguments_of_another_kind(gb):
             call()
 
 
+FEATURE = {"domain": "node", "name": "x", "path": "x.npy", "format": "numpy"}
+
+
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
@@ -274,15 +279,25 @@ def test_arguments_of_another_kind(gb):
         ({"nodes": [{"num": -1}]}, r"needs num, a number from 0 on; got -1"),
         ({"nodes": [{"num": 4, "type": "a"}]}, "name all or none"),
         ({"edges": [{"format": "numpy"}]}, r"edges\[0\] in graph in .* needs path, a text; got None"),
-        ({"edges": [{"path": "e.npy"}]}, "needs format, a text"),
+        ({"edges": [{"path": "e.npy"}]}, r"edges\[0\].* needs format, one of \['numpy', 'csv'\]; got None"),
         ({"edges": [{"format": "numpy", "path": "other.npy"}]}, r"other.npy does not exist, which edges\[0\]"),
         ({"edges": [{"format": "numpy", "path": "bad.npy"}]}, "bad.npy is not read as .npy"),
         ({"edges": [{"format": "numpy", "path": "x.npy"}]}, r"expected ids of shape \(2, num_edges\)"),
         ({"edges": [{"format": "csv", "path": "bad.npy"}]}, "bad.npy"),
-        ({"feature_data": [{"domain": "node"}]}, r"feature_data\[0\] in .* needs path"),
-        ({"feature_data": [{"path": "bad.npy", "format": "torch"}]}, "bad.npy is not read as a tensor"),
-        ({"feature_data": [{"path": "x.npy", "format": "hdf5"}]}, "has the format 'hdf5'"),
-        ({"feature_data": [{"path": "x.npy", "format": "numpy", "in_memory": 3}]}, "needs in_memory, true or false"),
+        ({"feature_data": [{"domain": "node"}]}, r"feature_data\[0\] in .* needs name"),
+        ({"feature_data": [{"domain": "nodes"}]}, r"needs domain, one of \['node', 'edge', 'graph'\]; got 'nodes'"),
+        (
+            {"feature_data": [{"domain": "node", "name": "x", "format": "numpy"}]},
+            r"feature_data\[0\] in .* needs path, a text; got None",
+        ),
+        (
+            {"tasks": [{"test_set": [{"data": [{"format": "pickle"}]}]}]},
+            r"data\[0\] in test_set\[0\].* needs format, one",
+        ),
+        ({"feature_data": [FEATURE | {"path": "bad.npy", "format": "torch"}]}, "bad.npy is not read as a tensor"),
+        ({"feature_data": [FEATURE | {"format": "hdf5"}]}, "needs format, one of .*; got 'hdf5'"),
+        ({"feature_data": [FEATURE | {"in_memory": 3}]}, "needs in_memory, true or false"),
+        ({"graph_topology": {"type": "CSC", "path": "x"}}, r"needs type, one of \['FusedCSCSamplingGraph'\]"),
         ({"tasks": [{"train_set": [{}]}]}, r"train_set\[0\] in tasks\[0\] in .* needs data"),
         ({"tasks": 3}, "needs tasks, a list"),
     ],
@@ -319,7 +334,7 @@ def test_what_does_not_fit(gb, tmp_path):
         (lambda: gb.ItemSet(5, names=("a", "b")), "2 names"),
         (lambda: gb.HeteroItemSet({"a": gb.ItemSet(3, "x"), "b": gb.ItemSet(3, "y")}), "the same in all"),
         (lambda: gb.etype_str_to_tuple("buys"), "'source:relation:destination'"),
-        (lambda: graph.fanouts([[1, 2]]), "the graph has 3"),
+        (lambda: graph.sample_neighbors({}, torch.tensor([1, 2])), "the graph has 3"),
         (lambda: feature.update(torch.ones(2), torch.tensor([1])), r"expected \(1, 2\)"),
         (lambda: gb.OnDiskDataset(tmp_path), "does not exist"),
     ):

@@ -54,10 +54,11 @@ def exit_client() -> None:
     leave()
 
 
-def join_group() -> None:
-    """Make the process group unless there is one."""
-    if not dist.is_initialized():
+def has_group() -> bool:
+    """Whether there is a process group, which is made now if the process was started as one of several."""
+    if not dist.is_initialized() and "RANK" in os.environ:
         join()
+    return dist.is_initialized()
 
 
 def machine_count() -> int:

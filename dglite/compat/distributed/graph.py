@@ -13,9 +13,10 @@ from ...backend import Tensor
 from ...distributed import DistEmbedding as TrainedTable
 from ...distributed import DistGraph as PartitionedGraph
 from ...distributed import TensorNames
+from ...distributed.collectives import Alone, Collectives
 from ...errors import DGLError
 from . import kvstore
-from .context import join_group
+from .context import has_group
 from .loaders import DistEdgeDataLoader, DistNodeDataLoader
 
 
@@ -35,12 +36,18 @@ class OneSidedGraph(PartitionedGraph):
     """
 
     def __init__(self, graph_name: str, gpb: Any = None, part_config: Any = None, **options: Any) -> None:
-        join_group()
         path = os.environ.get("DGL_CONF_PATH") if part_config is None else part_config
         if path is None:
             raise DGLError("give part_config=, the JSON file of the partition, or --part_config to the launcher")
         super().__init__(graph_name, path, **{"reads": "one-sided", **options})
         self._client = kvstore.open_kvstore(self)
+
+    def _collectives(self, timeout: float) -> Collectives:
+        """Return the exchanges between all processes; of a process that was started alone, without a process group.
+
+        So that a script may make the process group after the graph.
+        """
+        return Collectives(timeout) if has_group() else Alone(0, 1, timeout)
 
     def node_loader(self, *args: Any, **options: Any) -> DistNodeDataLoader:
         """Return a loader of batches of nodes."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
 
+from ...convert import heterograph
 from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
+from ...graph import DGLGraph
 
 
 class CollatedBatches:
@@ -70,15 +72,61 @@ def _with_workers(options: dict[str, Any]) -> dict[str, Any]:
     return {"num_workers": int(os.environ.get("DGL_NUM_SAMPLER", "0")), **options}
 
 
-class DistNodeDataLoader(NodeBatches):
+class _Stepped:
+    """What DGL's loaders have beside ``iter``: ``next``, and the number of batches by another name."""
+
+    _epoch: Any = None
+
+    def __iter__(self) -> Self:
+        self._epoch = super().__iter__()  # type: ignore[misc]
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch of the epoch that the last ``iter`` began, or of the first one."""
+        if self._epoch is None:
+            iter(self)
+        return next(self._epoch)
+
+    @property
+    def expected_idxs(self) -> int:
+        """The number of batches of an epoch."""
+        return len(self)  # type: ignore[arg-type]
+
+
+class DistNodeDataLoader(_Stepped, NodeBatches):
     """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
 
     def __init__(self, g: Any, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
         super().__init__(g, nids, graph_sampler, device, **_with_workers(kwargs))
 
 
-class DistEdgeDataLoader(EdgeBatches):
-    """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
+class DistEdgeDataLoader(_Stepped, EdgeBatches):
+    """Iterates over batches of edges; the launcher's ``--num_samplers`` is the default of ``num_workers``.
+
+    Where edges are given by type, graphs of pairs have the edge types of their batch only, as DGL's.
+    """
 
     def __init__(self, g: Any, eids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        self._by_type = isinstance(eids, Mapping)
         super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))
+
+    def _with_features(self, *sampled: Any) -> Any:
+        batch = super()._with_features(*sampled)
+        if not self._by_type:
+            return batch
+        nodes, *pairs, blocks = batch
+        etypes = [etype for etype in pairs[0].canonical_etypes if pairs[0].num_edges(etype)]
+        return (nodes, *(_of_types(graph, etypes or graph.canonical_etypes) for graph in pairs), blocks)
+
+
+def _of_types(graph: DGLGraph, etypes: Sequence[Any]) -> DGLGraph:
+    """Return the graph of all nodes and the edges of some types, with their features."""
+    if len(etypes) == len(graph.canonical_etypes):
+        return graph
+    ends = {etype: graph.edges(etype=etype, order="eid") for etype in etypes}
+    result = heterograph(ends, {ntype: graph.num_nodes(ntype) for ntype in graph.ntypes})
+    for ntype in graph.ntypes:
+        result.nodes[ntype].data.update(graph.nodes[ntype].data)
+    for etype in etypes:
+        result.edges[etype].data.update(graph.edges[etype].data)
+    return result

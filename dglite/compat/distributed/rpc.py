@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ...errors import DGLError
 from . import kvstore
-from .context import join_group, machine_count, read_ip_config
+from .context import has_group, machine_count, read_ip_config
 
 __all__ = [
     "Request",
@@ -45,14 +45,12 @@ def reset() -> None:
 
 def get_rank() -> int:
     """Return the number of this process."""
-    join_group()
-    return dist.get_rank()
+    return dist.get_rank() if has_group() else 0
 
 
 def get_num_client() -> int:
     """Return the number of processes."""
-    join_group()
-    return dist.get_world_size()
+    return dist.get_world_size() if has_group() else 1
 
 
 def get_num_machines() -> int:
@@ -77,8 +75,8 @@ def get_group_id() -> int:
 
 def client_barrier() -> None:
     """Wait for all processes."""
-    join_group()
-    dist.barrier()
+    if has_group():
+        dist.barrier()
 
 
 class Request:

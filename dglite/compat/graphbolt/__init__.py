@@ -4,212 +4,33 @@ A pipe is an :class:`ItemSampler` and stages after it. :class:`DataLoader` runs 
 threads. Data sets on disk are folders that a YAML file describes, as GraphBolt documents it.
 """
 
+import sys
+
 from ...data.utils import check_sha1, download, extract_archive
-from .base import (
-    CANONICAL_ETYPE_DELIMITER,
-    ORIGINAL_EDGE_ID,
-    CSCFormatBase,
-    etype_str_to_tuple,
-    etype_tuple_to_str,
-    expand_indptr,
-    get_device_to_host_uva_stream,
-    get_host_to_device_uva_stream,
-    index_select,
-    indptr_edge_ids,
-    isin,
-    numpy_save_aligned,
-    seed,
-    seed_type_str_to_ntypes,
-)
-from .caches import (
-    CPUCachedFeature,
-    CPUFeatureCache,
-    GPUCachedFeature,
-    GPUFeatureCache,
-    bytes_to_number_of_items,
-    cpu_cached_feature,
-    gpu_cached_feature,
-    wrap_with_cached_feature,
-)
-from .compact import compact_csc_format, compact_temporal_nodes, unique_and_compact, unique_and_compact_csc_formats
-from .dataset import Dataset, LegacyDataset, OnDiskTask, Task
-from .exclusion import SeedEdgesExcluder, add_reverse_edges, exclude_seed_edges
-from .features import (
-    BasicFeatureStore,
-    DiskBasedFeature,
-    Feature,
-    FeatureKey,
-    FeatureStore,
-    TorchBasedFeature,
-    TorchBasedFeatureStore,
-)
-from .fetch import FeatureFetcher
-from .item_sampler import (
-    DataLoader,
-    DistributedItemSampler,
-    ItemSampler,
-    MultiProcessDataLoader,
-    SingleProcessDataLoader,
-    minibatcher_default,
-)
-from .itemset import HeteroItemSet, ItemSet, ItemSetDict
-from .metadata import (
-    OnDiskFeatureData,
-    OnDiskFeatureDataDomain,
-    OnDiskFeatureDataFormat,
-    OnDiskGraphTopology,
-    OnDiskGraphTopologyType,
-    OnDiskMetaData,
-    OnDiskTaskData,
-    OnDiskTVTSet,
-    OnDiskTVTSetData,
-)
-from .minibatch import MiniBatch
-from .negative_sampler import NegativeSampler, UniformNegativeSampler
-from .ondisk import BuiltinDataset, OnDiskDataset, preprocess_ondisk_dataset
-from .per_layer import CombineCachedAndFetchedInSubgraph, CompactPerLayer, FetchInsubgraphData, SamplePerLayer
-from .pipes import datapipe_graph_to_adjlist, find_dps, replace_dp, to_graph, traverse_dps
-from .samplers import (
-    InSubgraphSampler,
-    LayerNeighborSampler,
-    NeighborSampler,
-    SubgraphSampler,
-    TemporalLayerNeighborSampler,
-    TemporalNeighborSampler,
-)
-from .sampling_graph import (
-    FusedCSCSamplingGraph,
-    SamplingGraph,
-    from_dglgraph,
-    fused_csc_sampling_graph,
-    load_from_shared_memory,
-)
-from .stages import Bufferer, CopyTo, EndMarker, FeatureFetcherStartMarker, MiniBatchTransformer, Prefetcher, Waiter
-from .subgraph import PyGLayerData, PyGLayerHeteroData, SampledSubgraph, SampledSubgraphImpl
-from .utils import (
-    GBWarning,
-    built_with_cuda,
-    gb_warning,
-    gb_warning_format,
-    get_attributes,
-    get_nonproperty_attributes,
-    is_listlike,
-    is_wsl,
-    recursive_apply,
-    recursive_apply_reduce_all,
-)
+from .base import *
+from .caches import *
+from .compact import *
+from .dataset import *
+from .exclusion import *
+from .features import *
+from .fetch import *
+from .forms import *
+from .item_sampler import *
+from .itemset import *
+from .metadata import *
+from .minibatch import *
+from .negative_sampler import *
+from .ondisk import *
+from .per_layer import *
+from .pipes import *
+from .samplers import *
+from .sampling_graph import *
+from .stages import *
+from .subgraph import *
+from .utils import *
 
 FusedSampledSubgraphImpl = SampledSubgraphImpl
 
-__all__ = [
-    "CANONICAL_ETYPE_DELIMITER",
-    "ORIGINAL_EDGE_ID",
-    "BasicFeatureStore",
-    "Bufferer",
-    "BuiltinDataset",
-    "CPUCachedFeature",
-    "CPUFeatureCache",
-    "CSCFormatBase",
-    "CombineCachedAndFetchedInSubgraph",
-    "CompactPerLayer",
-    "CopyTo",
-    "DataLoader",
-    "Dataset",
-    "DiskBasedFeature",
-    "DistributedItemSampler",
-    "EndMarker",
-    "Feature",
-    "FeatureFetcher",
-    "FeatureFetcherStartMarker",
-    "FeatureKey",
-    "FeatureStore",
-    "FetchInsubgraphData",
-    "FusedCSCSamplingGraph",
-    "FusedSampledSubgraphImpl",
-    "GBWarning",
-    "GPUCachedFeature",
-    "GPUFeatureCache",
-    "HeteroItemSet",
-    "InSubgraphSampler",
-    "ItemSampler",
-    "ItemSet",
-    "ItemSetDict",
-    "LayerNeighborSampler",
-    "LegacyDataset",
-    "MiniBatch",
-    "MiniBatchTransformer",
-    "MultiProcessDataLoader",
-    "NegativeSampler",
-    "NeighborSampler",
-    "OnDiskDataset",
-    "OnDiskFeatureData",
-    "OnDiskFeatureDataDomain",
-    "OnDiskFeatureDataFormat",
-    "OnDiskGraphTopology",
-    "OnDiskGraphTopologyType",
-    "OnDiskMetaData",
-    "OnDiskTVTSet",
-    "OnDiskTVTSetData",
-    "OnDiskTask",
-    "OnDiskTaskData",
-    "Prefetcher",
-    "PyGLayerData",
-    "PyGLayerHeteroData",
-    "SamplePerLayer",
-    "SampledSubgraph",
-    "SampledSubgraphImpl",
-    "SamplingGraph",
-    "SeedEdgesExcluder",
-    "SingleProcessDataLoader",
-    "SubgraphSampler",
-    "Task",
-    "TemporalLayerNeighborSampler",
-    "TemporalNeighborSampler",
-    "TorchBasedFeature",
-    "TorchBasedFeatureStore",
-    "UniformNegativeSampler",
-    "Waiter",
-    "add_reverse_edges",
-    "built_with_cuda",
-    "bytes_to_number_of_items",
-    "check_sha1",
-    "compact_csc_format",
-    "compact_temporal_nodes",
-    "cpu_cached_feature",
-    "datapipe_graph_to_adjlist",
-    "download",
-    "etype_str_to_tuple",
-    "etype_tuple_to_str",
-    "exclude_seed_edges",
-    "expand_indptr",
-    "extract_archive",
-    "find_dps",
-    "from_dglgraph",
-    "fused_csc_sampling_graph",
-    "gb_warning",
-    "gb_warning_format",
-    "get_attributes",
-    "get_device_to_host_uva_stream",
-    "get_host_to_device_uva_stream",
-    "get_nonproperty_attributes",
-    "gpu_cached_feature",
-    "index_select",
-    "indptr_edge_ids",
-    "is_listlike",
-    "is_wsl",
-    "isin",
-    "load_from_shared_memory",
-    "minibatcher_default",
-    "numpy_save_aligned",
-    "preprocess_ondisk_dataset",
-    "recursive_apply",
-    "recursive_apply_reduce_all",
-    "replace_dp",
-    "seed",
-    "seed_type_str_to_ntypes",
-    "to_graph",
-    "traverse_dps",
-    "unique_and_compact",
-    "unique_and_compact_csc_formats",
-    "wrap_with_cached_feature",
-]
+_MODULES = [x for name, x in sys.modules.items() if name.rpartition(".")[0] == __name__]
+__all__ = ["FusedSampledSubgraphImpl", "check_sha1", "download", "extract_archive"]
+__all__ += sorted({name for module in _MODULES for name in getattr(module, "__all__", ())})

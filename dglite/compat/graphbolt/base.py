@@ -18,8 +18,6 @@ __all__ = [
     "CANONICAL_ETYPE_DELIMITER",
     "ORIGINAL_EDGE_ID",
     "CSCFormatBase",
-    "Movable",
-    "by_type",
     "etype_str_to_tuple",
     "etype_tuple_to_str",
     "expand_indptr",
@@ -31,7 +29,6 @@ __all__ = [
     "numpy_save_aligned",
     "seed",
     "seed_type_str_to_ntypes",
-    "shown",
 ]
 
 CANONICAL_ETYPE_DELIMITER = ":"

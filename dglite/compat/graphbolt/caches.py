@@ -1,16 +1,14 @@
-"""Features with a cache of the rows that were read lately."""
+"""Features with a cache of rows that were read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
+from ...dataloading.row_cache import RowCache
 from ...errors import DGLError
-from ...locks import new_lock
-from ...structure.distinct import renumbered
 from .features import Feature
 
 __all__ = [
@@ -24,29 +22,15 @@ __all__ = [
     "wrap_with_cached_feature",
 ]
 
-_POLICIES = ("s3-fifo", "sieve", "lru", "clock")
 
+class _RowsByKey:
+    """Rows by key; see :class:`dglite.dataloading.row_cache.RowCache`."""
 
-class _RowCache:
-    """Rows by key. A full cache gives up rows that were not read since the clock's hand last passed them.
-
-    Parameters
-    ----------
-    cache_shape
-        rows there is room for, and the shape of one.
-    dtype
-        of the rows.
-    """
-
-    def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype, device: Any = "cpu") -> None:
+    def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype, policy: str, device: Any = "cpu") -> None:
         if len(cache_shape) < 1 or cache_shape[0] < 0:
             raise DGLError(f"cache_shape must begin with the number of rows, got {tuple(cache_shape)}")
         self._rows = torch.empty(tuple(cache_shape), dtype=dtype, device=device)
-        self._keys = np.full(cache_shape[0], -1, np.int64)
-        self._slots = np.empty(0, np.int32)
-        self._read = np.zeros(cache_shape[0], np.bool_)
-        self._hand = self._queries = self._misses = 0
-        self._lock = new_lock()
+        self._places = RowCache(cache_shape[0], policy)
 
     def is_pinned(self) -> bool:
         """Whether the rows lie in page-locked memory."""
@@ -60,78 +44,34 @@ class _RowCache:
     @property
     def miss_rate(self) -> float:
         """The share of queried keys that were not there; 1 before the first query."""
-        return self._misses / self._queries if self._queries else 1.0
+        queries = self._places.hits + self._places.misses
+        return self._places.misses / queries if queries else 1.0
 
     def clear(self) -> None:
         """Give up all rows."""
-        with self._lock:
-            self._keys[:], self._slots[:], self._read[:] = -1, -1, False
+        with self._places.lock:
+            self._places.clear()
 
     def find(self, keys: torch.Tensor, offset: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return rows by key, of arbitrary content for those that lack, and the positions of these."""
-        ids = keys.cpu().numpy().astype(np.int64) + offset
-        with self._lock:
-            inside = (ids >= 0) & (ids < len(self._slots))
-            slots = np.full(len(ids), -1, np.int64)
-            slots[inside] = self._slots[ids[inside]]
-            present = slots >= 0
-            self._read[slots[present]] = True
-            self._queries, self._misses = self._queries + len(ids), self._misses + int((~present).sum())
-            values = self._rows.new_empty((len(ids), *self._rows.shape[1:]))
-            places, rows = (torch.from_numpy(x).to(values.device) for x in (present.nonzero()[0], slots[present]))
-            values[places] = self._rows[rows]
-        return values, torch.from_numpy((~present).nonzero()[0])
+        values = self._rows.new_empty((len(keys), *self._rows.shape[1:]))
+        with self._places.lock:
+            slots = torch.from_numpy(self._places.find(keys.cpu().numpy() + offset))
+            places = (slots >= 0).nonzero().flatten()
+            values[places.to(values.device)] = self._rows[slots[places].to(values.device)]
+        return values, (slots < 0).nonzero().flatten()
 
     def replace(self, keys: torch.Tensor, values: torch.Tensor, offsets: Any = None, offset: int = 0) -> None:
         """Put rows ``values`` under ``keys``, in the place of others if there is no room; ``offsets`` is accepted."""
-        new = keys.cpu().numpy().astype(np.int64) + offset
-        if len(new) != len(values):
-            raise DGLError(f"there are {len(new)} keys and {len(values)} rows")
-        if not len(new) or not len(self._keys):
-            return
-        distinct, places = renumbered(new, int(new.max()) + 1)
-        last = np.empty(len(distinct), np.int64)
-        last[places] = np.arange(len(new))
-        with self._lock:
-            self._grow(int(new.max()) + 1)
-            slots = self._slots[distinct].astype(np.int64)
-            free = self._free(np.flatnonzero(slots < 0)[: len(self._keys)], slots, distinct)
-            stored = slots >= 0
-            rows, positions = (torch.from_numpy(x).to(self._rows.device) for x in (slots[stored], last[stored]))
-            self._rows[rows] = values.to(self._rows)[positions]
-            self._read[free] = False
-
-    def _grow(self, count: int) -> None:
-        if count > len(self._slots):
-            grown = np.full(max(count, 2 * len(self._slots)), -1, np.int32)
-            grown[: len(self._slots)] = self._slots
-            self._slots = grown
-
-    def _free(self, lacking: np.ndarray, slots: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Give slots to keys that lack, never one of a key that is written now; return these slots."""
-        capacity, in_use = len(self._keys), slots[slots >= 0]
-        self._read[in_use] = True
-        lacking = lacking[: capacity - len(in_use)]
-        parts, need = [np.empty(0, np.int64)], len(lacking)
-        protected = np.zeros(capacity, np.bool_)
-        protected[in_use] = True
-        while need:
-            passed = (self._hand + np.arange(min(2 * need, capacity))) % capacity
-            open_ = np.flatnonzero(~self._read[passed] & ~protected[passed])[:need]
-            end = len(passed) if len(open_) < need else int(open_[-1]) + 1
-            self._read[passed[:end]] = False
-            protected[passed[open_]] = True
-            self._hand = int(passed[end - 1] + 1) % capacity
-            parts.append(passed[open_])
-            need -= len(open_)
-        free = np.concatenate(parts)
-        evicted = self._keys[free]
-        self._slots[evicted[evicted >= 0]] = -1
-        self._keys[free], self._slots[keys[lacking]], slots[lacking] = keys[lacking], free, free
-        return free
+        if len(keys) != len(values):
+            raise DGLError(f"there are {len(keys)} keys and {len(values)} rows")
+        with self._places.lock:
+            slots = torch.from_numpy(self._places.insert(keys.cpu().numpy() + offset))
+            places = (slots >= 0).nonzero().flatten().to(self._rows.device)
+            self._rows[slots.to(places.device)[places]] = values.to(self._rows)[places]
 
 
-class CPUFeatureCache(_RowCache):
+class CPUFeatureCache(_RowsByKey):
     """A cache in the host's memory.
 
     Parameters
@@ -139,8 +79,7 @@ class CPUFeatureCache(_RowCache):
     cache_shape, dtype
         rows there is room for and the shape of one; dtype of the rows.
     policy
-        "s3-fifo", "sieve" (the default), "lru" or "clock": all name the same policy here, clock, in which a row that
-        was read is passed over once.
+        "s3-fifo", "sieve" (the default), "lru" or "clock".
     num_parts
         accepted: the cache is one.
     pin_memory
@@ -160,9 +99,7 @@ class CPUFeatureCache(_RowCache):
         num_parts: int | None = None,
         pin_memory: bool = False,
     ) -> None:
-        if policy is not None and policy not in _POLICIES:
-            raise DGLError(f"there is no cache policy {policy!r}; there are {list(_POLICIES)}")
-        super().__init__(cache_shape, dtype)
+        super().__init__(cache_shape, dtype, policy or "sieve")
         if pin_memory and torch.cuda.is_available():
             self._rows = self._rows.pin_memory()
 
@@ -178,11 +115,11 @@ class CPUFeatureCache(_RowCache):
         return _read_through(self, keys, reader_fn, offset)
 
 
-class GPUFeatureCache(_RowCache):
-    """A cache in the memory of the current GPU, or of the host without a GPU."""
+class GPUFeatureCache(_RowsByKey):
+    """A cache in the memory of the current GPU, or of the host without a GPU; the rows read last stay."""
 
     def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype) -> None:
-        super().__init__(cache_shape, dtype, "cuda" if torch.cuda.is_available() else "cpu")
+        super().__init__(cache_shape, dtype, "lru", "cuda" if torch.cuda.is_available() else "cpu")
 
     def query(self, keys: torch.Tensor, async_op: bool = False) -> tuple[torch.Tensor, ...]:
         """Return rows, positions of the keys that lack, and these keys."""
@@ -190,7 +127,7 @@ class GPUFeatureCache(_RowCache):
         return values, missing.to(keys.device), keys[missing.to(keys.device)]
 
 
-def _read_through(cache: _RowCache, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
+def _read_through(cache: _RowsByKey, keys: torch.Tensor, reader_fn: Any, offset: int) -> torch.Tensor:
     values, missing = cache.find(keys, offset)
     if len(missing):
         lacking = keys[missing.to(keys.device)]

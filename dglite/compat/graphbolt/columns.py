@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ...convert import graph, heterograph
 from ...errors import DGLError
+from ...frame import EID, ETYPE, NID, NTYPE
 from ...graph import DGLGraph
 from .base import etype_str_to_tuple, etype_tuple_to_str, expand_indptr
 
-__all__ = ["FusedColumns", "check_columns", "columns_of", "graph_of"]
+_INTERNAL = frozenset({NID, EID, NTYPE, ETYPE})
 
 
 class FusedColumns(NamedTuple):
@@ -108,22 +109,17 @@ def graph_of(columns: FusedColumns, nodes: Mapping[str, Any], edges: Mapping[str
     if columns.node_type_to_id is None:
         ids = indices[:0] if columns.edge_ids is None else columns.edge_ids.to(indices.dtype)
         g = graph(("csc", (indptr.to(indices.dtype), indices, ids)), num_nodes=len(indptr) - 1)
-        g.ndata.update(nodes)
-        g.edata.update({name: columns.by_id(x) for name, x in edges.items()})
-        return g
-    assert columns.edge_type_to_id is not None
-    places = columns.first_nodes()
-    dst = expand_indptr(indptr, indices.dtype)
-    order = {etype: columns.places(etype) for etype in columns.edge_type_to_id}
-    ends = {}
-    for etype, ids in order.items():
-        a, r, b = etype_str_to_tuple(etype)
-        ends[a, r, b] = indices[ids] - places[a][0], dst[ids] - places[b][0]
-    g = heterograph(ends, {ntype: last - first for ntype, (first, last) in places.items()})
-    for ntype, (first, last) in places.items():
-        g.nodes[ntype].data.update({name: x[first:last] for name, x in nodes.items()})
-    for etype, ids in order.items():
-        g.edges[etype_str_to_tuple(etype)].data.update({name: x[ids] for name, x in edges.items()})
+    else:
+        assert columns.edge_type_to_id is not None
+        first, dst, ends = columns.first_nodes(), expand_indptr(indptr, indices.dtype), {}
+        for etype in columns.edge_type_to_id:
+            places, (a, r, b) = columns.places(etype), etype_str_to_tuple(etype)
+            ends[a, r, b] = indices[places] - first[a][0], dst[places] - first[b][0]
+        g = heterograph(ends, {ntype: end - start for ntype, (start, end) in first.items()})
+    for name, values in nodes.items():
+        set_nodes(g, columns, name, values)
+    for name, values in edges.items():
+        set_edges(g, columns, name, values)
     return g
 
 
@@ -157,3 +153,59 @@ def columns_of(g: DGLGraph) -> FusedColumns:
     return FusedColumns(
         indptr, indices.to(dtype), edge_ids, offset, kinds, {ntype: i for i, ntype in enumerate(ntypes)}, names
     )
+
+
+# -- attributes --------------------------------------------------------------------------------------------------------
+def type_numbers(columns: FusedColumns | None, g: DGLGraph | None) -> tuple[dict[str, int] | None, ...]:
+    """Return the numbers of node types and of edge types by name; None for a graph of one of each."""
+    if columns is not None or g is None:
+        assert columns is not None
+        return columns.node_type_to_id, columns.edge_type_to_id
+    if g.is_homogeneous:
+        return None, None
+    names: tuple[Any, ...] = g.ntypes, map(etype_tuple_to_str, g.canonical_etypes)
+    return tuple({name: i for i, name in enumerate(x)} for x in names)
+
+
+def common_columns(frames: Sequence[Any]) -> list[str]:
+    """Return the names of features that all frames have, without ids."""
+    return [x for x in frames[0] if x not in _INTERNAL and all(x in frame for frame in frames)]
+
+
+def node_values(g: DGLGraph) -> dict[str, torch.Tensor]:
+    """Return the features that all node types have, one type after the other."""
+    frames = [g.nodes[ntype].data for ntype in g.ntypes]
+    return {name: torch.cat([frame[name] for frame in frames]) for name in common_columns(frames)}
+
+
+def edge_values(g: DGLGraph, columns: FusedColumns) -> dict[str, torch.Tensor]:
+    """Return the features that all edge types have, in the order of ``indices``."""
+    frames = [g.edges[etype].data for etype in g.canonical_etypes]
+    names, attributes = common_columns(frames), {}
+    for name in names:
+        if columns.edge_type_to_id is None:
+            values = frames[0][name]
+            attributes[name] = values if columns.edge_ids is None else values[columns.edge_ids]
+            continue
+        attributes[name] = frames[0][name].new_empty((len(columns.indices), *frames[0][name].shape[1:]))
+        for etype, frame in zip(columns.edge_type_to_id, frames, strict=True):
+            attributes[name][columns.places(etype)] = frame[name]
+    return attributes
+
+
+def set_nodes(g: DGLGraph, columns: FusedColumns, name: str, values: torch.Tensor) -> None:
+    """Give a graph a feature of all nodes."""
+    if columns.node_type_to_id is None:
+        g.ndata[name] = values
+        return
+    for ntype, (first, last) in columns.first_nodes().items():
+        g.nodes[ntype].data[name] = values[first:last]
+
+
+def set_edges(g: DGLGraph, columns: FusedColumns, name: str, values: torch.Tensor) -> None:
+    """Give a graph a feature of all edges, in the order of ``indices``."""
+    if columns.edge_type_to_id is None:
+        g.edata[name] = columns.by_id(values)
+        return
+    for etype in columns.edge_type_to_id:
+        g.edges[etype_str_to_tuple(etype)].data[name] = values[columns.places(etype)]

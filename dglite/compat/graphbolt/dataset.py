@@ -106,8 +106,7 @@ class LegacyDataset(Dataset):
                 if not name.endswith("_mask")
             }
         )
-        nodes = by_type(lambda count: ItemSet(count, "seeds"), self.graph.num_nodes)
-        self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
+        self.all_nodes_set = all_nodes(self.graph)
 
     @staticmethod
     def _items(data: Any, mask: str, ntype: str | None) -> Any:
@@ -117,3 +116,10 @@ class LegacyDataset(Dataset):
         labels = (data["label"][ids],) if "label" in data else ()
         items = ItemSet((ids, *labels), ("seeds", "labels")[: 1 + len(labels)])
         return items if ntype is None else HeteroItemSet({ntype: items})
+
+
+def all_nodes(graph: Any) -> ItemSet | HeteroItemSet:
+    """Return items of all nodes of a sampling graph, named ``"seeds"``."""
+    dtype = graph.indices.dtype
+    nodes = by_type(lambda count: ItemSet(torch.tensor(count, dtype=dtype), "seeds"), graph.num_nodes)
+    return HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,8 +24,6 @@ __all__ = [
     "FeatureStore",
     "TorchBasedFeature",
     "TorchBasedFeatureStore",
-    "feature_of",
-    "torch_file",
 ]
 
 
@@ -38,6 +37,8 @@ class FeatureKey(NamedTuple):
 
 class Feature:
     """Base of features: a row for each node or edge."""
+
+    _metadata: dict[str, Any] | None = None
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some ids, (len(ids), *feat), or all."""
@@ -64,8 +65,8 @@ class Feature:
         raise NotImplementedError(f"{type(self).__name__} must define update(value, ids=None)")
 
     def metadata(self) -> dict[str, Any]:
-        """Return the feature's metadata, by name; empty by default."""
-        return {}
+        """Return the feature's metadata, by name."""
+        return self._metadata or {}
 
     def is_pinned(self) -> bool:
         """Whether the rows lie in page-locked memory."""
@@ -99,7 +100,10 @@ class TorchBasedFeature(Feature):
     def __init__(self, torch_feature: Any, metadata: dict[str, Any] | None = None) -> None:
         if not isinstance(torch_feature, torch.Tensor | np.ndarray) or torch_feature.ndim == 0:
             raise DGLError(f"a feature is a tensor or array with rows, got {type(torch_feature).__name__}")
-        self._values, self._metadata = torch_feature, metadata
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of arrays that must not be written to, see update
+            self._values, self._metadata = torch.as_tensor(torch_feature), metadata
+        self._fixed = isinstance(torch_feature, np.ndarray) and not torch_feature.flags.writeable
 
     def __repr__(self) -> str:
         return f"TorchBasedFeature(feature={self._values!r}, metadata={self.metadata()!r})"
@@ -108,9 +112,7 @@ class TorchBasedFeature(Feature):
         """Return the rows of some ids, (len(ids), *feat), or all."""
         values = self._values
         if ids is None:
-            return torch.as_tensor(values)
-        if isinstance(values, np.ndarray):
-            return torch.from_numpy(np.asarray(values[as_ids(ids, len(values), "row")]))
+            return values
         if values.is_cuda:
             return values[ids.to(values.device).long()]
         return take_rows(values, as_ids(ids, len(values), "row"))  # type: ignore[no-any-return]
@@ -129,37 +131,31 @@ class TorchBasedFeature(Feature):
         Raises
         ------
         DGLError
-            With ids, ``value`` is not of shape (len(ids), *feat).
+            With ids: ``value`` is not of shape (len(ids), *feat), or the feature is a read-only array.
         """
         if ids is None:
-            self._values = value
+            self._values, self._fixed = value, False
             return
+        if self._fixed:
+            raise DGLError("the feature is an array that must not be written to; give a copy of it")
         if value.shape != (len(ids), *self.size()):
             raise DGLError(f"values have shape {tuple(value.shape)}; expected {(len(ids), *self.size())}")
-        if isinstance(self._values, np.ndarray):
-            self._values[ids.cpu().numpy()] = value.cpu().numpy()
-        else:
-            self._values[ids.to(self._values.device).long()] = value.to(self._values)
-
-    def metadata(self) -> dict[str, Any]:
-        """Return the feature's metadata, by name."""
-        return self._metadata or {}
+        self._values[ids.to(self._values.device).long()] = value.to(self._values)
 
     def is_pinned(self) -> bool:
         """Whether the tensor lies in page-locked memory."""
-        return isinstance(self._values, torch.Tensor) and self._values.is_pinned()
+        return self._values.is_pinned()
 
     def pin_memory_(self) -> Self:
         """Move the tensor to page-locked memory, where there is a GPU; return the feature."""
-        if isinstance(self._values, torch.Tensor) and torch.cuda.is_available():
+        if torch.cuda.is_available():
             self._values = self._values.pin_memory()
         return self
 
     def to(self, device: Any) -> TorchBasedFeature:
         """Return the feature on a device."""
-        values = torch.as_tensor(self._values)
-        moved = values.to(device)
-        return self if moved is values else TorchBasedFeature(moved, self._metadata)
+        moved = self._values.to(device)
+        return self if moved is self._values else TorchBasedFeature(moved, self._metadata)
 
 
 class DiskBasedFeature(Feature):
@@ -204,13 +200,19 @@ class DiskBasedFeature(Feature):
         """Raise :class:`DGLError`: the file is not written to."""
         raise DGLError(f"{self._path} is only read; read_into_memory() gives a feature that can be updated")
 
-    def metadata(self) -> dict[str, Any]:
-        """Return the feature's metadata, by name."""
-        return self._metadata or {}
-
     def read_into_memory(self) -> TorchBasedFeature:
         """Return the feature in memory."""
         return TorchBasedFeature(self.read(), self._metadata)
+
+
+def _of_feature(name: str) -> Any:
+    """Return a method of stores that finds a feature and calls its method of the same name."""
+
+    def call(self: Any, domain: str, type_name: str | None, feature_name: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self[domain, type_name, feature_name], name)(*args, **kwargs)
+
+    call.__name__, call.__doc__ = name, f"Call :meth:`Feature.{name}` of the feature (domain, type_name, feature_name)."
+    return call
 
 
 class FeatureStore:
@@ -226,27 +228,7 @@ class FeatureStore:
         """Return the keys of the features."""
         raise NotImplementedError(f"{type(self).__name__} must define keys()")
 
-    def read(self, domain: str, type_name: str | None, feature_name: str, ids: Any = None) -> torch.Tensor:
-        """Return a feature's rows of some ids, or all; see :meth:`Feature.read`."""
-        return self[domain, type_name, feature_name].read(ids)  # type: ignore[no-any-return]
-
-    def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
-        """Return the shape of a feature's row."""
-        return self[domain, type_name, feature_name].size()  # type: ignore[no-any-return]
-
-    def count(self, domain: str, type_name: str | None, feature_name: str) -> int:
-        """Return the number of a feature's rows."""
-        return self[domain, type_name, feature_name].count()  # type: ignore[no-any-return]
-
-    def metadata(self, domain: str, type_name: str | None, feature_name: str) -> dict[str, Any]:
-        """Return a feature's metadata, by name."""
-        return self[domain, type_name, feature_name].metadata()  # type: ignore[no-any-return]
-
-    def update(
-        self, domain: str, type_name: str | None, feature_name: str, value: torch.Tensor, ids: Any = None
-    ) -> None:
-        """Write a feature's rows of some ids, or put another in its place; see :meth:`Feature.update`."""
-        self[domain, type_name, feature_name].update(value, ids)
+    read, size, count, metadata, update = map(_of_feature, ("read", "size", "count", "metadata", "update"))
 
 
 class BasicFeatureStore(FeatureStore):
@@ -309,32 +291,34 @@ class TorchBasedFeatureStore(BasicFeatureStore):
         if isinstance(feat_data, Mapping):
             super().__init__(feat_data)
             return
-        features = {}
-        for x in feat_data:
-            in_memory = True if x.in_memory is None else x.in_memory
-            features[str(x.domain), x.type, x.name] = feature_of(Path(x.path), x.format, in_memory, x.extra_fields)
-        super().__init__(features)
+        super().__init__(
+            {
+                (str(x.domain), x.type, x.name): feature_of(Path(x.path), x.format, x.in_memory, x.extra_fields)
+                for x in feat_data
+            }
+        )
 
 
-def feature_of(path: Any, form: str, in_memory: bool, metadata: Mapping[str, Any] | None) -> Feature:
+def feature_of(
+    path: Any, form: str, in_memory: bool, metadata: Mapping[str, Any] | None, at_least_2d: bool = False
+) -> Feature:
     """Return the feature in a file, ``form`` "numpy" or "torch"; one that is not in memory is read as it is needed.
 
     Raises
     ------
     DGLError
-        The file is missing or damaged, or the format is unknown, or cannot stay on disk.
+        The file is missing or damaged, or cannot stay on disk.
     """
     more = dict(metadata or {}) or None
-    if form not in ("numpy", "torch"):
-        raise DGLError(f"{path} has the format {form!r}; expected 'numpy' or 'torch'")
-    if form == "torch":
-        values = torch_file(path)
-        if not in_memory:
-            raise DGLError(
-                f"{path} is of torch.save, which is read into memory; leave out in_memory, or use numpy.save"
-            )
-        return TorchBasedFeature(values, more)
-    return TorchBasedFeature(torch.from_numpy(npy_of(path)), more) if in_memory else DiskBasedFeature(path, more)
+    if form == "torch" and not in_memory:
+        raise DGLError(f"{path} is of torch.save, which is read into memory; leave out in_memory, or use numpy.save")
+    if not in_memory:
+        mapped = DiskBasedFeature(path, more)
+        if at_least_2d and not mapped.size():
+            mapped._rows.shape = (1,)
+        return mapped
+    values = torch_file(path) if form == "torch" else torch.from_numpy(npy_of(path))
+    return TorchBasedFeature(values[:, None] if at_least_2d and values.ndim == 1 else values, more)
 
 
 def torch_file(path: Any) -> torch.Tensor:

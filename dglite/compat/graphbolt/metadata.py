@@ -1,13 +1,13 @@
-"""Descriptions of what a data set's YAML file names, as objects."""
+"""What a data set's ``metadata.yaml`` says, as objects: fields by name, with their kinds and defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import DGLError
+from .base import shown
 
 __all__ = [
     "OnDiskFeatureData",
@@ -20,6 +20,9 @@ __all__ = [
     "OnDiskTVTSetData",
     "OnDiskTaskData",
 ]
+
+_REQUIRED = object()
+_WORDS = {str: "a text", int: "a number from 0 on", bool: "true or false"}
 
 
 class OnDiskFeatureDataFormat(StrEnum):
@@ -43,92 +46,151 @@ class OnDiskGraphTopologyType(StrEnum):
     FUSED_CSC_SAMPLING = "FusedCSCSamplingGraph"
 
 
-def _member(kind: Any, value: Any, name: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        raise DGLError(f"{name} is {value!r:.80}; expected one of {[x.value for x in kind]}") from None
+class _EdgeFormat(StrEnum):
+    """How edges are written."""
+
+    NUMPY = "numpy"
+    CSV = "csv"
 
 
-@dataclass
-class OnDiskFeatureData:
-    """A feature's file."""
+class Described:
+    """Base of descriptions, with the fields of :attr:`FIELDS` as attributes.
 
-    domain: Any
-    type: str | None = None
-    name: str = ""
-    format: Any = "numpy"
-    path: str = ""
-    in_memory: bool | None = True
-    extra_fields: dict[str, Any] = field(default_factory=dict)
+    ``FIELDS`` has a kind and a default for each name: str, int, bool, an enumeration, another description, or a list of
+    one of those. ``place`` says in errors where the description is. Other names are ignored, or kept in
+    ``extra_fields`` if that is among ``FIELDS``.
 
-    def __post_init__(self) -> None:
-        self.domain = _member(OnDiskFeatureDataDomain, self.domain, "domain")
-        if not self.name or not self.path:
-            raise DGLError(f"a feature needs name and path; got {self.name!r} and {self.path!r}")
+    Raises
+    ------
+    DGLError
+        A field is missing or of another kind.
+    """
+
+    FIELDS: ClassVar[dict[str, tuple[Any, Any]]] = {}
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, place: str | None = None, /, **content: Any) -> None:
+        self.place = type(self).__name__ if place is None else place
+        for name, (kind, default) in self.FIELDS.items():
+            setattr(self, name, self._value(name, content.get(name), kind, default))
+        if "extra_fields" in self.FIELDS:
+            more = {name: x for name, x in content.items() if name not in self.FIELDS}
+            self.extra_fields = {**(content.get("extra_fields") or {}), **more}
+
+    def __repr__(self) -> str:
+        return shown(type(self).__name__, {name: getattr(self, name) for name in self.FIELDS})
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, x) == getattr(other, x) for x in self.FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _value(self, name: str, value: Any, kind: Any, default: Any) -> Any:
+        if value is None and default is not _REQUIRED:
+            return [] if default == () else default
+        if isinstance(kind, list):
+            if not isinstance(value, list | tuple):
+                raise DGLError(f"{self.place} needs {name}, a list; got {value!r:.80}")
+            return [kind[0].described_by(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(value)]
+        if issubclass(kind, Described):
+            if not isinstance(value, Mapping | kind):
+                raise DGLError(f"{self.place} needs {name}, names and values; got {value!r:.80}")
+            return kind.described_by(value, f"{name} in {self.place}")
+        if issubclass(kind, StrEnum):
+            if value not in list(kind):
+                raise DGLError(f"{self.place} needs {name}, one of {[x.value for x in kind]}; got {value!r:.80}")
+            return kind(value)
+        negative = isinstance(value, int) and value < 0
+        if not isinstance(value, kind) or negative or (kind is int and isinstance(value, bool)):
+            raise DGLError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
+        return value
+
+    @classmethod
+    def described_by(cls, content: Any, place: str) -> Any:
+        """Return the description for names and values; a description as it is."""
+        if isinstance(content, cls):
+            return content
+        if not isinstance(content, Mapping):
+            raise DGLError(f"{place} is {content!r:.80}; expected names and values")
+        return cls(place, **{str(name): x for name, x in content.items()})
 
 
-@dataclass
-class OnDiskTVTSetData:
+class OnDiskTVTSetData(Described):
     """A file of items."""
 
-    format: Any
-    path: str
-    name: str | None = None
-    in_memory: bool | None = True
-
-    def __post_init__(self) -> None:
-        self.format = _member(OnDiskFeatureDataFormat, self.format, "format")
-
-
-@dataclass
-class OnDiskTVTSet:
-    """Items of a type: the files that they are read from, descriptions or dictionaries."""
-
-    data: Sequence[Any]
-    type: str | None = None
-
-    def __post_init__(self) -> None:
-        self.data = [OnDiskTVTSetData(**x) if isinstance(x, dict) else x for x in self.data]
+    FIELDS: ClassVar = {
+        "name": (str, None),
+        "format": (OnDiskFeatureDataFormat, _REQUIRED),
+        "in_memory": (bool, True),
+        "path": (str, _REQUIRED),
+    }
 
 
-@dataclass
-class OnDiskGraphTopology:
+class OnDiskTVTSet(Described):
+    """Items of a type: the files that they are read from."""
+
+    FIELDS: ClassVar = {"type": (str, None), "data": ([OnDiskTVTSetData], _REQUIRED)}
+
+
+class OnDiskFeatureData(Described):
+    """A feature's file."""
+
+    FIELDS: ClassVar = {
+        "domain": (OnDiskFeatureDataDomain, _REQUIRED),
+        "type": (str, None),
+        "name": (str, _REQUIRED),
+        "format": (OnDiskFeatureDataFormat, _REQUIRED),
+        "path": (str, _REQUIRED),
+        "in_memory": (bool, True),
+        "extra_fields": (dict, None),
+    }
+
+
+class OnDiskGraphTopology(Described):
     """A graph's file."""
 
-    type: Any
-    path: str
-
-    def __post_init__(self) -> None:
-        self.type = _member(OnDiskGraphTopologyType, self.type, "type")
+    FIELDS: ClassVar = {"type": (OnDiskGraphTopologyType, _REQUIRED), "path": (str, _REQUIRED)}
 
 
-@dataclass
-class OnDiskTaskData:
+class OnDiskTaskData(Described):
     """A task's item sets, and what else is said of it."""
 
-    train_set: Sequence[Any] = ()
-    validation_set: Sequence[Any] = ()
-    test_set: Sequence[Any] = ()
-    extra_fields: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("train_set", "validation_set", "test_set"):
-            listed = [OnDiskTVTSet(**x) if isinstance(x, dict) else x for x in getattr(self, name) or ()]
-            setattr(self, name, listed)
+    FIELDS: ClassVar = {
+        "train_set": ([OnDiskTVTSet], ()),
+        "validation_set": ([OnDiskTVTSet], ()),
+        "test_set": ([OnDiskTVTSet], ()),
+        "extra_fields": (dict, None),
+    }
 
 
-@dataclass
-class OnDiskMetaData:
-    """All that a data set's YAML file says; parts are descriptions or dictionaries."""
+class _NodeCount(Described):
+    """The number of nodes of a type."""
 
-    dataset_name: str | None = None
-    graph_topology: Any = None
-    feature_data: Sequence[Any] = ()
-    tasks: Sequence[Any] = ()
+    FIELDS: ClassVar = {"type": (str, None), "num": (int, _REQUIRED)}
 
-    def __post_init__(self) -> None:
-        if isinstance(self.graph_topology, dict):
-            self.graph_topology = OnDiskGraphTopology(**self.graph_topology)
-        self.feature_data = [OnDiskFeatureData(**x) if isinstance(x, dict) else x for x in self.feature_data or ()]
-        self.tasks = [OnDiskTaskData(**x) if isinstance(x, dict) else x for x in self.tasks or ()]
+
+class _Edges(Described):
+    """A file of edges."""
+
+    FIELDS: ClassVar = {"type": (str, None), "format": (_EdgeFormat, _REQUIRED), "path": (str, _REQUIRED)}
+
+
+class GraphFiles(Described):
+    """Nodes and edges of a graph, and features that are sampled by."""
+
+    FIELDS: ClassVar = {"nodes": ([_NodeCount], ()), "edges": ([_Edges], ()), "feature_data": ([OnDiskFeatureData], ())}
+
+
+class OnDiskMetaData(Described):
+    """All that a data set's YAML file says; ``graph`` before it is preprocessed, ``graph_topology`` after it."""
+
+    FIELDS: ClassVar = {
+        "dataset_name": (str, None),
+        "graph": (GraphFiles, None),
+        "graph_topology": (OnDiskGraphTopology, None),
+        "feature_data": ([OnDiskFeatureData], ()),
+        "tasks": ([OnDiskTaskData], ()),
+    }

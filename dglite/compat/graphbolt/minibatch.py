@@ -14,7 +14,7 @@ from ...frame import EID
 from .base import Movable, by_type, etype_tuple_to_str, shown
 from .subgraph import block_of, subgraph_of
 
-__all__ = ["MiniBatch", "are_pairs", "with_negatives"]
+__all__ = ["MiniBatch"]
 
 _SHOWN = (
     "seeds",

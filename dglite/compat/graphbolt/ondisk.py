@@ -1,10 +1,12 @@
-"""Data sets in a folder that a YAML file describes."""
+"""Data sets in a folder that a YAML file describes: as they were put there, or preprocessed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,28 +17,41 @@ from ...data.raw import npy_of, table_of, yaml_of
 from ...data.utils import download, extract_archive
 from ...errors import DGLError
 from ...graph import DGLGraph
+from ...io.atomic import replacing
 from ...io.container import local_path
-from .base import by_type, etype_str_to_tuple
-from .dataset import Dataset, OnDiskTask
+from ...io.graphbolt_file import load_fused_graph, save_fused_graph
+from .base import etype_str_to_tuple
+from .dataset import Dataset, OnDiskTask, all_nodes
 from .features import BasicFeatureStore, feature_of, torch_file
 from .itemset import HeteroItemSet, ItemSet
-from .sampling_graph import FusedCSCSamplingGraph
+from .metadata import GraphFiles, OnDiskFeatureData, OnDiskMetaData, OnDiskTVTSet
+from .sampling_graph import FusedCSCSamplingGraph, fused_csc_sampling_graph
+from .utils import gb_warning
 
-__all__ = ["BuiltinDataset", "OnDiskDataset", "OnDiskTask", "preprocess_ondisk_dataset"]
+__all__ = ["BuiltinDataset", "OnDiskDataset", "preprocess_ondisk_dataset"]
 
-Items = ItemSet | HeteroItemSet | None
-_Kind = TypeVar("_Kind")
-_FILE = "metadata.yaml"
-_REQUIRED = object()
-_WORDS = {str: "a text", int: "a number from 0 on", bool: "true or false", list: "a list", dict: "names and values"}
+_FILE, _FOLDER = "metadata.yaml", "preprocessed"
+_GRAPH, _HASHES = f"{_FOLDER}/fused_csc_sampling_graph.pt", "dataset_hash_value.txt"
+_SETS = ("train_set", "validation_set", "test_set")
 
 
 class OnDiskDataset(Dataset):
     """A data set in a folder with ``metadata.yaml``, as GraphBolt documents it, read in :meth:`load`.
 
-    Graph, features and sets are read from the files that are described; nothing is written beside them, as DGL does.
-    Edges are ``numpy`` arrays (2, num_edges) or ``csv`` files of two columns without a header. Features that are not
-    ``in_memory`` are mapped from their ``.npy`` files.
+    What :func:`preprocess_ondisk_dataset` wrote is read, if it is there and newer than all files that the description
+    names; else these files. Edges are ``numpy`` arrays (2, num_edges) or ``csv`` files of two columns without a header.
+    Features that are not ``in_memory`` are mapped from their ``.npy`` files; those of one dimension are (num_rows, 1).
+
+    Parameters
+    ----------
+    path
+        the folder.
+    include_original_edge_id
+        whether sampled subgraphs have ids that edges have in their files.
+    force_preprocess
+        True: preprocess the data set anew. Otherwise nothing is written, as DGL does.
+    auto_cast_to_optimal_dtype
+        see :func:`preprocess_ondisk_dataset`.
 
     Attributes
     ----------
@@ -69,10 +84,12 @@ class OnDiskDataset(Dataset):
         include_original_edge_id: bool = False,
         force_preprocess: bool | None = None,
         auto_cast_to_optimal_dtype: bool = True,
-        **others: Any,
     ) -> None:
         self._folder, self._with_ids = local_path(path), bool(include_original_edge_id)
-        self.yaml_data = yaml_of(self._folder / _FILE, "it describes the data set, see dgl.graphbolt.OnDiskDataset")
+        if force_preprocess:
+            preprocess_ondisk_dataset(path, include_original_edge_id, True, auto_cast_to_optimal_dtype)
+        self._file = _description_to_read(self._folder, self._with_ids)
+        self.yaml_data = _yaml_of(self._file)
         self.dataset_name = self.yaml_data.get("dataset_name")
 
     def load(self, tasks: Sequence[str] | str | None = None) -> Self:
@@ -84,34 +101,37 @@ class OnDiskDataset(Dataset):
             The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
         """
         described, names = (
-            _DescribedPart(self.yaml_data, self._folder / _FILE),
+            OnDiskMetaData(str(self._file), **self.yaml_data),
             [tasks] if isinstance(tasks, str) else tasks,
         )
-        graph = FusedCSCSamplingGraph(g=self._graph(described.entry("graph")), has_original_edge_ids=self._with_ids)
+        graph = self._graph(described)
         feature = BasicFeatureStore({})
-        for x in described.entries("feature_data"):
-            self._add_feature(feature, x, graph)
+        for x in described.feature_data:
+            feature[str(x.domain), x.type, x.name] = self._feature(x, graph)
+        described_tasks = [x for x in described.tasks if names is None or x.extra_fields.get("name") in names]
+        if missing := set(names or ()) - {x.extra_fields.get("name") for x in described_tasks}:
+            gb_warning(f"{self._file} has no tasks named {sorted(missing)}")
         loaded = [
-            OnDiskTask(
-                {name: x for name, x in task.content.items() if not name.endswith("_set")},
-                *(self._items(task.entries(f"{part}_set")) for part in ("train", "validation", "test")),
-            )
-            for task in described.entries("tasks")
-            if names is None or task.content.get("name") in names
+            OnDiskTask(x.extra_fields, *(self._items(getattr(x, name)) for name in _SETS)) for x in described_tasks
         ]
-        nodes = by_type(lambda count: ItemSet(count, "seeds"), graph.num_nodes)
-        self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
-        self.graph, self.feature, self.tasks = graph, feature, loaded
+        self.all_nodes_set = all_nodes(graph)
+        self.graph, self.feature, self.tasks, self.dataset_name = graph, feature, loaded, described.dataset_name
         return self
 
-    def _add_feature(self, store: BasicFeatureStore, described: _DescribedPart, graph: FusedCSCSamplingGraph) -> None:
-        fields = ("domain", "type", "name", "format", "path", "in_memory")
-        more = {name: x for name, x in described.content.items() if name not in fields}
-        path, form = self._path(described), described.get("format", str)
-        feature = feature_of(path, form, described.get("in_memory", bool, True), more)
-        domain, kind = described.get("domain", str), described.get("type", str, None)
-        if domain not in ("node", "edge", "graph"):
-            raise DGLError(f"{described.place} has the domain {domain!r}; expected 'node', 'edge' or 'graph'")
+    def _path(self, described: Any) -> Path:
+        path = self._folder / described.path
+        if not path.is_file():
+            raise DGLError(f"{path} does not exist, which {described.place} names")
+        return path
+
+    def _read(self, described: Any) -> torch.Tensor:
+        path = self._path(described)
+        return torch.from_numpy(npy_of(path)) if described.format == "numpy" else torch_file(path)
+
+    # -- features --------------------------------------------------------------------------------------------------
+    def _feature(self, described: OnDiskFeatureData, graph: FusedCSCSamplingGraph) -> Any:
+        path, domain, kind = self._path(described), described.domain, described.type
+        feature = feature_of(path, described.format, described.in_memory, described.extra_fields, at_least_2d=True)
         if domain != "graph":
             counts = graph.num_nodes if domain == "node" else graph.num_edges
             counts = counts if isinstance(counts, Mapping) else {None: counts}
@@ -122,84 +142,185 @@ class OnDiskDataset(Dataset):
                     f"{path}, which {described.place} names, has {feature.count()} rows; expected {counts[kind]}, one "
                     f"for each {domain}"
                 )
-        store[domain, kind, described.get("name", str)] = feature
+        return feature
 
-    def _read(self, described: _DescribedPart) -> torch.Tensor:
-        path, kind = self._path(described), described.get("format", str)
-        if kind == "numpy":
-            return torch.from_numpy(npy_of(path))
-        if kind != "torch":
-            raise DGLError(f"{path} has the format {kind!r}; expected 'numpy' or 'torch'")
-        return torch_file(path)
+    # -- the graph -------------------------------------------------------------------------------------------------
+    def _graph(self, described: OnDiskMetaData) -> FusedCSCSamplingGraph:
+        if described.graph_topology is not None:
+            return fused_csc_sampling_graph(**load_fused_graph(self._path(described.graph_topology)))
+        if described.graph is None:
+            raise DGLError(f"{described.place} needs graph, names and values; got None")
+        return FusedCSCSamplingGraph(g=self._dglgraph(described.graph), has_original_edge_ids=self._with_ids)
 
-    def _path(self, described: _DescribedPart) -> Path:
-        path = self._folder / described.get("path", str)
-        if not path.is_file():
-            raise DGLError(f"{path} does not exist, which {described.place} names")
-        return path
-
-    def _graph(self, described: _DescribedPart) -> DGLGraph:
-        counts: dict[Any, int] = {x.get("type", str, None): x.get("num", int) for x in described.entries("nodes")}
-        edges: dict[Any, Any] = {x.get("type", str, None): self._ends(x) for x in described.entries("edges")}
+    def _dglgraph(self, described: GraphFiles) -> DGLGraph:
+        counts = {x.type: x.num for x in described.nodes}
+        edges = {x.type: self._ends(x) for x in described.edges}
         if not counts or not edges:
-            raise DGLError(f"{described.place} needs nodes and edges; got {sorted(described.content, key=str)}")
+            raise DGLError(f"{described.place} needs nodes and edges; got {len(counts)} and {len(edges)}")
         typed = None not in edges
         if (len(edges) > 1 and not typed) or any((ntype is not None) != typed for ntype in counts):
             raise DGLError(
                 f"{described.place} has nodes of types {list(counts)}, edges of {list(edges)}: name all or none"
             )
         if typed:
-            g = heterograph({etype_str_to_tuple(etype): x for etype, x in edges.items() if etype}, counts)
+            g = heterograph({etype_str_to_tuple(etype): x for etype, x in edges.items()}, counts)
         else:
             g = graph(edges[None], num_nodes=counts[None])
-        for x in described.entries("feature_data"):
-            view, types = (g.nodes, g.ntypes) if x.get("domain", str) == "node" else (g.edges, g.canonical_etypes)
-            kind = x.get("type", str, None) or types[0]
-            view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x.get("name", str)] = self._read(x)
+        for x in described.feature_data:
+            view, types = (g.nodes, g.ntypes) if x.domain == "node" else (g.edges, g.canonical_etypes)
+            kind = x.type or types[0]
+            view[etype_str_to_tuple(kind) if ":" in kind else kind].data[x.name] = self._read(x)
         return g
 
-    def _ends(self, described: _DescribedPart) -> tuple[torch.Tensor, torch.Tensor]:
+    def _ends(self, described: Any) -> tuple[torch.Tensor, torch.Tensor]:
         path = self._path(described)
-        ends = table_of(path, dtype=np.int64).T if described.get("format", str) == "csv" else npy_of(path)
+        ends = table_of(path, dtype=np.int64).T if described.format == "csv" else npy_of(path)
         if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
             raise DGLError(f"{path} has {ends.dtype} of shape {ends.shape}; expected ids of shape (2, num_edges)")
         return torch.from_numpy(ends[0].copy()), torch.from_numpy(ends[1].copy())
 
-    def _items(self, described: Sequence[_DescribedPart]) -> Items:
-        sets: dict[Any, ItemSet] = {
-            x.get("type", str, None): self._item_set(x.entries("data"), x.place) for x in described
-        }
+    # -- items -----------------------------------------------------------------------------------------------------
+    def _items(self, described: Sequence[OnDiskTVTSet]) -> ItemSet | HeteroItemSet | None:
+        sets = {x.type: self._item_set(x) for x in described}
         if not sets:
             return None
         if None not in sets:
-            return HeteroItemSet({etype: items for etype, items in sets.items() if etype is not None})
+            return HeteroItemSet(sets)
         if len(sets) > 1:
             raise DGLError(f"{described[0].place} and those after it have types {list(sets)}: name all or none")
         return sets[None]
 
-    def _item_set(self, data: Sequence[_DescribedPart], place: str) -> ItemSet:
-        if not data:
-            raise DGLError(f"{place} needs data, a list of the files that items are read from")
-        return ItemSet(tuple(self._read(x) for x in data), tuple(x.get("name", str, None) for x in data))
+    def _item_set(self, described: OnDiskTVTSet) -> ItemSet:
+        if not described.data:
+            raise DGLError(f"{described.place} needs data, a list of the files that items are read from")
+        return ItemSet(tuple(self._read(x) for x in described.data), tuple(x.name for x in described.data))
 
 
+def _yaml_of(path: Path) -> dict[str, Any]:
+    return yaml_of(path, "it describes the data set, see dgl.graphbolt.OnDiskDataset")
+
+
+# -- preprocessing -----------------------------------------------------------------------------------------------------
 def preprocess_ondisk_dataset(
     dataset_dir: str | Path,
     include_original_edge_id: bool = False,
     force_preprocess: bool | None = None,
     auto_cast_to_optimal_dtype: bool = True,
 ) -> str:
-    """Check all files of a data set, and return the path of its description; nothing is written, see decision 231.
+    """Write a data set's graph in compressed columns, features and items as ``.npy`` files, into ``preprocessed/``.
+
+    GraphBolt reads what is there, and so does :class:`OnDiskDataset`, faster than edges as text.
+
+    Parameters
+    ----------
+    dataset_dir
+        the folder with ``metadata.yaml``.
+    include_original_edge_id
+        keep the ids that edges have in their files.
+    force_preprocess
+        whether to do it again; None: if a file that the description names is newer, or ``include_original_edge_id``
+        differs.
+    auto_cast_to_optimal_dtype
+        whether ids of nodes and edges are int32, and numbers of types uint8, if they fit.
+
+    Returns
+    -------
+    str
+        The path of the new description, ``preprocessed/metadata.yaml``.
 
     Raises
     ------
     DGLError
-        As :meth:`OnDiskDataset.load`.
+        As :meth:`OnDiskDataset.load`; nothing is written then.
     """
-    OnDiskDataset(dataset_dir, include_original_edge_id).load()
-    return str(local_path(dataset_dir) / _FILE)
+    folder = local_path(dataset_dir)
+    target, with_ids = folder / _FOLDER / _FILE, bool(include_original_edge_id)
+    if force_preprocess is None:
+        force_preprocess = _description_to_read(folder, with_ids) != target
+    if target.is_file() and not force_preprocess:
+        return str(target)
+    dataset = _Unprocessed(folder, with_ids)
+    described = OnDiskMetaData(str(folder / _FILE), **dataset.yaml_data)
+    dataset.load()  # checks every file
+    target.parent.mkdir(exist_ok=True)
+    save_fused_graph(folder / _GRAPH, dataset.graph.fields(auto_cast_to_optimal_dtype))
+    small = auto_cast_to_optimal_dtype and dataset.graph.total_num_nodes <= np.iinfo(np.int32).max
+    content = {name: x for name, x in dataset.yaml_data.items() if name != "graph"}
+    content["include_original_edge_id"] = with_ids
+    content["graph_topology"] = {"type": "FusedCSCSamplingGraph", "path": _GRAPH}
+    for entry, file in zip(_file_entries(content), _files(described), strict=True):
+        values = dataset._read(file).numpy()
+        if isinstance(file, OnDiskFeatureData):
+            values = values[:, None] if values.ndim == 1 else values
+        elif small and file.name == "seeds":
+            values = values.astype(np.int32)
+        entry["format"], entry["path"] = "numpy", str(Path(_FOLDER, entry["path"]).with_suffix(".npy").as_posix())
+        place = folder / entry["path"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(place) as part, open(part, "wb") as written:
+            np.save(written, values)
+    _write_yaml(target, content)
+    _write_hashes(folder, dataset_dir)
+    return str(target)
 
 
+class _Unprocessed(OnDiskDataset):
+    """A data set as it was put there."""
+
+    def __init__(self, folder: Path, with_ids: bool) -> None:
+        self._folder, self._with_ids, self._file = folder, with_ids, folder / _FILE
+        self.yaml_data = _yaml_of(self._file)
+
+
+def _description_to_read(folder: Path, with_ids: bool) -> Path:
+    """Return the description of the preprocessed files, if they are newer than all others, else that of these."""
+    source, target = folder / _FILE, folder / _FOLDER / _FILE
+    if not target.is_file():
+        return source
+    if not source.is_file():
+        return target
+    written, described = target.stat().st_mtime_ns, OnDiskMetaData(str(source), **_yaml_of(source))
+    files = [*_files(described), *(described.graph.edges + described.graph.feature_data if described.graph else ())]
+    times = [path.stat().st_mtime_ns for x in files if (path := folder / x.path).is_file()]
+    newer = any(time > written for time in (*times, source.stat().st_mtime_ns))
+    return source if newer or _yaml_of(target).get("include_original_edge_id") != with_ids else target
+
+
+def _files(described: OnDiskMetaData) -> Iterator[Any]:
+    """Yield the descriptions of all files of features and items."""
+    yield from described.feature_data
+    for task in described.tasks:
+        for name in _SETS:
+            yield from (file for x in getattr(task, name) for file in x.data)
+
+
+def _file_entries(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what :func:`_files` yields, as names and values that may be changed."""
+    yield from content.get("feature_data") or ()
+    for task in content.get("tasks") or ():
+        for name in _SETS:
+            yield from (file for x in task.get(name) or () for file in x["data"])
+
+
+def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
+    import yaml  # that the description was read by
+
+    with replacing(path) as part:
+        part.write_text(yaml.safe_dump(dict(content)), encoding="utf-8")
+
+
+def _write_hashes(folder: Path, name: str | Path) -> None:
+    """Write the MD5 of each file, by which GraphBolt knows that nothing was changed since."""
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != _HASHES:
+            with open(path, "rb") as file:
+                digests[f"{name}/{path.relative_to(folder).as_posix()}"] = hashlib.file_digest(file, "md5").hexdigest()
+    with replacing(folder / _FOLDER / _HASHES) as part:
+        part.write_text(json.dumps(digests, indent=4), encoding="utf-8")
+
+
+# -- published data sets -----------------------------------------------------------------------------------------------
 class BuiltinDataset(OnDiskDataset):
     """A published data set, in the folder ``name`` or ``name-seeds`` of ``root``, or in an archive of that name there.
 
@@ -243,30 +364,3 @@ def _unpacked(folder: Path, names: Sequence[str]) -> str:
     if not (folder / archive.stem / _FILE).is_file():
         raise DGLError(f"{archive} has no {archive.stem}/{_FILE}")
     return archive.stem
-
-
-class _DescribedPart:
-    """A part of the description, and where it is, for errors."""
-
-    def __init__(self, content: Any, place: Any) -> None:
-        if not isinstance(content, Mapping):
-            raise DGLError(f"{place} is {content!r:.80}; expected names and values")
-        self.content, self.place = content, str(place)
-
-    def get(self, name: str, kind: type[_Kind], default: Any = _REQUIRED) -> _Kind:
-        """Return a value of a kind; the default, if there is one, where the description leaves it out."""
-        value = self.content.get(name)
-        if value is None and default is not _REQUIRED:
-            return default  # type: ignore[no-any-return]
-        negative = isinstance(value, int) and value < 0
-        if not isinstance(value, kind) or negative or (kind is int and isinstance(value, bool)):
-            raise DGLError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
-        return value
-
-    def entry(self, name: str) -> _DescribedPart:
-        """Return a part of this part."""
-        return _DescribedPart(self.get(name, dict), f"{name} in {self.place}")
-
-    def entries(self, name: str) -> list[_DescribedPart]:
-        """Return the parts in a list, none where it is left out."""
-        return [_DescribedPart(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(self.get(name, list, []))]

@@ -12,6 +12,7 @@ import torch
 from ...dataloading import LaborSampler
 from ...dataloading import NeighborSampler as BlockNeighborSampler
 from ...errors import DGLError
+from . import draws
 from .compact import compact_csc_format, compact_temporal_nodes, unique_and_compact
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
@@ -135,49 +136,52 @@ def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch
 class _LayeredSampler(SubgraphSampler):
     """Samples all layers in one pass, into blocks; sampled subgraphs are made of them when they are asked for."""
 
-    def __init__(self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, deduplicate: bool) -> None:
-        self.graph, self.fanouts, self._listed = graph, list(fanouts), graph.fanouts(fanouts)
-        self._merged, self._deduplicate = graph.in_one(self._listed), deduplicate
-        layers = [x[0] for x in self._listed] if self._merged else [graph.fanout_by_type(x) for x in self._listed]
+    def __init__(
+        self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, draw: Any, deduplicate: bool
+    ) -> None:
+        self.graph, self.fanouts, self._listed = graph, list(fanouts), draws.listed_fanouts(graph, fanouts)
+        self._merged, self._deduplicate, self._draw = draws.in_one(graph, self._listed), deduplicate, draw
         if self._merged and any(len(x) != 1 for x in self._listed):
             raise DGLError(
                 f"fan-outs {self._listed} are for all edge types together in some layers and by edge type in others; "
                 "give all layers one number, or all one for each edge type"
             )
+        layers = [x[0] if self._merged else draws.fanout_by_type(graph, x) for x in self._listed]
         self._sampler = sampler(layers)
         super().__init__(datapipe)
 
     def _sample(self, batch: Any) -> Any:
         graph, seeds = self.graph, batch._seed_nodes
-        if not self._deduplicate:
-            return self._repeated(batch, seeds)
-        if self._merged:
-            _, _, blocks = self._sampler.sample(graph.merged, graph._numbered(seeds))
-            batch.sampled_subgraphs = [graph.split(block) for block in blocks]
+        if not self._deduplicate:  # layer by layer, where each edge has a source of its own
+            layers = [lambda x, n=n: draws.sample_layer(graph, self._draw, x, n) for n in self._listed]
+            batch.input_nodes, batch.sampled_subgraphs = _one_by_one(layers, seeds)
+        elif self._merged:
+            _, _, blocks = self._sampler.sample(graph.merged, draws.numbered(graph, seeds))
+            batch.sampled_subgraphs = [draws.split(graph, block) for block in blocks]
             batch.input_nodes = batch.sampled_subgraphs[0].original_row_node_ids
-            return batch
-        nodes, _, blocks = self._sampler.sample(graph.g, seeds)
-        blocks = [graph.name_edges(block) for block in blocks]
-        batch.input_nodes = {graph.g.ntypes[0]: nodes} if graph.typed and not isinstance(nodes, Mapping) else nodes
-        batch.set_blocks(
-            blocks, partial(subgraph_of, typed=graph.typed, has_original_edge_ids=graph.has_original_edge_ids)
-        )
+        else:
+            nodes, _, blocks = self._sampler.sample(graph.g, seeds)
+            single = graph.typed and not isinstance(nodes, Mapping)
+            batch.input_nodes = {graph.g.ntypes[0]: nodes} if single else nodes
+            convert = partial(subgraph_of, typed=graph.typed, has_original_edge_ids=graph.has_original_edge_ids)
+            batch.set_blocks([graph.name_edges(block) for block in blocks], convert)
         return batch
 
-    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
-        raise NotImplementedError
 
-    def _repeated(self, batch: Any, seeds: Any) -> Any:
-        """Sample layer by layer, where each edge has a source of its own."""
-        subgraphs: list[Any] = []
-        for fanout in reversed(self._listed):
-            subgraph = self._layer(seeds, torch.tensor(fanout))
-            rows, csc = compact_csc_format(subgraph.sampled_csc, seeds)
-            ids = subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph
-            subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
-            seeds = rows
-        batch.input_nodes, batch.sampled_subgraphs = seeds, subgraphs
-        return batch
+def _one_by_one(layers: Sequence[Any], seeds: Any, *times: Any) -> tuple[Any, list[SampledSubgraphImpl]]:
+    """Return the input nodes and the subgraphs of functions that sample a layer, where each edge has its own source.
+
+    ``times`` are values of the seeds, or None, which the functions get too; sources have those of their seeds.
+    """
+    subgraphs: list[SampledSubgraphImpl] = []
+    for layer in reversed(layers):
+        subgraph = layer(seeds, *times)
+        csc, ids = subgraph.sampled_csc, (subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph)
+        times = tuple(None if x is None else compact_csc_format(csc, seeds, x)[2] for x in times)
+        rows, compact = compact_csc_format(csc, seeds)
+        subgraphs.insert(0, SampledSubgraphImpl(compact, seeds, rows, *ids))
+        seeds = rows
+    return seeds, subgraphs
 
 
 @functional("sample_neighbor")
@@ -216,11 +220,11 @@ class NeighborSampler(_LayeredSampler):
         **others: Any,
     ) -> None:
         self.replace, self.prob_name = replace, prob_name
-        sampler = partial(BlockNeighborSampler, prob=prob_name, replace=replace)
-        super().__init__(datapipe, graph, fanouts, sampler, deduplicate)
-
-    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
-        return self.graph.sample_neighbors(seeds, fanout, self.replace, self.prob_name)  # type: ignore[no-any-return]
+        sampler, draw = (
+            partial(BlockNeighborSampler, prob=prob_name, replace=replace),
+            draws.neighbors(prob_name, replace),
+        )
+        super().__init__(datapipe, graph, fanouts, sampler, draw, deduplicate)
 
 
 @functional("sample_layer_neighbor")
@@ -250,21 +254,13 @@ class LayerNeighborSampler(_LayeredSampler):
     ) -> None:
         self.prob_name = prob_name
         options: dict[str, Any] = {"layer_dependency": bool(layer_dependency), "batch_dependency": batch_dependency}
-        super().__init__(datapipe, graph, fanouts, partial(LaborSampler, prob=prob_name, **options), deduplicate)
-
-    def _layer(self, seeds: Any, fanout: Any) -> SampledSubgraphImpl:
-        return self.graph.sample_layer_neighbors(seeds, fanout, False, self.prob_name)  # type: ignore[no-any-return]
+        sampler, draw = partial(LaborSampler, prob=prob_name, **options), draws.layer_neighbors(prob_name, None, 0.0)
+        super().__init__(datapipe, graph, fanouts, sampler, draw, deduplicate)
 
 
 @functional("sample_in_subgraph")
 class InSubgraphSampler(SubgraphSampler):
-    """Takes all in-edges of the seeds, one layer.
-
-    Parameters
-    ----------
-    graph
-        a :class:`FusedCSCSamplingGraph`.
-    """
+    """Takes all in-edges of the seeds, one layer, of a :class:`FusedCSCSamplingGraph`."""
 
     def __init__(self, datapipe: Any, graph: Any) -> None:
         self.graph = graph
@@ -277,12 +273,15 @@ class InSubgraphSampler(SubgraphSampler):
 
 
 # -- by time -----------------------------------------------------------------------------------------------------------
-class _TemporalSampler(SubgraphSampler):
+@functional("temporal_sample_neighbor")
+class TemporalNeighborSampler(SubgraphSampler):
     """Draws edges that are earlier than the seed that they are drawn for, layer by layer.
 
     The items have a ``timestamp`` for each seed, and may have a ``pre_time_window``. A node that several edges lead to
     is an input node for each of them, with the time of its seed.
     """
+
+    _method = "temporal_sample_neighbors"
 
     def __init__(
         self,
@@ -294,42 +293,26 @@ class _TemporalSampler(SubgraphSampler):
         node_timestamp_attr_name: str | None = None,
         edge_timestamp_attr_name: str | None = None,
     ) -> None:
-        self.graph, self.fanouts, self.replace, self.prob_name = graph, graph.fanouts(fanouts), replace, prob_name
+        self.graph, self.fanouts = graph, draws.listed_fanouts(graph, fanouts)
+        self.replace, self.prob_name = replace, prob_name
         self._names = node_timestamp_attr_name, edge_timestamp_attr_name
         super().__init__(datapipe)
-
-    def _draw(self) -> Any:
-        raise NotImplementedError
 
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any, seeds_pre_time_window: Any = None) -> Any:
         """Return the input nodes and the sampled subgraphs."""
         if seeds_timestamp is None:
             raise DGLError(f"stage {type(self).__name__} needs times of the seeds; name an item column 'timestamp'")
-        draw, windows = self._draw(), seeds_pre_time_window
-        subgraphs: list[SampledSubgraphImpl] = []
-        for fanout in reversed(self.fanouts):
-            options = windows, self.prob_name, *self._names
-            subgraph = draw(seeds, seeds_timestamp, torch.tensor(fanout), self.replace, *options)
-            rows, csc, times = compact_csc_format(subgraph.sampled_csc, seeds, seeds_timestamp)
-            if windows is not None:
-                windows = compact_csc_format(subgraph.sampled_csc, seeds, windows)[2]
-            ids = subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph
-            subgraphs.insert(0, SampledSubgraphImpl(csc, seeds, rows, *ids))
-            seeds, seeds_timestamp = rows, times
-        return seeds, subgraphs
+        draw, names = getattr(self.graph, self._method), (self.prob_name, *self._names)
 
+        def layer(fanout: Any, nodes: Any, times: Any, windows: Any) -> Any:
+            return draw(nodes, times, torch.tensor(fanout), self.replace, windows, *names)
 
-@functional("temporal_sample_neighbor")
-class TemporalNeighborSampler(_TemporalSampler):
-    __doc__ = _TemporalSampler.__doc__
-
-    def _draw(self) -> Any:
-        return self.graph.temporal_sample_neighbors
+        layers = [partial(layer, fanout) for fanout in self.fanouts]
+        return _one_by_one(layers, seeds, seeds_timestamp, seeds_pre_time_window)
 
 
 @functional("temporal_sample_layer_neighbor")
-class TemporalLayerNeighborSampler(_TemporalSampler):
-    __doc__ = _TemporalSampler.__doc__
+class TemporalLayerNeighborSampler(TemporalNeighborSampler):
+    """Draws as :class:`TemporalNeighborSampler` does, so that seeds share sources."""
 
-    def _draw(self) -> Any:
-        return self.graph.temporal_sample_layer_neighbors
+    _method = "temporal_sample_layer_neighbors"

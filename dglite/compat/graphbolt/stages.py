@@ -21,10 +21,6 @@ __all__ = [
     "MiniBatchTransformer",
     "Prefetcher",
     "Waiter",
-    "applied_by",
-    "functional",
-    "rewired",
-    "source_of",
 ]
 
 

@@ -29,9 +29,6 @@ __all__ = [
     "PyGLayerHeteroData",
     "SampledSubgraph",
     "SampledSubgraphImpl",
-    "block_of",
-    "compacted",
-    "subgraph_of",
 ]
 
 
