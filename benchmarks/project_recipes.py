@@ -319,7 +319,7 @@ RECIPES = (
         f"{_GITHUB}/vijaydwivedi75/gnn-lspe",
         "6b38443",
         ("networkx", "scipy", "ogb"),
-        "no tests; GatedGCN, PNA, SAN and GraphiT with learned positional encodings, on sparse and full graphs",
+        "no tests; GatedGCN, PNA, SAN and GraphiT with learned positions, on sparse and full graphs",
         folder="gnn-lspe",
         paths=("gnn-lspe",),
     ),

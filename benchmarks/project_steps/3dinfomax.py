@@ -9,7 +9,10 @@ SHARED = {"aggregators": ["mean", "max", "min", "std"], "scalers": ["identity", 
 
 def molecule(num_nodes=18):
     ring = torch.arange(num_nodes)
-    src, dst = torch.cat([ring, torch.randint(num_nodes, (6,))]), torch.cat([ring.roll(1), torch.randint(num_nodes, (6,))])
+    src, dst = (
+        torch.cat([ring, torch.randint(num_nodes, (6,))]),
+        torch.cat([ring.roll(1), torch.randint(num_nodes, (6,))]),
+    )
     g = dgl.remove_self_loop(dgl.to_bidirected(dgl.graph((src, dst))))
     g.ndata["feat"], g.edata["feat"] = torch.zeros(num_nodes, 9).long(), torch.zeros(g.num_edges(), 3).long()
     g.ndata["feat"][:, 0], g.edata["feat"][:, 0] = torch.randint(90, (num_nodes,)), torch.randint(4, (g.num_edges(),))
@@ -26,7 +29,7 @@ def conformer(num_nodes=18):
 flat, solid = dgl.batch([molecule() for _ in range(24)]), dgl.batch([conformer() for _ in range(24)])
 flat_net = PNA(50, 32, readout_aggregators=["min", "max", "mean"], propagation_depth=3, **SHARED)
 solid_net = Net3D(
-    node_dim=0, edge_dim=1, hidden_dim=20, target_dim=32, hidden_edge_dim=20, readout_aggregators=["min", "max", "mean"],
+    node_dim=0, edge_dim=1, hidden_dim=20, target_dim=32, readout_aggregators=["min", "max", "mean"],
     fourier_encodings=4, propagation_depth=1, reduce_func="mean",
 )  # fmt: skip
 for weight in (*flat_net.parameters(), *solid_net.parameters()):

@@ -32,7 +32,7 @@ def step():
     total = 0.0
     for model in models:
         for _, positive, negative, blocks in loader:
-            h = {ntype: x for ntype, x in blocks[0].srcdata["features"].items()}
+            h = dict(blocks[0].srcdata["features"])
             _, scores, others = model(blocks, h, positive, negative)
             loss = max_margin_loss(scores, others, 0.3, 3)
             model.zero_grad()

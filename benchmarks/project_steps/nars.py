@@ -18,7 +18,7 @@ aggregator, model = WeightedAggregator(len(subsets), 32, 3), SIGN(32, 64, 4, 3, 
 
 def step():
     hops = [gen_rel_subset_feature(g, subset, SimpleNamespace(R=2, cpu_preprocess=True), "cpu") for subset in subsets]
-    loss = model(aggregator([torch.stack(feats, 1) for feats in zip(*hops)])).square().mean()
+    loss = model(aggregator([torch.stack(feats, 1) for feats in zip(*hops, strict=True)])).square().mean()
     model.zero_grad()
     aggregator.zero_grad()
     loss.backward()
