@@ -364,8 +364,8 @@ RECIPES = (
         f"{_GITHUB}/je-dbl/GNN-RecSys",
         "b60b3fb",
         ("pandas",),
-        "no tests; an epoch of its six recommenders without an LSTM, which depends on the order in which neighbours are "
-        "sampled, on batches of edges without the reverse ones",
+        "no tests; an epoch of its six recommenders on batches of edges without the reverse ones; the seventh's LSTM "
+        "depends on the order in which neighbours are sampled",
         folder="gnn-recsys",
         paths=("gnn-recsys",),
     ),
