@@ -336,7 +336,7 @@ RECIPES = (
         "cca-ssg",
         f"{_GITHUB}/hengruizhang98/CCA-SSG",
         "ce5b2c0",
-        (),
+        ("numpy",),
         "no tests; three steps of its self-supervised training, on augmented graphs that are made edge by edge",
         folder="cca-ssg",
         paths=("cca-ssg",),
