@@ -51,6 +51,7 @@ def _name_as_before(dgl: Any) -> None:
         setattr(dgl.function, old, _renamed(getattr(dgl.function, new)))
     dgl.DGLHeteroGraph = dgl.heterograph.DGLHeteroGraph = dgl.DGLGraph
     dgl.DGLGraph.adjacency_matrix_scipy = lambda g, return_edge_ids=True: g.adj_external(scipy_fmt="csr")
+    dgl.DGLGraph.adjacency_matrix = lambda g, return_edge_ids=True, scipy_fmt=None: g.adj_external(scipy_fmt=scipy_fmt)
     for kind in ("Node", "Edge"):
         setattr(dgl.dataloading, f"{kind}DataLoader", dgl.dataloading.DataLoader)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import kernels
 from ..backend import Tensor, active
+from ..expr import Expr, Side, operands_of
 from ..kernels.words import EDGE_LIST
 from ..structure.adjacency import Adjacency
 from ..structure.arrays import arrays_on
@@ -67,10 +68,10 @@ class KernelDevice(Protocol):
         Without ``edges``, for a kernel that reads no edge ids, these are not made.
         """
 
-    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids.
 
-        ``shapes`` are those of the operands' rows.
+        ``shapes`` are those of the rows of the operands of ``expr``.
         """
 
     def array(self, adj: Adjacency, name: str, array: Any) -> int:
@@ -78,6 +79,11 @@ class KernelDevice(Protocol):
 
         It is kept with the structure under ``name``.
         """
+
+
+@lru_cache(maxsize=4096)
+def _reads_nodes(expr: Expr) -> bool:
+    return any(operand.side is not Side.E for operand in operands_of(expr))
 
 
 @final
@@ -112,21 +118,22 @@ class Cpu:
                 prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
 
-    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         """Return the edges in their order the first time, unless they are sorted by destination; then sorted.
 
         Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
         its row, which at once is worth it where that is long. Edges that are no more than destinations share little,
-        and the empty rows cost more: they are never sorted for this.
+        and the empty rows cost more: they are never sorted for this, and neither are those whose nodes nothing reads.
         """
         edges = adj.cache.get(_EDGE_LIST)
-        sorts = edges is not None and not edges.stays
+        sorts = edges is not None and not edges.stays and (_WORDS in adj.cache or _reads_nodes(expr))
         if edges is None:
-            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(map(prod, shapes)) <= _SHORT_ROW))
+            widths = [prod(shapes[x.slot]) for x in operands_of(expr) if x.side is not Side.E]
+            edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(widths, default=0) <= _SHORT_ROW))
         return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
 
     def _edge_list(self, adj: Adjacency, short: bool) -> _EdgeList:
-        """Return the edges in their order, unless sorting them pays at once; rows of operands are ``short`` or not."""
+        """Return the edges in their order, unless sorting them pays at once; rows of nodes are ``short`` or not."""
         formats = adj.formats
         unsorted = "coo" in formats and "csc" not in formats
         stays = adj.few_edges or (unsorted and adj.num_edges <= adj.num_dst)
@@ -209,7 +216,7 @@ class Gpu:
         """Return the numbers that a kernel has left in memory of this device as a tensor of ``dtype`` in it."""
         return arrays_on(self.device).viewed(memory.tensor, dtype)[:count]
 
-    def edges(self, adj: Adjacency, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
         return self.structure(adj)
 
     def array(self, adj: Adjacency, name: str, array: Any) -> int:

@@ -36,8 +36,9 @@ class RowIndex:
 def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False) -> Tensor:
     """Return ``x[rows]``, (len(rows), *feat).
 
-    The gradient is a g-SpMM, not a scatter; with ``permutation`` (every row exactly once) it is the inverse gather. A
-    :class:`RowIndex` keeps the structure of the former. Negative or too large rows raise ``IndexError``.
+    The gradient is a g-SpMM, not a scatter, unless the rows ascend, so that none is taken twice; with ``permutation``
+    (every row exactly once) it is the inverse gather. A :class:`RowIndex` keeps the structure of the first. Negative or
+    too large rows raise ``IndexError``.
     """
     if isinstance(rows, RowIndex):
         if _is_gather(x):
@@ -67,5 +68,23 @@ class _TakeRows:
             inverse = np.empty_like(self.rows)
             inverse[self.rows] = np.arange(len(self.rows))
             return [take_rows(grad, inverse, permutation=True)]
+        if self.index is None and (self.rows[1:] > self.rows[:-1]).all():
+            return [active.apply(_PlaceRows(self.rows, self.num_rows), grad)]
         index = RowIndex(self.rows) if self.index is None else self.index
         return [spmm_unchecked(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
+
+
+class _PlaceRows:
+    """Rows at places of a larger tensor, 0 elsewhere: the gradient of taking rows that ascend."""
+
+    saved = ()
+
+    def __init__(self, rows: np.ndarray, num_rows: int) -> None:
+        self.rows, self.num_rows = rows, num_rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        zeros = active.full((self.num_rows, *active.shape(x)[1:]), 0, active.dtype(x), active.device(x))
+        return active.put(zeros, self.rows, x)
+
+    def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return [take_rows(grad, self.rows)]

@@ -89,7 +89,7 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     if wide[-1] == 0:
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     device = device_of(first)
-    structure, index = device.edges(adj, shapes)
+    structure, index = device.edges(adj, expr, shapes)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     shape = (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape)

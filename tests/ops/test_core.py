@@ -125,7 +125,9 @@ def test_edge_softmax_does_not_overflow():
     assert weights.tolist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(("rows", "permutation"), [([1, 1, 6, 2], False), ([], False), ([3, 1, 0, 2, 6, 5, 4], True)])
+@pytest.mark.parametrize(
+    ("rows", "permutation"), [([1, 1, 6, 2], False), ([], False), ([0, 2, 6], False), ([3, 1, 0, 2, 6, 5, 4], True)]
+)
 def test_take_rows(rows, permutation):
     x, rows = torch.randn(7, 2, dtype=torch.float64, requires_grad=True), np.array(rows, np.int64)
 
@@ -369,6 +371,15 @@ def test_rows_that_are_taken_again_keep_the_structure_of_their_gradient(monkeypa
         (core.take_rows(x, index) * weight).sum().backward()
         assert x.grad.ravel().tolist() == [2, 0, 4, 0][:size]
     assert len(result) == 2
+
+
+@pytest.mark.parametrize(("rows", "num_relations"), [([0, 2, 3], 0), ([1], 0), ([2, 2], 1), ([2, 0], 1)])
+def test_rows_that_ascend_need_no_structure_for_their_gradient(monkeypatch, rows, num_relations):
+    x, result, from_coo = torch.zeros(4, 2, requires_grad=True), [], Adjacency.from_coo
+    monkeypatch.setattr(Adjacency, "from_coo", lambda *args, **kwargs: result.append(args) or from_coo(*args, **kwargs))
+    core.take_rows(x, np.array(rows)).sum().backward()
+    assert len(result) == num_relations
+    assert x.grad[:, 0].tolist() == np.bincount(rows, minlength=4).tolist()
 
 
 @pytest.mark.parametrize("reducer", [Reducer.SUM, Reducer.MAX])

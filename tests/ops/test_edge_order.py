@@ -127,6 +127,18 @@ def test_edges_are_sorted_where_that_pays(num_edges: int, width: int, sorted_aft
     assert seen == sorted_after
 
 
+def test_edges_are_not_sorted_for_what_reads_no_nodes() -> None:
+    src, dst = random_edges(200, 200, 3000)
+    g = dglite.graph((src, dst), num_nodes=200)
+    g.edata["e"] = torch.randn(3000, 64)
+    for _ in range(3):
+        g.apply_edges(lambda edges: {"m": edges.data["e"] * 2})
+        assert torch.equal(g.edata["m"], g.edata["e"] * 2)
+    assert "csc" not in g.formats()["created"]
+    x = torch.randn(200, 64)
+    assert torch.equal(ops.u_add_v(g, x, x), x[src] + x[dst])
+
+
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("num_edges", [0, 400, 3000])
 def test_apply_edges_of_several_edge_types(num_edges: int, idtype: torch.dtype) -> None:
