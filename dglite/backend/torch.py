@@ -125,7 +125,7 @@ class TorchBackend(Backend):
 
     def map_file(self, path: Any, size: int) -> np.ndarray:
         # Unlike a map of NumPy's, it keeps no file open: there may be one in each of thousands of data sets' files.
-        storage = torch.UntypedStorage.from_file(str(path), False, size)
+        storage: Any = torch.UntypedStorage.from_file(str(path), False, size)
         return torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
 
     def is_layer(self, x: object) -> bool:
