@@ -176,24 +176,28 @@ def cache_rates(rank: int, config: str, batch_size: int, shares: list[float]) ->
             for _ in loader:
                 pass
         hits, misses = x.hits - hits, x.misses - misses
-        result = {"hits": hits, "misses": misses, "bytes": loader.exchange.sent["features"] - sent}
+        sent = loader.exchange.sent["features"] - sent
+        result = {"hits": hits, "misses": misses, "bytes": sent, "fetched": misses, "scheduled bytes": sent}
         x.cache([])
-        planned = ScheduledFeatures(x, AMPLE)
-        _scheduled_epoch(graph, batch_size, planned)
-        room = int(share * graph.num_nodes())
-        scheduled = ScheduledFeatures(x, AMPLE - (planned.capacity - room) * x.local[0].nbytes)
-        sent = _scheduled_epoch(graph, batch_size, scheduled)
-        results.append(result | {"fetched": scheduled.misses, "distinct": planned.distinct, "scheduled bytes": sent})
+        planned, room = ScheduledFeatures(x, AMPLE), int(share * graph.num_nodes())
+        _last_of_epochs(graph, batch_size, planned)
+        if room:
+            scheduled = ScheduledFeatures(x, AMPLE - (planned.capacity - room) * x.local[0].nbytes)
+            sent = _last_of_epochs(graph, batch_size, scheduled)
+            result |= {"fetched": scheduled.planned_reads, "scheduled bytes": sent}
+        results.append(result)
     return results
 
 
-def _scheduled_epoch(graph: DistGraph, batch_size: int, source: ScheduledFeatures) -> int:
-    """Go through the batches of an epoch, the same each time; return the bytes of features that were sent."""
+def _last_of_epochs(graph: DistGraph, batch_size: int, source: ScheduledFeatures) -> int:
+    """Go through two epochs, the same each time; return the bytes of features that were sent in the second."""
     dglite.seed(1)
     loader = make_loader(graph, batch_size, labels=False, source=source)
-    for _ in loader:
-        pass
-    return loader.exchange.sent["features"]
+    for _ in range(2):
+        sent = loader.exchange.sent["features"]
+        for _ in loader:
+            pass
+    return loader.exchange.sent["features"] - sent
 
 
 def time_batches(rank: int, config: str, batch_size: int, epochs: int) -> dict[str, dict[str, float]]:

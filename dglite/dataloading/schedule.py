@@ -133,9 +133,18 @@ class ScheduledFeatures:
         return _StorePlan(reads, np.empty((num_slots, *sample.shape[1:]), sample.dtype))
 
     def plan_reads(
-        self, requests: Sequence[np.ndarray], most: int, in_flight: int, row_bytes: int
+        self,
+        requests: Sequence[np.ndarray],
+        most: int,
+        in_flight: int,
+        row_bytes: int,
+        cached: np.ndarray | None = None,
     ) -> tuple[list[Reads], int]:
-        """Return the reads of some batches' requests, and the number of slots of the cache; see :meth:`plan`."""
+        """Return the reads of some batches' requests, and the number of slots of the cache; see :meth:`plan`.
+
+        With ``cached``, the distinct rows that are in memory before, a request for these comes first, and last one for
+        the rows that were asked for most often, which stay for the next plan as far as there is room.
+        """
         total = sum(map(len, requests))
         waiting = most * row_bytes * in_flight
         self.capacity = (self.memory - _KEPT * total - waiting) // max(row_bytes, 1)
@@ -147,9 +156,16 @@ class ScheduledFeatures:
                 f"of {total:,} rows; raise memory, or lower batch_size, num_workers, or the batches that are planned "
                 "together, batches="
             )
-        reads, num_slots = planned_reads(requests, self.capacity)
-        self.planned, self.planned_reads = total, sum(int((x.before < 0).sum()) for x in reads)
-        self.distinct = len(distinct(np.concatenate([*requests, np.empty(0, np.int64)])))
+        rows, counts = np.unique(np.concatenate([*requests, np.empty(0, np.int64)]), return_counts=True)
+        self.planned, self.distinct = total, len(rows)
+        if cached is None:
+            reads, num_slots = planned_reads(requests, self.capacity)
+            self.planned_reads = sum(int((x.before < 0).sum()) for x in reads)
+        else:
+            lasting = np.sort(rows[np.argsort(-counts, kind="stable")[: self.capacity]])
+            reads, num_slots = planned_reads([cached, *requests, lasting], self.capacity)
+            self.planned_reads = sum(int((x.before < 0).sum()) for x in reads[1:-1])
+            self.distinct -= len(np.intersect1d(rows, cached, assume_unique=True))
         return reads, num_slots
 
 

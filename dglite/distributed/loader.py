@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..dataloading import EdgePredictionSampler, LaborSampler, as_edge_prediction_sampler, hot_rows
+from ..dataloading import EdgePredictionSampler, LaborSampler, ScheduledFeatures, as_edge_prediction_sampler, hot_rows
 from ..dataloading.base import Sampler
 from ..dataloading.buffers import Buffers
 from ..dataloading.dataloader import make_formats
@@ -28,7 +28,7 @@ from .fetch import PartitionedRows, fetch
 from .graph import DistGraph
 from .prefetch import Ahead
 from .sampling import PartSampler, sampler_of_nodes
-from .scheduled import EpochSchedule, Source
+from .scheduled import EpochSchedule, ScheduledRows, Source
 
 _ORDER = 1
 """Set apart from the keys of a batch's draws."""
@@ -98,6 +98,7 @@ class _DistLoader(Resumable):
         self._count = self._num_batches()
         self._buffers = Buffers()
         self._running: Ahead | None = None
+        self._scheduled_rows: dict[ScheduledFeatures, ScheduledRows] = {}
 
     def _read_weights(self, name: str | None) -> None:
         """Give the replicated structure the weights that edges are drawn by: a feature of the graph, of all ranks."""
@@ -223,6 +224,7 @@ class _DistLoader(Resumable):
             progress.position,
             self._count,
             2 + ahead,
+            self._scheduled_rows,
         )
         self._running = Ahead(lambda _: self._with_features(sampled, schedule), progress.position, self._count, ahead)
         self._now, self._next = progress, Progress(progress.epoch + 1, 0)

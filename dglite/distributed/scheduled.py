@@ -36,16 +36,18 @@ def tensor_of(source: Source) -> DistTensor:
 class ScheduledRows:
     """A partitioned tensor, and a cache of other ranks' rows that is read and filled batch by batch, by a plan.
 
-    It is a :class:`~dglite.distributed.fetch.PartitionedRows`.
+    It is a :class:`~dglite.distributed.fetch.PartitionedRows`. The first and the last of the reads are those of rows
+    that were cached before, ``cached``, and of rows that stay for the next plan.
     """
 
-    def __init__(self, source: ScheduledFeatures, reads: list[Reads], num_slots: int) -> None:
+    def __init__(self, source: ScheduledFeatures, reads: list[Reads], num_slots: int, cached: Tensor) -> None:
         tensor = tensor_of(source)
         self.name, self.shape, self.local = tensor.name, tensor.shape, tensor.local
         self.ranges, self.exchange, self.shared = tensor.ranges, tensor.exchange, tensor.shared
-        self._source, self._tensor, self._reads, self._number = source, tensor, reads, 0
+        self._source, self._tensor, self._reads, self._number = source, tensor, reads, 1
         self.cached_rows = tensor.local.new_empty((num_slots, *tensor.shape[1:]))
         self._filled, self._version = np.zeros(num_slots + 1, np.bool_), tensor.version  # the last is slot -1
+        self._fill(reads[0].after, cached)
 
     def count(self, hits: int, misses: int) -> None:
         """Add to the counters of the source."""
@@ -65,7 +67,7 @@ class ScheduledRows:
         if self._version != self._tensor.version:  # rows were written since: what is cached may be old
             self._filled[:], self._version = False, self._tensor.version
         foreign = self.ranges.outside(ids, self.exchange.rank)
-        if self._number >= len(self._reads) or not np.array_equal(ids[foreign], self._reads[self._number].rows):
+        if self._number >= len(self._reads) - 1 or not np.array_equal(ids[foreign], self._reads[self._number].rows):
             raise DGLError(OTHER_ROWS)
         slots = self._reads[self._number].before
         positions = np.full(len(ids), -1)
@@ -74,12 +76,27 @@ class ScheduledRows:
 
     def keep(self, ids: np.ndarray, rows: Tensor) -> None:
         """Put those rows of a batch into the cache that a later one needs; the next batch follows."""
-        after = self._reads[self._number].after
-        staying = np.flatnonzero(after >= 0)
-        foreign = np.flatnonzero(self.ranges.outside(ids, self.exchange.rank))
-        self.cached_rows[torch.from_numpy(after[staying].astype(np.int64))] = rows[torch.from_numpy(foreign[staying])]
-        self._filled[after[staying]] = True
+        foreign = torch.from_numpy(np.flatnonzero(self.ranges.outside(ids, self.exchange.rank)))
+        self._fill(self._reads[self._number].after, rows[foreign])
         self._number += 1
+
+    def _fill(self, slots: np.ndarray, rows: Tensor) -> None:
+        """Put each row into its slot, or nowhere if that is -1."""
+        staying = np.flatnonzero(slots >= 0)
+        slots = slots[staying].astype(np.int64)
+        self.cached_rows[torch.from_numpy(slots)] = rows[torch.from_numpy(staying)]
+        self._filled[slots] = True
+
+    def cached(self) -> tuple[np.ndarray, Tensor]:
+        """Return the ids of the rows that stay for the next plan, and the rows: none of an epoch that was not ended.
+
+        And none that are older than the last writing.
+        """
+        last = self._reads[-1]
+        present = self._filled[last.before]
+        if self._number < len(self._reads) - 1 or self._version != self._tensor.version:
+            present[:] = False
+        return last.rows[present], self.cached_rows[torch.from_numpy(last.before[present].astype(np.int64))]
 
 
 @final
@@ -98,6 +115,8 @@ class EpochSchedule:
         positions of the first batch, and behind the last one.
     in_flight
         batches that are in memory at a time.
+    rows
+        those of the last epoch, which this one begins with, by source; replaced as batches are planned.
     """
 
     def __init__(
@@ -108,12 +127,13 @@ class EpochSchedule:
         first: int,
         last: int,
         in_flight: int,
+        rows: dict[ScheduledFeatures, ScheduledRows],
     ) -> None:
         self._sources = [source for source in dict.fromkeys(sources) if isinstance(source, ScheduledFeatures)]
         self._sample, self._columns_of, self._in_flight = sample, columns_of, in_flight
         self._position, self._planned, self._last = first, first, last
         self._together = min((x.batches for x in self._sources if x.batches is not None), default=last - first)
-        self._rows: dict[ScheduledFeatures, ScheduledRows] = {}
+        self._rows = rows
 
     def begin_batch(self) -> None:
         """Plan the next batches if the next one is not planned; where the structure is partitioned, all ranks do."""
@@ -126,7 +146,6 @@ class EpochSchedule:
         return self._rows[source] if isinstance(source, ScheduledFeatures) else source
 
     def _plan(self, first: int, last: int) -> None:
-        self._rows.clear()  # frees the caches
         needed: dict[ScheduledFeatures, list[np.ndarray]] = {source: [] for source in self._sources}
         for batch in self._sample(first, last):
             by_source: dict[Source, list[np.ndarray]] = {}
@@ -138,6 +157,11 @@ class EpochSchedule:
             tensor = tensor_of(source)
             foreign = [x[tensor.ranges.outside(x, tensor.exchange.rank)] for x in ids]
             most = max(map(len, ids), default=0)
-            reads, num_slots = source.plan_reads(foreign, most, self._in_flight, row_bytes(tensor.local))
-            self._rows[source] = ScheduledRows(source, reads, num_slots)
+            cached_ids, cached = np.empty(0, np.int64), tensor.local[:0]
+            if source in self._rows:
+                cached_ids, cached = self._rows.pop(source).cached()  # and so frees the cache
+            reads, num_slots = source.plan_reads(
+                foreign, most, self._in_flight, row_bytes(tensor.local), cached=cached_ids
+            )
+            self._rows[source] = ScheduledRows(source, reads, num_slots, cached)
         self._planned = last

@@ -266,7 +266,7 @@ def scheduled_rows_are_fetched_once(folder: Path) -> None:
         assert epochs(g, ample, **options) == expected
         assert ample.hits + ample.misses == remote and ample.planned_reads == ample.distinct
         assert x.misses == remote
-        assert ample.misses <= 2 * (60 - len(x.local))
+        assert ample.misses <= 60 - len(x.local)  # of two epochs: rows stay for the second
     assert "the plan reads" in repr(ample)
     tight = ScheduledFeatures(x, memory=(1 << 20) - 256 * (ample.capacity - 12))
     assert epochs(g, tight) == expected
@@ -274,7 +274,7 @@ def scheduled_rows_are_fetched_once(folder: Path) -> None:
     assert world() == 1 or ample.misses < tight.misses < remote
     single = ScheduledFeatures(x, memory="1 MB", batches=1)
     assert epochs(g, single) == expected
-    assert single.hits == 0 and single.misses == remote
+    assert single.hits + single.misses == remote and (world() == 1 or single.hits > 0)
     little = ScheduledFeatures(x, memory=900 if rank() == world() - 1 else "1 MB")
     assert "memory=900 B is too little" in message(lambda: epochs(g, little))
     if world() > 1:
