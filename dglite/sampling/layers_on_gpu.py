@@ -108,5 +108,9 @@ def _block(g: DGLGraph, gpu: Gpu, layer: _Layer, numbers: list[int], copy_edata:
         edge_ids.append(ids)
     block = listed_block(g, num_dst, src_ids, adjacencies)
     if copy_edata:
-        block.edge_frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]
+        frames = [edge_frame(g, block, i, ids) for i, ids in enumerate(edge_ids)]
+        for frame, edges, ids in zip(frames, layer.edges, edge_ids, strict=True):
+            if edges is not None and edges.picks.weights is not None:
+                frame["edge_weights"] = gpu.tensor(edges.picks.weights, len(ids), "float32")
+        block.edge_frames = frames
     return block

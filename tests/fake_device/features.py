@@ -196,7 +196,7 @@ FEATURES: dict[str, Work] = {
     ),
     "`sample_labors`": lambda device: dglite.sampling.sample_labors(_graph(device), torch.arange(10, device=device), 3),
     "... by weight or importance": lambda device: dglite.sampling.sample_labors(
-        _graph(device), torch.arange(10, device=device), 3, prob="w"
+        _graph(device), torch.arange(10, device=device), 3, prob="w", importance_sampling=1
     ),
     "`to_block`": lambda device: dglite.to_block(_graph(device)),
     "... without `include_dst_in_src`": lambda device: dglite.to_block(_graph(device), include_dst_in_src=False),

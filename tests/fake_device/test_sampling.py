@@ -37,6 +37,22 @@ def some_edges(device: str) -> torch.Tensor:
     return (torch.arange(200) * 3 % EDGES).to(device)
 
 
+def weighed(sample: tuple[dglite.DGLGraph, list[torch.Tensor]]) -> dglite.DGLGraph:
+    """Return the graph of a sample of LABOR, with its edges' weights."""
+    g, weights = sample
+    for i, values in enumerate(weights):
+        if len(values):
+            g.edge_frame_at(i)["edge_weights"] = values
+    return g
+
+
+def dependent_blocks(g: dglite.DGLGraph, seeds: torch.Tensor) -> list[dglite.DGLGraph]:
+    """Return the blocks of three batches whose random numbers change slowly."""
+    sampler = LaborSampler([3, 2], batch_dependency=3)
+    sampler.set_seed(5)
+    return [block for _ in range(3) for block in sampler.sample(g, seeds)[2]]
+
+
 Work = Callable[[dglite.DGLGraph, torch.Tensor], Any]
 DRAWS: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -61,7 +77,6 @@ OF_GRAPH: dict[str, Work] = {
     "LABOR": lambda g, seeds: sample_labors(g, seeds, 5)[0],
     "LABOR, all": lambda g, seeds: sample_labors(g, seeds, -1)[0],
     "LABOR of out-edges": lambda g, seeds: sample_labors(g, seeds, 5, edge_dir="out")[0],
-    "LABOR by weight": lambda g, seeds: sample_labors(g, seeds, 5, prob="p")[0],
     "blocks": lambda g, seeds: NeighborSampler([3, 2]).sample(g, seeds)[2],
     "blocks of all": lambda g, seeds: MultiLayerFullNeighborSampler(2).sample(g, seeds)[2],
     "blocks by weight": lambda g, seeds: NeighborSampler([3, 2], prob="p").sample(g, seeds)[2],
@@ -80,14 +95,41 @@ OF_GRAPH: dict[str, Work] = {
         g, src_nodes=torch.arange(NODES - 1, -1, -1, device=seeds.device), include_dst_in_src=False
     ),
 }
+LABOR: dict[str, dict[str, Any]] = {
+    "by weight": {"prob": "p"},
+    "by a mask, all": {"fanout": -1, "prob": "mask"},
+    "out-edges by weight": {"prob": "double", "edge_dir": "out"},
+    "one round of importances": {"importance_sampling": 1},
+    "two rounds of importances, by weight": {"importance_sampling": 2, "prob": "p"},
+    "importances that converge": {"importance_sampling": -1},
+    "mixed seeds": {"random_seed": [3, 4], "seed2_contribution": 0.3},
+    "mixed seeds by weight": {"random_seed": [3, 4], "seed2_contribution": 0.3, "prob": "half"},
+}
+for name, options in LABOR.items():
+    OF_GRAPH[f"LABOR, {name}"] = lambda g, seeds, options=options: weighed(
+        sample_labors(g, seeds, **{"fanout": 5, **options})
+    )
+    OF_GRAPH[f"LABOR, {name}: without some"] = lambda g, seeds, options=options: weighed(
+        sample_labors(g, seeds, **{"fanout": 2, **options}, exclude_edges=some_edges(str(g.device)))
+    )
+OF_GRAPH |= {
+    "LABOR by weight, no seeds": lambda g, seeds: weighed(sample_labors(g, seeds[:0], 3, prob="p")),
+    "LABOR by importance, no seeds": lambda g, seeds: weighed(sample_labors(g, seeds[:0], 3, importance_sampling=1)),
+    "blocks of LABOR by weight": lambda g, seeds: LaborSampler([3, 2], prob="p").sample(g, seeds[2:])[2],
+    "blocks of LABOR by importance": lambda g, seeds: LaborSampler([3, 2], importance_sampling=-1).sample(g, seeds[2:])[
+        2
+    ],
+    "blocks of LABOR of batches that depend": lambda g, seeds: dependent_blocks(g, seeds),
+    "blocks of LABOR without edges": lambda g, seeds: LaborSampler([3, 2]).sample(g, seeds, some_edges(str(g.device)))[
+        2
+    ],
+}
 for name, options in DRAWS.items():
     OF_GRAPH[f"{name}: few"] = lambda g, seeds, options=options: sample_neighbors(g, seeds, 3, **options)
     OF_GRAPH[f"{name}: many"] = lambda g, seeds, options=options: sample_neighbors(g, seeds, 40, **options)
     OF_GRAPH[f"{name}: without some"] = lambda g, seeds, options=options: sample_neighbors(
         g, seeds, 6, exclude_edges=some_edges(str(g.device)), **options
     )
-ON_HOST = {"LABOR by weight"}
-"""What draws on the host."""
 SEEDS = few(7, 3, 20, 3, 0)
 
 
@@ -109,7 +151,7 @@ def test_draws_are_the_cpus(name, moved, dtype):
     compare(name, DEVICE, moved, dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in OF_GRAPH if name not in ON_HOST])
+@pytest.mark.parametrize("name", list(OF_GRAPH))
 def test_ids_stay_on_the_device(name):
     g, seeds = weighted(DEVICE), SEEDS(DEVICE)
     with recorded() as events:
@@ -146,6 +188,14 @@ OF_TYPES: dict[str, Work] = {
     "weights of a type": lambda g, seeds: sample_neighbors(g, seeds, 2, prob="p"),
     "without edges of a type": lambda g, seeds: sample_neighbors(g, seeds, 2, exclude_edges={"of": seeds["b"]}),
     "LABOR": lambda g, seeds: sample_labors(g, seeds, {"to": 1, "of": 2, "in": 1})[0],
+    "LABOR by weight": lambda g, seeds: weighed(sample_labors(g, seeds, 1, prob="p")),
+    "LABOR by importance": lambda g, seeds: weighed(sample_labors(g, seeds, 1, importance_sampling=2)),
+    "LABOR without edges of a type": lambda g, seeds: weighed(
+        sample_labors(g, seeds, 1, exclude_edges={"of": seeds["b"]})
+    ),
+    "blocks of LABOR by weight": lambda g, seeds: LaborSampler([2, 1], prob="p").sample(
+        g, {"a": seeds["a"], "b": seeds["b"][1:]}
+    )[2],
     "blocks": lambda g, seeds: NeighborSampler([{"to": 1, "of": 2, "in": 1}, 2]).sample(g, seeds)[2],
     "blocks of one type": lambda g, seeds: NeighborSampler([2, 1]).sample(g, {"b": seeds["b"]})[2],
     "blocks by weight": lambda g, seeds: NeighborSampler([2, 1], prob="p").sample(g, seeds)[2],
@@ -186,6 +236,8 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "nodes by weight": lambda: NeighborSampler([3, 2], prob="p"),
     "nodes, with replacement": lambda: NeighborSampler([3, 40], replace=True),
     "LABOR": lambda: LaborSampler([3, 2], layer_dependency=True),
+    "LABOR by weight": lambda: LaborSampler([3, 2], prob="p", importance_sampling=1),
+    "LABOR of edges": lambda: as_edge_prediction_sampler(LaborSampler([3, 2]), exclude="self"),
     "edges": lambda: as_edge_prediction_sampler(NeighborSampler([3, 20]), exclude="self"),
     "edges, with replacement": lambda: as_edge_prediction_sampler(NeighborSampler([5], replace=True), exclude="self"),
     "edges, all neighbours": lambda: as_edge_prediction_sampler(NeighborSampler([-1, 4]), exclude="self"),

@@ -74,7 +74,8 @@ class Counters:
 class Sampled:
     """Chosen entries: far ends, rows and edge ids; row i's begin at ``offsets[i]``, int64.
 
-    ``room`` is the most there can be; their number is ``offsets[number of rows]``.
+    ``room`` is the most there can be; their number is ``offsets[number of rows]``. ``weights``: float32, what their
+    messages are multiplied by; None: 1.
     """
 
     far: Memory
@@ -82,6 +83,7 @@ class Sampled:
     edges: Memory
     offsets: Memory
     room: int
+    weights: Memory | None = None
 
 
 @dataclass(frozen=True)
