@@ -86,7 +86,7 @@ def draw_on(
             return None
         if not replaces:
             fanout = min(fanout, g.adjacencies[i].num_edges)  # kernels allocate this many entries per seed
-        structure, index = _structure(g, gpu, i, inward)
+        structure, index = structure_there(g, gpu, i, inward)
         values, absent = None if weights is None else weights[i], excluded[i] if excluded else None
         size, wrong = sizes.next(), 0 if values is None else sizes.next()
         counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
@@ -135,7 +135,7 @@ def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], rule:
     def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> DeviceEdges | None:
         if fanouts[i] == 0:
             return None
-        structure, index = _structure(g, gpu, i, inward)
+        structure, index = structure_there(g, gpu, i, inward)
         kernels, size, values, absent = gpu.kernels("sample.sample"), sizes.next(), weights[i], excluded[i]
         wrong = 0 if values is None else sizes.next()
         counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
@@ -154,7 +154,8 @@ def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], rule:
     return draw
 
 
-def _structure(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
+def structure_there(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
+    """Return relation ``i`` by destination, or by source, as kernels take it, and the dtype of its ids."""
     adjacency = g.adjacencies[i]
     return gpu.structure(adjacency if inward else core.reversed_of(adjacency))
 
@@ -172,7 +173,7 @@ def weights_there(g: DGLGraph, gpu: Gpu, prob: Any, inward: bool) -> list[tuple[
 
         def make(i: int = i, column: Any = column) -> tuple[Any, Any]:
             values = _numbers_there(g.id_arrays, column, g.adjacencies[i].num_edges, weight_label(g, i))
-            structure, _ = _structure(g, gpu, i, inward)
+            structure, _ = structure_there(g, gpu, i, inward)
             return values, gpu.kernels("sample.sample").sum_weights(gpu.queue, structure, active.address(values))
 
         with _WEIGHTS.lock:

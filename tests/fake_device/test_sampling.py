@@ -231,6 +231,71 @@ def test_blocks_by_time_have_edges_without_times():
     torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
 
 
+def timed(device: str, times: str) -> dglite.DGLGraph:
+    """Return a graph with weights and with times of its nodes and edges, ``"integers"``, ``"floats"`` or both."""
+    g, generator = weighted(device), torch.Generator().manual_seed(2)
+    nodes, edges = (torch.randint(10, (n,), generator=generator) for n in (NODES, EDGES))
+    g.ndata["t"] = (nodes + 0.5 if times in ("floats", "integers of edges") else nodes).to(device)
+    dates = edges / 2 if times in ("floats", "floats of edges") else edges
+    if dates.is_floating_point():
+        dates[::7] = torch.nan
+    g.edata["t"] = dates.to(device)
+    return g
+
+
+BY_TIME: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "all": {"fanouts": [-1, 3]},
+    "with replacement": {"replace": True},
+    "by weight": {"prob": "p"},
+    "by weight, with replacement": {"prob": "p", "replace": True},
+    "last": {"temporal_strategy": "last"},
+    "all of the last": {"fanouts": [2, -1], "temporal_strategy": "last"},
+}
+KINDS = ["integers", "floats", "floats of edges", "integers of edges"]
+
+
+def compare_times(name: str, kind: str, exclude: bool, device: str) -> None:
+    results = []
+    for place in ("cpu", device):
+        g, options = timed(place, kind), {"fanouts": [3, 2], **BY_TIME[name]}
+        sampler = NeighborSampler(time="t", edge_time="t", **options)
+        dglite.seed(3)
+        seeds, excluded = few(*range(1, NODES))(place), some_edges(place) if exclude else None
+        results.append([block_contents(x) for _ in range(2) for x in sampler.sample_blocks(g, seeds, excluded)[2]])
+    assert any(len(edges[0][0]) for edges, _ in results[0])
+    torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exclude", [False, True], ids=["all edges", "without some"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", list(BY_TIME))
+def test_samples_by_time_are_the_cpus(name, kind, exclude):
+    compare_times(name, kind, exclude, DEVICE)
+
+
+def test_samples_by_time_stay_on_the_device():
+    g, sampler = timed(DEVICE, "floats"), NeighborSampler([3, 2], time="t", edge_time="t", temporal_strategy="last")
+    seeds = few(*range(1, NODES))(DEVICE)
+    sampler.sample_blocks(g, seeds)
+    with recorded() as events:
+        blocks = sampler.sample_blocks(g, seeds)[2]
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
+    assert all(x.made_on(g.device) is not None for block in blocks for x in block.adjacencies)
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_bad_times_are_refused(device):
+    g = timed(device, "floats")
+    g.ndata["t"][3] = torch.nan
+    with pytest.raises(DGLError, match="time of '_N' node 3 is NaN"):
+        NeighborSampler([2], time="t", edge_time="t").sample(g, few(1, 3)(device))
+    with pytest.raises(DGLError, match="edge_time='when' is not an edge feature of any type"):
+        NeighborSampler([2], time="t", edge_time="when").sample(g, few(1)(device))
+    with pytest.raises(DGLError, match="there is no node feature 'when'"):
+        NeighborSampler([2], time="when", edge_time="t").sample(g, few(1)(device))
+
+
 LOADERS: dict[str, Callable[[], Any]] = {
     "nodes": lambda: NeighborSampler([3, 2]),
     "nodes by weight": lambda: NeighborSampler([3, 2], prob="p"),
@@ -242,6 +307,7 @@ LOADERS: dict[str, Callable[[], Any]] = {
     "edges, with replacement": lambda: as_edge_prediction_sampler(NeighborSampler([5], replace=True), exclude="self"),
     "edges, all neighbours": lambda: as_edge_prediction_sampler(NeighborSampler([-1, 4]), exclude="self"),
     "edges by weight": lambda: as_edge_prediction_sampler(NeighborSampler([3, 20], prob="p"), exclude="self"),
+    "edges by time": lambda: as_edge_prediction_sampler(NeighborSampler([3, 2], time="count", edge_time="count")),
     "edges and pairs": lambda: as_edge_prediction_sampler(
         NeighborSampler([4, 2]), negative_sampler=dglite.dataloading.negative_sampler.Uniform(2)
     ),
