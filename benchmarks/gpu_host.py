@@ -114,25 +114,25 @@ def layers() -> dict[str, Case]:
     """Return layers by name."""
     g, x, _ = graph_and_features()
     relu = torch.nn.functional.relu
-    made = {
+    modules = {
         "`GraphConv`": nn.GraphConv(WIDTH, WIDTH // 2, activation=relu),
         "`SAGEConv`, mean": nn.SAGEConv(WIDTH, WIDTH // 2, "mean", activation=relu),
         "`GATConv`": nn.GATConv(WIDTH, 8, HEADS),
         "`GINConv`": nn.GINConv(torch.nn.Linear(WIDTH, WIDTH), "sum"),
     }
-    return {name: (lambda x, layer=layer: layer(g, x), [x], [*layer.parameters()]) for name, layer in made.items()}
+    return {name: (lambda x, layer=layer: layer(g, x), [x], [*layer.parameters()]) for name, layer in modules.items()}
 
 
 def parts(call: Any, tensors: list[torch.Tensor], parameters: list[torch.Tensor]) -> dict[str, Call]:
     """Return the forward pass without gradients, and forward and backward together."""
-    wanted = [x.clone().requires_grad_() for x in tensors]
+    inputs = [x.clone().requires_grad_() for x in tensors]
     gradient = torch.zeros_like(call(*tensors))
 
     def forward() -> None:
         with torch.no_grad():
             call(*tensors)
 
-    return {"forward": forward, "step": lambda: torch.autograd.grad(call(*wanted), (*wanted, *parameters), gradient)}
+    return {"forward": forward, "step": lambda: torch.autograd.grad(call(*inputs), (*inputs, *parameters), gradient)}
 
 
 def processor_time(call: Call, number: int) -> float:

@@ -40,7 +40,7 @@ __all__ = [
 _OPERATIONS = ("sum", "mean", "max", "min")
 
 _FEW = 16
-"""Of each segment so many rows are inserted one by one; more are sorted."""
+"""Most rows of a segment that are inserted one by one; more are sorted."""
 
 
 # -- one feature per graph -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from .unpack import GraphReader
 
 _KIND = "graphs"
 _FEW = 16
-"""Of so many graphs at most the rows are read one by one; of more, the file is mapped."""
+"""Most graphs whose rows are read one by one; for more, the file is mapped."""
 
 
 def save_graphs(
@@ -131,9 +131,9 @@ def load_graphs(
     numbers = None if idx_list is None else integer_array(idx_list, "the numbers in idx_list").reshape(-1)
     if numbers is not None and numbers.dtype.kind == "b":
         raise DGLError(f"idx_list must be a list of integers, got {idx_list!r:.60}")
-    chosen = [] if numbers is None else numbers.tolist()
-    reader = _reader(filename, check=not mmap, few=0 < len(chosen) <= _FEW)
-    positions = chosen or list(range(reader.num_graphs))
+    requested = [] if numbers is None else numbers.tolist()
+    reader = _reader(filename, check=not mmap, few=0 < len(requested) <= _FEW)
+    positions = requested or list(range(reader.num_graphs))
     for i in positions:
         if not 0 <= i < reader.num_graphs:
             raise DGLError(f"graph {i} is not in {filename}, which holds {reader.num_graphs} graphs, counted from 0")

@@ -38,7 +38,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 _READ = 1 << 16
-"""Bytes from which on an array is mapped."""
+"""Bytes above which an array is mapped."""
 
 _HEADER_AT_ONCE, _LARGEST_HEADER = 4096, 100_000_000
 

@@ -117,14 +117,14 @@ def _attended(
     steps: Steps | None = None,
 ) -> Tensor:
     """Return the attention with one axis of heads, in one kernel where there is one; see :class:`FusedAttention`."""
-    given = (x, *operands) if edge_weight is None else (x, *operands, edge_weight)
+    tensors = (x, *operands) if edge_weight is None else (x, *operands, edge_weight)
     compose, wants_gradients = (composed, None) if steps is None else (steps.composed, steps.wants_step_gradients)
-    plain = None if is_read(adj) else active.plain(given)
+    plain = None if is_read(adj) else active.plain(tensors)
     plan = None if plain is None else lookup(adj, ("attention", options.kind, plain[0]))
     if plan is not None:
         options = options.seeded()
-        needs = active.requires_grad(*given)
-        return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients, plan), *given)
+        needs = active.requires_grad(*tensors)
+        return active.apply(FusedAttention(adj, options, needs, compose, wants_gradients, plan), *tensors)
     inputs = _checked(adj, options, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(options, inputs, math.prod(heads), features)
@@ -137,7 +137,7 @@ def _attended(
     if not _has_kernel(adj, options, flat[0]):
         return compose(adj, options, flat)
     plan = AttentionPlan(device_of(flat[0]))
-    if plain is not None and all(x is y for x, y in zip(given, flat, strict=True)):
+    if plain is not None and all(x is y for x, y in zip(tensors, flat, strict=True)):
         plan.is_dense = True
         store(adj, ("attention", options.kind, plain[0]), plan)
     needs = active.requires_grad(*flat)

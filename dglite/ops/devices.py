@@ -68,10 +68,10 @@ class KernelDevice(Protocol):
         Without ``edges``, for a kernel that reads no edge ids, these are not made.
         """
 
-    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str, bool]:
         """Return the edges, in any order, as kernels of a value per edge take them, and the dtype of their ids.
 
-        ``shapes`` are those of the rows of the operands of ``expr``.
+        And whether later calls may read the same. ``shapes`` are those of the rows of the operands of ``expr``.
         """
 
     def array(self, adj: Adjacency, name: str, array: Any) -> int:
@@ -118,7 +118,7 @@ class Cpu:
                 prepared = adj.cache[_WORDS] = (words, str(csc.indptr.dtype), csc, complete)
         return prepared
 
-    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str, bool]:
         """Return the edges in their order the first time, unless they are sorted by destination; then sorted.
 
         Sorting takes longer than a value per edge, and saves time when it comes again: edges of one destination share
@@ -126,11 +126,13 @@ class Cpu:
         and the empty rows cost more: they are never sorted for this, and neither are those whose nodes nothing reads.
         """
         edges = adj.cache.get(_EDGE_LIST)
+        again = edges is not None
         sorts = edges is not None and not edges.stays and (_WORDS in adj.cache or _reads_nodes(expr))
         if edges is None:
             widths = [prod(shapes[x.slot]) for x in operands_of(expr) if x.side is not Side.E]
             edges = adj.cache.setdefault(_EDGE_LIST, self._edge_list(adj, max(widths, default=0) <= _SHORT_ROW))
-        return self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
+        structure = self.structure(adj) if sorts or edges.words is None else (edges.words, edges.id_dtype)
+        return *structure, again
 
     def _edge_list(self, adj: Adjacency, short: bool) -> _EdgeList:
         """Return the edges in their order, unless sorting them pays at once; rows of nodes are ``short`` or not."""
@@ -220,8 +222,8 @@ class Gpu:
         """Return the numbers that a kernel has left in memory of this device as a tensor of ``dtype`` in it."""
         return arrays_on(self.device).viewed(memory.tensor, dtype)[:count]
 
-    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str]:
-        return self.structure(adj)
+    def edges(self, adj: Adjacency, expr: Expr, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, str, bool]:
+        return *self.structure(adj), True
 
     def array(self, adj: Adjacency, name: str, array: Any) -> int:
         key = variant(_ARRAYS_ON_GPU, name, self.runner)

@@ -264,8 +264,8 @@ class FusedAttention:
         # On the CPU by the kernel for few columns; elsewhere so that no copy is needed to turn it.
         blocks = active.swap_last(weight_gradient(x, both)) if active.on_cpu(x) else weight_gradient(both, x)
         blocks = active.reshape(blocks, (2, heads * heads, features))
-        own = active.contiguous(blocks[:, :: heads + 1])
-        results["attn_grad"], results["attn_right_grad"] = own[0], own[1]
+        diagonal = active.contiguous(blocks[:, :: heads + 1])
+        results["attn_grad"], results["attn_right_grad"] = diagonal[0], diagonal[1]
         if not self._writes_all(self.adj.reverse()):
             vector = active.astype(named["attn_right"], active.dtype(both))
             idle = self._idle_sources(num_dst)

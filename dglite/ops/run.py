@@ -89,17 +89,16 @@ def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool)
     if wide[-1] == 0:
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     device = device_of(first)
-    structure, index = device.edges(adj, expr, shapes)
+    structure, index, stays = device.edges(adj, expr, shapes)
     kernel = device.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     shape = (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape)
     out = active.new_empty(first, shape)
-    if device is HOST or not math.prod(shape):  # which reads other lists of the edges the next time
-        kernel(structure, addresses, active.address(out), device.queue)
-    else:
+    if math.prod(shape):
         run = kernel.bound_to(structure, lambda: device.queue)
         run(addresses, active.address(out))
-        cache_kernel(adj, (expr, dot), operands, run, shape)
+        if stays:
+            cache_kernel(adj, (expr, dot), operands, run, shape)
     return out
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,8 +14,17 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from ..errors import DGLError, DGLWarning
-from . import agreement
-from .capture import capture, capture_forward
+from .agreement import (
+    checksum,
+    digest,
+    graph_digest,
+    module_tensors,
+    options_text,
+    plan_text,
+    require_equal,
+    text_digest,
+)
+from .capture import Captured, capture, capture_forward
 from .checkpoint import Sharding
 from .execute import compile_plan
 from .layout import Layout
@@ -95,11 +105,16 @@ def parallelize(
     return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed, split_batch)
 
 
-class _CompiledStep(NamedTuple):
+@dataclass(frozen=True)
+class _CompiledStep:
     """A captured step with its plan and this worker's program."""
 
     plan: PartitionPlan
     program: Program
+
+    @property
+    def captured(self) -> Captured:
+        return self.plan.captured
 
 
 class ParallelStep:
@@ -110,8 +125,6 @@ class ParallelStep:
 
     Attributes
     ----------
-    module, loss, optimizer
-        The module that is trained; the loss function, or None; the optimizer, which runs on this worker's parts.
     plan : PartitionPlan or None
         The first plan, which says how the state is split; None before the first step.
     bytes : int
@@ -129,7 +142,7 @@ class ParallelStep:
         seed: int,
         split_batch: bool = False,
     ) -> None:
-        self.module, self.loss, self.optimizer = module, loss, optimizer
+        self._module, self._loss, self._optimizer = module, loss, optimizer
         self.plan: PartitionPlan | None = None
         self.bytes = 0
         self._links, self._memory, self._device, self._seed = links, memory, device, seed
@@ -138,6 +151,21 @@ class ParallelStep:
         self._settings, self._split = CallSettings(module, loss), split_batch
         self._count = 0
         self._error = ""
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that is trained."""
+        return self._module
+
+    @property
+    def loss(self) -> Callable[..., torch.Tensor] | None:
+        """The loss function, or None if the module returns its loss."""
+        return self._loss
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer, which runs on this worker's parts."""
+        return self._optimizer
 
     def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Train one step and return the loss, which is the same in all processes.
@@ -164,11 +192,13 @@ class ParallelStep:
 
     def _backward(self, call: str, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
         step, values = self._run(call, inputs, named)
-        captured, slots = step.plan.captured, step.program.slots
-        nodes = {name: node for name, node in captured.parameters.items() if node in captured.updates}
-        gradients = {name: values[slots[captured.updates[node]]] for name, node in nodes.items()}
+        gradients = {
+            name: values[step.program.slots[step.captured.updates[node]]]
+            for name, node in step.captured.parameters.items()
+            if node in step.captured.updates
+        }
         self._ready_state.add_gradients(gradients, step.plan)
-        return values[slots[captured.loss]]  # type: ignore[no-any-return]
+        return values[step.program.slots[step.captured.loss]]  # type: ignore[no-any-return]
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale the gradients so that the norm of all of them is at most ``max_norm``; return the norm before.
@@ -176,13 +206,13 @@ class ParallelStep:
         It belongs between `backward` and `update`. All processes have to call it.
         """
         self._check()
-        self._compare({"max_norm or norm_type": agreement.text_digest(f"{float(max_norm)} {float(norm_type)}")})
+        self._compare({"max_norm or norm_type": text_digest(f"{float(max_norm)} {float(norm_type)}")})
         return self._ready_state.clip_gradients(float(max_norm), float(norm_type))
 
     def update(self) -> None:
         """Let the optimizer update the parameters, and clear the gradients."""
         self._check()
-        self._compare({"settings of the optimizer": agreement.text_digest(agreement.options_text(self.optimizer))})
+        self._compare({"settings of the optimizer": text_digest(options_text(self.optimizer))})
         self._ready_state.update()
 
     @torch.no_grad()
@@ -194,7 +224,7 @@ class ParallelStep:
         if self._state is None:
             return self.module(*inputs, **named)
         step, values = self._run("forward", inputs, named)
-        captured, sharding = step.plan.captured, self._ready_state.sharding
+        captured, sharding = step.captured, self._ready_state.sharding
         outputs = [
             sharding.whole(values[step.program.slots[node]], node.meta["val"].shape, step.plan.placement(node))
             for node in captured.outputs
@@ -215,7 +245,7 @@ class ParallelStep:
     def _compare(self, numbers: dict[str, int], problem: str = "") -> None:
         """Raise in all processes if a number is not the same in all, or if one has a problem."""
         try:
-            agreement.require_equal(self._links, numbers, self._device, problem)
+            require_equal(self._links, numbers, self._device, problem)
         except Broken:
             self._error = "another worker did not answer in an earlier step: start again from a checkpoint"
             raise
@@ -224,7 +254,7 @@ class ParallelStep:
         """Run a step's program; return it and the values of its slots."""
         self._check()
         step = self._prepared(call, inputs, named)
-        program, captured, state = step.program, step.plan.captured, self._ready_state
+        program, captured, state = step.program, step.captured, self._ready_state
         values: list[Any] = [None] * program.size
         tensors = [x for x in tree_flatten((tuple(inputs), named))[0] if isinstance(x, torch.Tensor)]
         self._links.bytes = 0
@@ -266,13 +296,12 @@ class ParallelStep:
         shapes = (kind, str(spec), *map(signature, leaves))
         key = (*shapes, self._settings.number(), modes(self.module, self._device))
         step = self._compiled.get(key)
-        if step is not None and tensors_changed(step.plan.captured.versions):
+        if step is not None and tensors_changed(step.captured.versions):
             step = None
         self._compare_call(call, key, leaves, step is None)
         if step is None:
             if self._state is None:
-                number = agreement.digest(agreement.module_tensors(self.module))
-                self._compare({"modules (set one seed before it is made)": number})
+                self._compare({"modules (set one seed before it is made)": digest(module_tensors(self.module))})
             elif any(before[0] == kind for before in self._compiled):
                 same = any(before[: len(shapes)] == shapes for before in self._compiled)
                 reason = "because settings have changed" if same else "pad batches to one shape to avoid that"
@@ -298,14 +327,14 @@ class ParallelStep:
             problem = "gradients are disabled by torch.no_grad or inference_mode: evaluate by step.forward(...)"
         if self._state is not None:
             problem = problem or self._state.problem(key[-2])
-        settings = f"{agreement.options_text(self.optimizer)} {self._memory} {self._seed} {self._split}"
+        settings = f"{options_text(self.optimizer)} {self._memory} {self._seed} {self._split}"
         now = f"{key[:-2]} {self._settings.training} {key[-1]}"
         self._compare(
             {
-                "calls (step, backward, forward, prepare)": agreement.text_digest(call),
-                "optimizers, or memory=, seed= or split_batch=": agreement.text_digest(settings),
-                "inputs, or modes of modules (train, eval, frozen, autocast)": agreement.text_digest(now),
-                "values of inputs": 0 if problem else agreement.checksum(tensors),
+                "calls (step, backward, forward, prepare)": text_digest(call),
+                "optimizers, or memory=, seed= or split_batch=": text_digest(settings),
+                "inputs, or modes of modules (train, eval, frozen, autocast)": text_digest(now),
+                "values of inputs": 0 if problem else checksum(tensors),
                 "changes of their modules, hooks or loss functions": plans,
             },
             problem,
@@ -318,8 +347,8 @@ class ParallelStep:
             plan = self._plan(kind, inputs, named)
             step = _CompiledStep(plan, compile_plan(plan, self._links, self._device, self._seed))
             numbers = {
-                "operations in their modules, or graphs": agreement.graph_digest(plan.captured),
-                "plans": agreement.text_digest(agreement.plan_text(plan)),
+                "operations in their modules, or graphs": graph_digest(plan.captured),
+                "plans": text_digest(plan_text(plan)),
             }
         except Exception as caught:
             error = caught

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("random_calls.py")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Return the results of both libraries, each in a process of its own."""
-    found = {}
+    results_of = {}
     for library in ("dglite", "dgl"):
         path = tmp_path_factory.mktemp("calls") / f"{library}.pt"
         environment = os.environ | {
@@ -33,8 +33,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         command = [sys.executable, "-W", "ignore", str(SCRIPT), library, str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
         assert done.returncode == 0, done.stderr
-        found[library] = torch.load(path, weights_only=False)
-    return found
+        results_of[library] = torch.load(path, weights_only=False)
+    return results_of
 
 
 def same(a: Any, b: Any) -> bool:

@@ -62,8 +62,8 @@ def outputs_and_gradients(program: Any, g: DGLGraph, *inputs: Any, **options: An
     return [*outs, *(x.grad for x in given if x.requires_grad), *(p.grad for p in program.parameters())]
 
 
-def alike(got: list[torch.Tensor], want: list[torch.Tensor], tolerance: float = 1e-4) -> None:
-    torch.testing.assert_close([x.cpu() for x in got], want, rtol=tolerance, atol=tolerance)
+def alike(actual: list[torch.Tensor], want: list[torch.Tensor], tolerance: float = 1e-4) -> None:
+    torch.testing.assert_close([x.cpu() for x in actual], want, rtol=tolerance, atol=tolerance)
 
 
 def check(program: Any, edges: Any, device: str, *inputs: torch.Tensor) -> None:
@@ -154,8 +154,8 @@ def test_inputs_that_are_no_floats():
     words, known = torch.arange(g.num_nodes()) % 10, g.in_degrees() == 0
     want = outputs_and_gradients(program, g, words, known)
     there = copy.deepcopy(program).to(DEVICE)
-    got = outputs_and_gradients(there, g.to(DEVICE), words.to(DEVICE), known.to(DEVICE))
-    alike(got, want)
+    actual = outputs_and_gradients(there, g.to(DEVICE), words.to(DEVICE), known.to(DEVICE))
+    alike(actual, want)
 
 
 # -- copies and waits --------------------------------------------------------------------------------------------------
@@ -293,6 +293,6 @@ def test_propagation_is_a_program():
     want = propagated(cell, "cpu")
     propagated(there, DEVICE)
     with recorded() as events:
-        got = propagated(there, DEVICE)
-    alike(got, want, 1e-10)
+        actual = propagated(there, DEVICE)
+    alike(actual, want, 1e-10)
     assert not [event for event in events.copies if event.startswith("to host")]

@@ -37,8 +37,8 @@ def trained(model: Any, losses_of: Any, strategy: str = "agenda") -> list[torch.
     return [dynamic.backward(losses_of(model), strategy), *(p.grad for p in model.parameters())]
 
 
-def alike(got: list[torch.Tensor], want: list[torch.Tensor]) -> None:
-    torch.testing.assert_close([x.cpu() for x in got], want, rtol=1e-4, atol=1e-5)
+def alike(actual: list[torch.Tensor], want: list[torch.Tensor]) -> None:
+    torch.testing.assert_close([x.cpu() for x in actual], want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -52,8 +52,8 @@ def test_models(make, losses_of, strategy, wrapped):
     there.load_state_dict(model.state_dict())
     for _ in range(2):
         with recorded() as events:
-            got = trained(there, losses_of, strategy)
-        alike(got, want)
+            actual = trained(there, losses_of, strategy)
+        alike(actual, want)
     assert events.waits == [] and not [x for x in events.copies if x.startswith("to host")]
 
 
@@ -132,5 +132,5 @@ def test_what_lies_elsewhere_is_named(monkeypatch):
     with pytest.raises(DGLError, match=r"shape \[4\] that is a parameter or wants a gradient is on cpu"):
         there(x).value()
     monkeypatch.delitem(devices.RUNNERS, KIND)
-    with pytest.raises(DGLError, match=f"got a tensor on {DEVICE}, where dglite has no kernels for {KIND}"):
+    with pytest.raises(DGLError, match=f"actual a tensor on {DEVICE}, where dglite has no kernels for {KIND}"):
         there(dynamic.lazy(torch.ones(4)))

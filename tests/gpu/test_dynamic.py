@@ -105,5 +105,5 @@ def test_lazy_batching(make, losses_of, wrapped):
     there = (make(dynamic.cell) if wrapped else make()).to(GPU)
     there.load_state_dict(model.state_dict())
     for _ in range(2):
-        got = [x.cpu() for x in trained(there, losses_of)]
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        actual = [x.cpu() for x in trained(there, losses_of)]
+        torch.testing.assert_close(actual, want, rtol=1e-4, atol=1e-5)

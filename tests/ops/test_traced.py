@@ -121,7 +121,7 @@ OPERATIONS: dict[str, Make] = {
         (_random(6, 3), _random(8, 1)),
     ),
     "edge softmax": lambda adj: (softmax.EdgeSoftmax(adj), (_random(8, 2),)),
-    "edge softmax gradient": lambda adj: (softmax._EdgeSoftmaxGradient(adj), (_random(8, 2), _random(8, 2))),
+    "edge softmax gradient": lambda adj: (softmax.EdgeSoftmaxGradient(adj), (_random(8, 2), _random(8, 2))),
     "gather": _gather,
     "scatter": _scatter,
     "epilogue": lambda adj: (

@@ -110,7 +110,7 @@ def reductions_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return run(self, *args, **more)
 
     def bound_to(self: Any, structure: Any, threads: Any, longest: int) -> Any:
-        return lambda operands, out: self(structure, operands, out, threads())
+        return lambda operands, out, argmax=0: self(structure, operands, out, threads(), argmax)
 
     monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
     monkeypatch.setattr(sparse.SpmmKernel, "bound_to", bound_to)

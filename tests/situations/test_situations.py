@@ -46,7 +46,8 @@ TORCHS = {
     "vmap": LSTM,
     "vmap of vmap": LSTM,
     "gradient of vmap": f"{LSTM}|_scaled_dot_product_flash_attention_for_cpu' is not differentiable",
-    **dict.fromkeys(("func.jvp", "forward mode", "program in forward mode", "linearize", "hessian"), FORWARD),
+    **dict.fromkeys(("func.jvp", "forward mode", "program in forward mode", "linearize"), FORWARD),
+    "hessian": f"{FORWARD}|derivative for aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 }
 """Errors of torch's own operations in layers, whose parameters are ordinary tensors."""
 

@@ -28,8 +28,8 @@ class Arena:
 
     def __init__(self, nbytes: int, device: torch.device = CPU) -> None:
         size = max(-(-nbytes // _LINE) * _LINE, _LINE)
-        lent = pool.lend((size,), _IN_NUMPY[torch.uint8], size, loose=True) if device.type == "cpu" else None
-        memory = torch.empty(size, dtype=torch.uint8, device=device) if lent is None else torch.from_numpy(lent)
+        buffer = pool.lend((size,), _IN_NUMPY[torch.uint8], size, loose=True) if device.type == "cpu" else None
+        memory = torch.empty(size, dtype=torch.uint8, device=device) if buffer is None else torch.from_numpy(buffer)
         self._memory = memory
         self.nbytes = nbytes
         self.address = self._memory.data_ptr()

@@ -29,15 +29,15 @@ def bring(session: Session) -> None:
     if device.type == "cpu":
         return
     _check_devices(session)
-    given = {node: x.view(-1).numpy() for node, x in session.given_at.items() if x.is_cpu and node not in uploads}
+    host_values = {node: x.view(-1).numpy() for node, x in session.given_at.items() if x.is_cpu and node not in uploads}
     pools = {ref >> PLACE_BITS: np.array(pool) for pool, ref in session.pools.values()}
-    given |= {node: x for node, x in pools.items() if node not in uploads or len(uploads[node][1]) != len(x)}
-    if given:
+    host_values |= {node: x for node, x in pools.items() if node not in uploads or len(uploads[node][1]) != len(x)}
+    if host_values:
         parcel = ArrayParcel()
-        numbers = {node: parcel.add(array) for node, array in given.items()}
+        numbers = {node: parcel.add(array) for node, array in host_values.items()}
         parcel.stage(device)
         there = parcel.send()
-        uploads |= {node: (parcel.address(number), given[node], there) for node, number in numbers.items()}
+        uploads |= {node: (parcel.address(number), host_values[node], there) for node, number in numbers.items()}
     for node, (address, *_) in uploads.items():
         session.where[node] = address
 

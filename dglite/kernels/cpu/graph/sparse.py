@@ -191,6 +191,10 @@ class SddmmKernel(_Bound):
         """The kernel for edges in their order."""
         return SddmmKernel(replace(self.spec, listed=True), self.layout)
 
+    def bound_to(self, structure: Structure, threads: Callable[[], int]) -> Callable[..., None]:
+        """Return a function of the addresses of operands and of the result that runs this on ``structure``."""
+        return lambda operands, out, argmax=0: self(structure, operands, out, threads())
+
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
         kernel = self.listed if structure[NUM_ROWS] == EDGE_LIST else self
