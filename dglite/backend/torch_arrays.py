@@ -13,7 +13,13 @@ from .torch_copies import report_wait, to_device
 
 _DISTANCES = 1 << 26
 """How many distances are computed at once."""
-_DTYPES = {"int32": torch.int32, "int64": torch.int64, "bool": torch.bool}
+_DTYPES = {
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "bool": torch.bool,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
 
 
 @final

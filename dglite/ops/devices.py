@@ -214,6 +214,10 @@ class Gpu:
         src, dst = adj.endpoints()
         return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
 
+    def memory(self, tensor: Tensor) -> _Memory:
+        """Return a tensor on this device as memory that kernels take."""
+        return _Memory(active.contiguous(tensor))
+
     def tensor(self, memory: Any, count: int, dtype: str) -> Tensor:
         """Return the numbers that a kernel has left in memory of this device as a tensor of ``dtype`` in it."""
         return arrays_on(self.device).viewed(memory.tensor, dtype)[:count]

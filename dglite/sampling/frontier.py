@@ -34,13 +34,15 @@ class Chosen(NamedTuple):
     """Edges chosen from one relation: their sources, destinations and ids.
 
     ``indptr`` says where the edges of each seed begin, seed after seed, and where the last ones end; None where edges
-    are ordered otherwise.
+    are ordered otherwise. ``weights`` are what their messages are multiplied by; None where that is 1 for all, or
+    nothing says it here.
     """
 
     src: Any
     dst: Any
     edge_ids: Any
     indptr: np.ndarray | None = None
+    weights: Any = None
 
     @property
     def on_device(self) -> bool:

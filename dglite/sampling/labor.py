@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
-from .on_gpu import Draw, choose_on_gpu, labor_draw_on
+from .on_gpu import Draw, LaborRule, choose_on_gpu, labor_draw_on
 
 _MOST_ROUNDS = 50
 _CONVERGED = 1e-4
@@ -79,7 +80,8 @@ def sample_labors(
     if isinstance(gpu, Gpu) and draw is not None:
         picks = choose_on_gpu(g, gpu, nodes, inward, draw)
         result = frontier(g, picks, copy_ndata, copy_edata, output_device)
-        return result, [active.empty((0,), "float32", result.device) for _ in picks]
+        columns = [active.empty((0,), "float32", result.device) if x.weights is None else x.weights for x in picks]
+        return result, [active.to_device(x, result.device) for x in columns]
     seeds = seeds_of(g, nodes, inward)
     picks, results = [], []
     for i, adjacency in enumerate(g.adjacencies):
@@ -115,9 +117,17 @@ class Labor:
         named: Callable[[int, np.ndarray], np.ndarray] | None = None,
     ) -> None:
         self._g, self._named, self._fanouts, self._inward = g, named, fanouts, inward
-        self._weights, self._excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
+        self._prob, self._exclude_edges = prob, exclude_edges
         self._rounds, self._keys = importance_sampling, _keys(random_seed)
         self._mixing = _mixing(seed2_contribution)
+
+    @cached_property
+    def _weights(self) -> list[np.ndarray | None]:
+        return edge_weights(self._g, self._prob)
+
+    @cached_property
+    def _excluded(self) -> list[np.ndarray | None]:
+        return excluded_edges(self._g, self._exclude_edges)
 
     def draw(self, i: int, seeds: np.ndarray, by_entry: bool = False) -> Drawn | None:
         """Return edges of relation ``i`` around the seeds; None for a fan-out of 0.
@@ -142,10 +152,14 @@ class Labor:
         return Drawn(offsets, far, edges, None, None if uniform else results.astype(np.float32))
 
     def draw_there(self, gpu: Gpu) -> Draw | None:
-        """Return what draws the same edges on a GPU; None where weights differ or edges are excluded."""
-        if not all(map(self._alike, range(len(self._fanouts)))):
+        """Return what draws the same edges on a GPU; None where random numbers belong to ids of another numbering."""
+        if self._named is not None:
             return None
-        return labor_draw_on(self._g, gpu, self._inward, self._fanouts, self._keys[0])
+        rounds = self._rounds if self._rounds >= 0 else _MOST_ROUNDS
+        share, other = self._mixing.tolist()
+        converged = 0 if self._rounds >= 0 else _CONVERGED
+        rule = LaborRule(self._keys, (share, other), rounds, converged, self._prob, self._exclude_edges)
+        return labor_draw_on(self._g, gpu, self._inward, self._fanouts, rule)
 
     def _alike(self, i: int) -> bool:
         """Whether all edges of a relation have weight and importance 1, and nodes numbers of one seed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def draw_on(
             return None
         if not replaces:
             fanout = min(fanout, g.adjacencies[i].num_edges)  # kernels allocate this many entries per seed
-        structure, index = _structure(g, gpu, i, inward)
+        structure, index = structure_there(g, gpu, i, inward)
         values, absent = None if weights is None else weights[i], excluded[i] if excluded else None
         size, wrong = sizes.next(), 0 if values is None else sizes.next()
         counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
@@ -103,22 +103,59 @@ def draw_on(
     return draw
 
 
-def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], key: int) -> Draw:
-    """Return what draws edges by one random number for each node, as :func:`sample_labors` does without weights."""
+@dataclass(frozen=True)
+class LaborRule:
+    """What a draw by LABOR depends on beside the graph and the fan-outs: see :func:`sample_labors`.
+
+    Attributes
+    ----------
+    keys, mixing
+        of the two seeds, and the weight of each seed's normal variate.
+    rounds
+        the most rounds that optimise importances.
+    converged
+        relative fall of the expected number of vertices at which the rounds end; 0: never.
+    prob, exclude_edges
+        as they were given.
+    """
+
+    keys: tuple[int, int]
+    mixing: tuple[float, float]
+    rounds: int
+    converged: float
+    prob: Any
+    exclude_edges: Any
+
+
+def labor_draw_on(g: DGLGraph, gpu: Gpu, inward: bool, fanouts: list[int], rule: LaborRule) -> Draw:
+    """Return what draws edges by one random number for each node, as :func:`sample_labors` does."""
+    weights = [None] * len(fanouts) if rule.prob is None else weights_there(g, gpu, rule.prob, inward)
+    excluded = excluded_there(g, rule.exclude_edges)
 
     def draw(i: int, seeds: Any, sizes: Sizes, numbered: bool) -> DeviceEdges | None:
         if fanouts[i] == 0:
             return None
-        structure, index = _structure(g, gpu, i, inward)
-        kernels, size = gpu.kernels("sample.sample"), sizes.next()
-        counters = kernels.Counters(sizes.missing, sizes.address(size), 0, numbered)
-        picks = kernels.sample_alike(gpu.queue, structure, seeds, fanouts[i], key, counters)
-        return DeviceEdges(picks, size, 0, index, None)
+        structure, index = structure_there(g, gpu, i, inward)
+        kernels, size, values, absent = gpu.kernels("sample.sample"), sizes.next(), weights[i], excluded[i]
+        wrong = 0 if values is None else sizes.next()
+        counters = kernels.Counters(sizes.missing, sizes.address(size), sizes.address(wrong), numbered)
+        options = gpu.queue, structure, seeds, fanouts[i]
+        if values is None and absent is None and rule.rounds == 0 and rule.mixing[1] == 0:
+            return DeviceEdges(kernels.sample_alike(*options, rule.keys[0], counters), size, 0, index, None)
+        labor = gpu.kernels("sample.labor")
+        addresses = 0 if values is None else active.address(values[0]), 0
+        ids = (0, 0) if absent is None else (active.address(absent), len(absent))
+        variates, rounds = labor.Variates(*rule.keys, *rule.mixing), labor.Importances(rule.rounds, rule.converged)
+        picks = labor.sample_weighed(*options, variates, rounds, counters, kernels.DeviceWeights(*addresses, *ids))
+        if values is None and rule.rounds == 0:
+            picks = replace(picks, weights=None)
+        return DeviceEdges(picks, size, wrong, index, None)
 
     return draw
 
 
-def _structure(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
+def structure_there(g: DGLGraph, gpu: Gpu, i: int, inward: bool) -> tuple[Any, str]:
+    """Return relation ``i`` by destination, or by source, as kernels take it, and the dtype of its ids."""
     adjacency = g.adjacencies[i]
     return gpu.structure(adjacency if inward else core.reversed_of(adjacency))
 
@@ -136,7 +173,7 @@ def weights_there(g: DGLGraph, gpu: Gpu, prob: Any, inward: bool) -> list[tuple[
 
         def make(i: int = i, column: Any = column) -> tuple[Any, Any]:
             values = _numbers_there(g.id_arrays, column, g.adjacencies[i].num_edges, weight_label(g, i))
-            structure, _ = _structure(g, gpu, i, inward)
+            structure, _ = structure_there(g, gpu, i, inward)
             return values, gpu.kernels("sample.sample").sum_weights(gpu.queue, structure, active.address(values))
 
         with _WEIGHTS.lock:
@@ -204,5 +241,7 @@ def choose_on_gpu(g: DGLGraph, gpu: Gpu, nodes: Any, inward: bool, draw: Draw) -
         count = counts[edges.size]
         far, near = (gpu.tensor(x, count, dtype) for x in (edges.picks.far, edges.picks.near))
         edge_ids = gpu.tensor(edges.picks.edges, count, edges.index)
-        picks.append(Chosen(far, near, edge_ids) if inward else Chosen(near, far, edge_ids))
+        src, dst = (far, near) if inward else (near, far)
+        weights = None if edges.picks.weights is None else gpu.tensor(edges.picks.weights, count, "float32")
+        picks.append(Chosen(src, dst, edge_ids, weights=weights))
     return picks

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..graph import DGLGraph
+from ..ops.devices import Gpu, device_on
 from ..structure.distinct import distinct
 from ..transforms.block import block_of_rows
 from .arguments import excluded_edges, fanouts_of, seed_sets
 from .frontier import Chosen, edge_frame
 from .latest import choose_latest
+from .layers_on_gpu import TIME
 from .neighbor import Times, choose
+from .temporal_on_gpu import sample_blocks_at_on_gpu, seed_times_there
 from .times import NO_IDS, edge_times, in_kind_of, seed_times
-
-TIME = "_TIME"
-"""Column of a block's nodes that holds the time at which each is looked at: its seed's."""
 
 
 def sample_blocks_until(
@@ -38,6 +38,10 @@ def sample_blocks_until(
 
     Raises ``DGLError``: as :func:`dglite.sampling.sample_neighbors`, :func:`edge_times` and :func:`seed_times`.
     """
+    gpu = device_on(g.device)
+    if isinstance(gpu, Gpu) and not g.is_block:
+        seeds, dates = seed_times_there(g, nodes, time)
+        return sample_blocks_at_on_gpu(g, gpu, seeds, dates, fanouts, edge_time, prob, replace, latest, exclude_edges)
     sets = seed_sets(g, nodes, True)
     times = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}
     return sample_blocks_at(g, sets, times, fanouts, edge_time, prob, replace, latest, exclude_edges)
@@ -55,6 +59,14 @@ def sample_blocks_at(
     exclude_edges: Any,
 ) -> list[DGLGraph]:
     """Return the blocks of :func:`sample_blocks_until` for seeds by node set, with a time for each seed."""
+    gpu = device_on(g.device)
+    if isinstance(gpu, Gpu) and not g.is_block:
+        seeds_there, dates_there = (
+            {i: g.id_arrays.asarray(x) for i, x in by_set.items()} for by_set in (sets, seed_dates)
+        )
+        return sample_blocks_at_on_gpu(
+            g, gpu, seeds_there, dates_there, fanouts, edge_time, prob, replace, latest, exclude_edges
+        )
     of_edges = edge_times(g, edge_time)
     levels = distinct(np.concatenate([NO_IDS, *seed_dates.values()]))
     versions, count = max(len(levels), 1), len(g.node_counts)

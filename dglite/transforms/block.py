@@ -258,9 +258,9 @@ class _SidesOnGpu:
         raise _missing_node(self._g, names[0], node, node_set, names[1])
 
 
-def kernel_ids(g: DGLGraph, gpu: Gpu, ids: Any) -> Any:
-    """Return ids on a GPU as its kernels take them, in the dtype that numbers nodes of ``g``."""
-    dtype = index_dtype_of(g)
+def kernel_ids(g: DGLGraph, gpu: Gpu, ids: Any, dtype: Any = None) -> Any:
+    """Return ids on a GPU as its kernels take them, by default in the dtype that numbers nodes of ``g``."""
+    dtype = index_dtype_of(g) if dtype is None else dtype
     tensor = active.contiguous(g.id_arrays.astype(ids, dtype))
     return gpu.kernels("sample.sample").Ids(active.address(tensor), len(tensor), 0, str(dtype), tensor)
 

@@ -142,6 +142,14 @@ def _loader(sampler: Any) -> Work:
     return work
 
 
+def _by_time(device: str) -> None:
+    g = _graph(device)
+    g.ndata["t"], g.edata["t"] = torch.arange(20, device=device), torch.arange(80, device=device) % 20
+    for strategy in ("uniform", "last"):
+        sampler = dglite.dataloading.NeighborSampler([2, 2], time="t", edge_time="t", temporal_strategy=strategy)
+        sampler.sample(g, torch.arange(10, device=device))
+
+
 @lru_cache
 def _edges(device: str) -> dglite.DGLGraph:
     """Return a graph of edges that are on the device."""
@@ -196,7 +204,7 @@ FEATURES: dict[str, Work] = {
     ),
     "`sample_labors`": lambda device: dglite.sampling.sample_labors(_graph(device), torch.arange(10, device=device), 3),
     "... by weight or importance": lambda device: dglite.sampling.sample_labors(
-        _graph(device), torch.arange(10, device=device), 3, prob="w"
+        _graph(device), torch.arange(10, device=device), 3, prob="w", importance_sampling=1
     ),
     "`to_block`": lambda device: dglite.to_block(_graph(device)),
     "... without `include_dst_in_src`": lambda device: dglite.to_block(_graph(device), include_dst_in_src=False),
@@ -209,6 +217,7 @@ FEATURES: dict[str, Work] = {
     ),
     "`DataLoader`, `NeighborSampler`": _loader(dglite.dataloading.NeighborSampler([2, 2])),
     "... by weight": _loader(dglite.dataloading.NeighborSampler([2, 2], prob="w")),
+    "... by time, or the latest": _by_time,
     "... `LaborSampler`": _loader(dglite.dataloading.LaborSampler([2, 2])),
     "... of edges, without these": _loader(
         dglite.dataloading.as_edge_prediction_sampler(dglite.dataloading.NeighborSampler([2, 2]), exclude="self")

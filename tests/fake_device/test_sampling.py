@@ -37,6 +37,22 @@ def some_edges(device: str) -> torch.Tensor:
     return (torch.arange(200) * 3 % EDGES).to(device)
 
 
+def weighed(sample: tuple[dglite.DGLGraph, list[torch.Tensor]]) -> dglite.DGLGraph:
+    """Return the graph of a sample of LABOR, with its edges' weights."""
+    g, weights = sample
+    for i, values in enumerate(weights):
+        if len(values):
+            g.edge_frame_at(i)["edge_weights"] = values
+    return g
+
+
+def dependent_blocks(g: dglite.DGLGraph, seeds: torch.Tensor) -> list[dglite.DGLGraph]:
+    """Return the blocks of three batches whose random numbers change slowly."""
+    sampler = LaborSampler([3, 2], batch_dependency=3)
+    sampler.set_seed(5)
+    return [block for _ in range(3) for block in sampler.sample(g, seeds)[2]]
+
+
 Work = Callable[[dglite.DGLGraph, torch.Tensor], Any]
 DRAWS: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -61,7 +77,6 @@ OF_GRAPH: dict[str, Work] = {
     "LABOR": lambda g, seeds: sample_labors(g, seeds, 5)[0],
     "LABOR, all": lambda g, seeds: sample_labors(g, seeds, -1)[0],
     "LABOR of out-edges": lambda g, seeds: sample_labors(g, seeds, 5, edge_dir="out")[0],
-    "LABOR by weight": lambda g, seeds: sample_labors(g, seeds, 5, prob="p")[0],
     "blocks": lambda g, seeds: NeighborSampler([3, 2]).sample(g, seeds)[2],
     "blocks of all": lambda g, seeds: MultiLayerFullNeighborSampler(2).sample(g, seeds)[2],
     "blocks by weight": lambda g, seeds: NeighborSampler([3, 2], prob="p").sample(g, seeds)[2],
@@ -80,14 +95,41 @@ OF_GRAPH: dict[str, Work] = {
         g, src_nodes=torch.arange(NODES - 1, -1, -1, device=seeds.device), include_dst_in_src=False
     ),
 }
+LABOR: dict[str, dict[str, Any]] = {
+    "by weight": {"prob": "p"},
+    "by a mask, all": {"fanout": -1, "prob": "mask"},
+    "out-edges by weight": {"prob": "double", "edge_dir": "out"},
+    "one round of importances": {"importance_sampling": 1},
+    "two rounds of importances, by weight": {"importance_sampling": 2, "prob": "p"},
+    "importances that converge": {"importance_sampling": -1},
+    "mixed seeds": {"random_seed": [3, 4], "seed2_contribution": 0.3},
+    "mixed seeds by weight": {"random_seed": [3, 4], "seed2_contribution": 0.3, "prob": "half"},
+}
+for name, options in LABOR.items():
+    OF_GRAPH[f"LABOR, {name}"] = lambda g, seeds, options=options: weighed(
+        sample_labors(g, seeds, **{"fanout": 5, **options})
+    )
+    OF_GRAPH[f"LABOR, {name}: without some"] = lambda g, seeds, options=options: weighed(
+        sample_labors(g, seeds, **{"fanout": 2, **options}, exclude_edges=some_edges(str(g.device)))
+    )
+OF_GRAPH |= {
+    "LABOR by weight, no seeds": lambda g, seeds: weighed(sample_labors(g, seeds[:0], 3, prob="p")),
+    "LABOR by importance, no seeds": lambda g, seeds: weighed(sample_labors(g, seeds[:0], 3, importance_sampling=1)),
+    "blocks of LABOR by weight": lambda g, seeds: LaborSampler([3, 2], prob="p").sample(g, seeds[2:])[2],
+    "blocks of LABOR by importance": lambda g, seeds: LaborSampler([3, 2], importance_sampling=-1).sample(g, seeds[2:])[
+        2
+    ],
+    "blocks of LABOR of batches that depend": lambda g, seeds: dependent_blocks(g, seeds),
+    "blocks of LABOR without edges": lambda g, seeds: LaborSampler([3, 2]).sample(g, seeds, some_edges(str(g.device)))[
+        2
+    ],
+}
 for name, options in DRAWS.items():
     OF_GRAPH[f"{name}: few"] = lambda g, seeds, options=options: sample_neighbors(g, seeds, 3, **options)
     OF_GRAPH[f"{name}: many"] = lambda g, seeds, options=options: sample_neighbors(g, seeds, 40, **options)
     OF_GRAPH[f"{name}: without some"] = lambda g, seeds, options=options: sample_neighbors(
         g, seeds, 6, exclude_edges=some_edges(str(g.device)), **options
     )
-ON_HOST = {"LABOR by weight"}
-"""What draws on the host."""
 SEEDS = few(7, 3, 20, 3, 0)
 
 
@@ -109,7 +151,7 @@ def test_draws_are_the_cpus(name, moved, dtype):
     compare(name, DEVICE, moved, dtype)
 
 
-@pytest.mark.parametrize("name", [name for name in OF_GRAPH if name not in ON_HOST])
+@pytest.mark.parametrize("name", list(OF_GRAPH))
 def test_ids_stay_on_the_device(name):
     g, seeds = weighted(DEVICE), SEEDS(DEVICE)
     with recorded() as events:
@@ -146,6 +188,14 @@ OF_TYPES: dict[str, Work] = {
     "weights of a type": lambda g, seeds: sample_neighbors(g, seeds, 2, prob="p"),
     "without edges of a type": lambda g, seeds: sample_neighbors(g, seeds, 2, exclude_edges={"of": seeds["b"]}),
     "LABOR": lambda g, seeds: sample_labors(g, seeds, {"to": 1, "of": 2, "in": 1})[0],
+    "LABOR by weight": lambda g, seeds: weighed(sample_labors(g, seeds, 1, prob="p")),
+    "LABOR by importance": lambda g, seeds: weighed(sample_labors(g, seeds, 1, importance_sampling=2)),
+    "LABOR without edges of a type": lambda g, seeds: weighed(
+        sample_labors(g, seeds, 1, exclude_edges={"of": seeds["b"]})
+    ),
+    "blocks of LABOR by weight": lambda g, seeds: LaborSampler([2, 1], prob="p").sample(
+        g, {"a": seeds["a"], "b": seeds["b"][1:]}
+    )[2],
     "blocks": lambda g, seeds: NeighborSampler([{"to": 1, "of": 2, "in": 1}, 2]).sample(g, seeds)[2],
     "blocks of one type": lambda g, seeds: NeighborSampler([2, 1]).sample(g, {"b": seeds["b"]})[2],
     "blocks by weight": lambda g, seeds: NeighborSampler([2, 1], prob="p").sample(g, seeds)[2],
@@ -181,15 +231,83 @@ def test_blocks_by_time_have_edges_without_times():
     torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0)
 
 
+def timed(device: str, times: str) -> dglite.DGLGraph:
+    """Return a graph with weights and with times of its nodes and edges, ``"integers"``, ``"floats"`` or both."""
+    g, generator = weighted(device), torch.Generator().manual_seed(2)
+    nodes, edges = (torch.randint(10, (n,), generator=generator) for n in (NODES, EDGES))
+    g.ndata["t"] = (nodes + 0.5 if times in ("floats", "integers of edges") else nodes).to(device)
+    dates = edges / 2 if times in ("floats", "floats of edges") else edges
+    if dates.is_floating_point():
+        dates[::7] = torch.nan
+    g.edata["t"] = dates.to(device)
+    return g
+
+
+BY_TIME: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "all": {"fanouts": [-1, 3]},
+    "with replacement": {"replace": True},
+    "by weight": {"prob": "p"},
+    "by weight, with replacement": {"prob": "p", "replace": True},
+    "last": {"temporal_strategy": "last"},
+    "all of the last": {"fanouts": [2, -1], "temporal_strategy": "last"},
+}
+KINDS = ["integers", "floats", "floats of edges", "integers of edges"]
+
+
+def compare_times(name: str, kind: str, exclude: bool, device: str) -> None:
+    results = []
+    for place in ("cpu", device):
+        g, options = timed(place, kind), {"fanouts": [3, 2], **BY_TIME[name]}
+        sampler = NeighborSampler(time="t", edge_time="t", **options)
+        dglite.seed(3)
+        seeds, excluded = few(*range(1, NODES))(place), some_edges(place) if exclude else None
+        results.append([block_contents(x) for _ in range(2) for x in sampler.sample_blocks(g, seeds, excluded)[2]])
+    assert any(len(edges[0][0]) for edges, _ in results[0])
+    torch.testing.assert_close(on_host(results[1]), on_host(results[0]), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exclude", [False, True], ids=["all edges", "without some"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", list(BY_TIME))
+def test_samples_by_time_are_the_cpus(name, kind, exclude):
+    compare_times(name, kind, exclude, DEVICE)
+
+
+def test_samples_by_time_stay_on_the_device():
+    g, sampler = timed(DEVICE, "floats"), NeighborSampler([3, 2], time="t", edge_time="t", temporal_strategy="last")
+    seeds = few(*range(1, NODES))(DEVICE)
+    sampler.sample_blocks(g, seeds)
+    with recorded() as events:
+        blocks = sampler.sample_blocks(g, seeds)[2]
+    assert max(int(copy.split()[-1]) for copy in events.copies if copy.startswith("to host")) <= SMALL
+    assert all(x.made_on(g.device) is not None for block in blocks for x in block.adjacencies)
+
+
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_bad_times_are_refused(device):
+    g = timed(device, "floats")
+    g.ndata["t"][3] = torch.nan
+    with pytest.raises(DGLError, match="time of '_N' node 3 is NaN"):
+        NeighborSampler([2], time="t", edge_time="t").sample(g, few(1, 3)(device))
+    with pytest.raises(DGLError, match="edge_time='when' is not an edge feature of any type"):
+        NeighborSampler([2], time="t", edge_time="when").sample(g, few(1)(device))
+    with pytest.raises(DGLError, match="there is no node feature 'when'"):
+        NeighborSampler([2], time="when", edge_time="t").sample(g, few(1)(device))
+
+
 LOADERS: dict[str, Callable[[], Any]] = {
     "nodes": lambda: NeighborSampler([3, 2]),
     "nodes by weight": lambda: NeighborSampler([3, 2], prob="p"),
     "nodes, with replacement": lambda: NeighborSampler([3, 40], replace=True),
     "LABOR": lambda: LaborSampler([3, 2], layer_dependency=True),
+    "LABOR by weight": lambda: LaborSampler([3, 2], prob="p", importance_sampling=1),
+    "LABOR of edges": lambda: as_edge_prediction_sampler(LaborSampler([3, 2]), exclude="self"),
     "edges": lambda: as_edge_prediction_sampler(NeighborSampler([3, 20]), exclude="self"),
     "edges, with replacement": lambda: as_edge_prediction_sampler(NeighborSampler([5], replace=True), exclude="self"),
     "edges, all neighbours": lambda: as_edge_prediction_sampler(NeighborSampler([-1, 4]), exclude="self"),
     "edges by weight": lambda: as_edge_prediction_sampler(NeighborSampler([3, 20], prob="p"), exclude="self"),
+    "edges by time": lambda: as_edge_prediction_sampler(NeighborSampler([3, 2], time="count", edge_time="count")),
     "edges and pairs": lambda: as_edge_prediction_sampler(
         NeighborSampler([4, 2]), negative_sampler=dglite.dataloading.negative_sampler.Uniform(2)
     ),

@@ -9,6 +9,8 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
 
 from tests.fake_device.test_sampling import (
+    BY_TIME,
+    KINDS,
     LOADERS,
     OF_GRAPH,
     OF_TYPES,
@@ -16,6 +18,7 @@ from tests.fake_device.test_sampling import (
     compare,
     compare_loader,
     compare_metapath,
+    compare_times,
     compare_types,
     compare_walks,
 )
@@ -32,6 +35,13 @@ def test_draws_are_the_cpus(name, moved, dtype):
 @pytest.mark.parametrize("name", list(OF_TYPES))
 def test_relations_of_several_types(name):
     compare_types(name, "cuda")
+
+
+@pytest.mark.parametrize("exclude", [False, True], ids=["all edges", "without some"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", list(BY_TIME))
+def test_samples_by_time_are_the_cpus(name, kind, exclude):
+    compare_times(name, kind, exclude, "cuda")
 
 
 @pytest.mark.parametrize("name", list(LOADERS))

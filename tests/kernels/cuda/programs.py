@@ -9,7 +9,7 @@ from dglite.kernels.cuda.graph.attention import Team
 from dglite.kernels.cuda.graph.softmax import HELD, softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram
-from dglite.kernels.cuda.sample import number, sample, walk
+from dglite.kernels.cuda.sample import labor, number, sample, times, walk
 from dglite.kernels.render.rows import RowAccess, StepSpec
 from dglite.kernels.render.tiles import Phase, Score
 from dglite.opspec import Reducer
@@ -82,6 +82,8 @@ def programs() -> list[CudaProgram]:
         convert._program("int32"),
         convert._scan_program("int32"),
         sample._program("int64", "int32"),
+        labor._program("int64", "int32"),
+        times._program("int32"),
         number._program("int64"),
         walk._program("int32", "int64"),
         argmax._program("bfloat16", "int32"),

@@ -17,7 +17,9 @@ from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
 __all__ = [
+    "NO_TIMES",
     "Counters",
+    "DeviceTimes",
     "DeviceWeights",
     "Ids",
     "Sampled",
@@ -27,6 +29,10 @@ __all__ = [
     "sum_weights",
 ]
 
+TIMES = (
+    "const long long* times, const long long* levels, long long kinds, const long long* versioned, long long versions, "
+)
+"""Parameters of kernels that read times."""
 MOST_ROOM = 1 << 22
 """Entries up to which there is room for as many as can be chosen; beyond, their number is read first."""
 
@@ -74,7 +80,8 @@ class Counters:
 class Sampled:
     """Chosen entries: far ends, rows and edge ids; row i's begin at ``offsets[i]``, int64.
 
-    ``room`` is the most there can be; their number is ``offsets[number of rows]``.
+    ``room`` is the most there can be; their number is ``offsets[number of rows]``. ``weights``: float32, what their
+    messages are multiplied by; None: 1.
     """
 
     far: Memory
@@ -82,6 +89,7 @@ class Sampled:
     edges: Memory
     offsets: Memory
     room: int
+    weights: Memory | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,26 @@ class DeviceWeights:
     num_excluded: int = 0
 
 
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Addresses of int64 or float64 times by edge id and by version, ``kinds`` has bit 0 and bit 1 where they are
+    float64; and of the rows as nodes at times, node * versions + version, int64."""
+
+    values: int
+    levels: int
+    kinds: int
+    versioned: int
+    versions: int
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The words of all."""
+        return self.values, self.levels, self.kinds, self.versioned, self.versions
+
+
+NO_TIMES = DeviceTimes(0, 0, 0, 0, 1)
+
+
 def sample_neighbors(
     runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, key: int, counters: Counters
 ) -> Sampled:
@@ -103,13 +131,15 @@ def sample_neighbors(
     The choices are those of the CPU's kernel for the same key. Waits for their number where ``fanout`` is -1, or where
     there could be very many.
     """
-    counts = _counts(runner, structure, seeds, fanout, replace, counters)
+    counts = count_entries(runner, structure, seeds, fanout, replace, counters)
     if fanout < 0:
         words = [structure.indptr.address, *seeds.words[:2]]
-        return _listed(runner, structure, seeds, counts, counters, "all", words, [], -1)
+        return listed_entries(runner, structure, seeds, counts, counters, "all", words, [], -1)
     scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
     words = [structure.indptr.address, *seeds.words[:2], fanout, int(replace), key]
-    return _listed(runner, structure, seeds, counts, counters, "rows", words, [scratch.address], seeds.room * fanout)
+    return listed_entries(
+        runner, structure, seeds, counts, counters, "rows", words, [scratch.address], seeds.room * fanout
+    )
 
 
 def sample_by_weight(
@@ -122,18 +152,19 @@ def sample_by_weight(
     counters: Counters,
     weights: DeviceWeights,
     another: int | None = None,
+    times: DeviceTimes = NO_TIMES,
 ) -> Sampled:
     """Choose up to ``fanout`` entries of each row in proportion to weights; -1 takes all whose weight is not 0.
 
     The choices are those of the CPU's kernels for the same key. With ``another`` key they are uniform, by
-    :func:`sample_neighbors`, and uniform once more by that key in the rows of which an excluded edge was chosen. Waits
-    as :func:`sample_neighbors` does.
+    :func:`sample_neighbors`, and uniform once more by that key in the rows of which an excluded edge was chosen. Edges
+    that are later than their row's time have weight 0. Waits as :func:`sample_neighbors` does.
     """
     program, grid = _program(structure.index, seeds.dtype), (blocks_for(seeds.room), 1)
-    degrees, firsts, room = _counts(runner, structure, seeds, -1, False, counters), None, seeds.room * fanout
+    degrees, firsts, room = count_entries(runner, structure, seeds, -1, False, counters), None, seeds.room * fanout
     if fanout < 0:
         firsts = running_sums(runner, "int64", degrees.address, seeds.room)
-        room = _read(runner, firsts, seeds.room)
+        room = read_sum(runner, firsts, seeds.room)
     at = 0 if firsts is None else firsts.address
     counts, positions = runner.empty(8 * max(seeds.room, 1)), runner.empty(4 * max(room, 1))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
@@ -142,13 +173,13 @@ def sample_by_weight(
     results = [positions.address, counts.address]
     if another is None:
         scratch = runner.empty(max(8 * fanout * seeds.room, 1))
-        words += [weights.values, weights.sums, *excluded, scratch.address, *results, counters.wrong]
+        words += [weights.values, weights.sums, *excluded, *times.words, scratch.address, *results, counters.wrong]
         runner.launch(program, "weigh", grid, words)
     else:
         scratch = runner.empty(max(4 * 4 * fanout * seeds.room, 1))
         runner.launch(program, "allow", grid, [*words, another, *excluded, scratch.address, *results])
     words = [structure.indptr.address, *seeds.words[:2], fanout, at, positions.address]
-    return _listed(runner, structure, seeds, counts, counters, "list", words, [], room)
+    return listed_entries(runner, structure, seeds, counts, counters, "list", words, [], room)
 
 
 def sample_alike(
@@ -159,10 +190,10 @@ def sample_alike(
     The choices are those of the CPU's kernel for the same key. Waits for their number.
     """
     program, grid = _program(structure.index, seeds.dtype), (blocks_for(WARP * seeds.room), 1)
-    degrees, counts = _counts(runner, structure, seeds, -1, False, counters), runner.empty(8 * max(seeds.room, 1))
+    degrees, counts = count_entries(runner, structure, seeds, -1, False, counters), runner.empty(8 * max(seeds.room, 1))
     words = [structure.indptr.address, structure.indices.address, *seeds.words[:2], degrees.address, fanout, key]
     runner.launch(program, "mark", grid, [*words, counts.address])
-    return _listed(runner, structure, seeds, counts, counters, "take", words, [], -1)
+    return listed_entries(runner, structure, seeds, counts, counters, "take", words, [], -1)
 
 
 def sum_weights(runner: Runner, structure: Structure, values: int) -> Memory:
@@ -174,7 +205,9 @@ def sum_weights(runner: Runner, structure: Structure, values: int) -> Memory:
     return sums
 
 
-def _counts(runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, counters: Counters) -> Memory:
+def count_entries(
+    runner: Runner, structure: Structure, seeds: Ids, fanout: int, replace: bool, counters: Counters
+) -> Memory:
     """Return how many entries each row gives, 0 for what is no row."""
     program, counts = _program(structure.index, seeds.dtype), runner.empty(8 * max(seeds.room, 1))
     words = [structure.indptr.address, structure.num_rows, *seeds.words, fanout, int(replace)]
@@ -182,11 +215,12 @@ def _counts(runner: Runner, structure: Structure, seeds: Ids, fanout: int, repla
     return counts
 
 
-def _read(runner: Runner, sums: Memory, count: int) -> int:
+def read_sum(runner: Runner, sums: Memory, count: int) -> int:
+    """Return the sum of ``count`` values, when it is there."""
     return int(runner.download(sums.address + 8 * count, 1, "int64")[0])
 
 
-def _listed(
+def listed_entries(
     runner: Runner,
     structure: Structure,
     seeds: Ids,
@@ -200,7 +234,7 @@ def _listed(
     """Return the entries that ``kernel`` lists, ``counts`` of each row; ``room``: the most, or -1."""
     offsets, index = running_sums(runner, "int64", counts.address, seeds.room), structure.index
     if not 0 <= room <= MOST_ROOM:
-        room = _read(runner, offsets, seeds.room)
+        room = read_sum(runner, offsets, seeds.room)
     far, near, edges = (runner.empty(max(room, 1) * ITEM[dtype]) for dtype in (seeds.dtype, seeds.dtype, index))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
     out = [structure.indices.address, edge_ids, int(counters.numbered), far.address, near.address, edges.address]
@@ -253,10 +287,10 @@ def _kernels() -> dict[str, tuple[str, str]]:
             "list_rows(indptr, seeds, room, fanout, firsts, positions, offsets, " + listed,
         ),
         "weigh": (
-            weighed + draws + "const double* values, const double* sums, " + excluded + "double* keys, "
+            weighed + draws + "const double* values, const double* sums, " + excluded + TIMES + "double* keys, "
             "int* positions, long long* counts, long long* wrong",
             "weigh_rows(indptr, edge_ids, seeds, room, degrees, fanout, replace, key, values, sums, excluded, "
-            "num_excluded, firsts, keys, positions, counts, wrong)",
+            "num_excluded, firsts, times, levels, kinds, versioned, versions, keys, positions, counts, wrong)",
         ),
         "allow": (
             weighed + draws + "word64 another, " + excluded + "int* scratch, int* positions, long long* counts",

@@ -322,6 +322,7 @@ inline float __uint_as_float(unsigned bits) { return emulated::of_bits<float>(bi
 inline unsigned __float_as_uint(float value) { return unsigned(emulated::to_bits(value)); }
 inline double __longlong_as_double(long long bits) { return emulated::of_bits<double>(std::uint64_t(bits)); }
 inline long long __double_as_longlong(double value) { return (long long)(emulated::to_bits(value)); }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((std::uint64_t(a) * b) >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned long long)(((unsigned __int128)a * b) >> 64);

@@ -7,6 +7,29 @@ namespace dg {
 
 __device__ inline double unit(word64 bits) { return ((double)(long long)(bits >> 12) + 0.5) * 0x1p-52; }
 
+// The time until which a row has edges, if `times` has one for each edge: int64 or float64 numbers, as `kinds` says of
+// edges in bit 0, and of rows' times in bit 1.
+struct TimeLimit {
+    const long long* times = nullptr;
+    bool is_float = false;
+    long long until = 0;
+    double until_float = 0;
+
+    __device__ static TimeLimit of(const long long* times, long long kinds, long long level) {
+        TimeLimit limit{times, (kinds & 1) != 0, level, double(level)};
+        if (kinds & 2) {
+            limit.until_float = __longlong_as_double(level);
+            const double whole = floor(limit.until_float);
+            const double most = 9223372036854774784.0, least = -9223372036854775808.0;
+            limit.until = (long long)(whole > most ? most : whole < least ? least : whole);
+        }
+        return limit;
+    }
+    __device__ bool is_later(long long edge) const {
+        return is_float ? !(__longlong_as_double(times[edge]) <= until_float) : times[edge] > until;
+    }
+};
+
 // A row's weights by position: by edge id, all 1 without `values`; `excluded`, ascending, have weight 0.
 template <class index>
 struct RowWeights {
@@ -15,12 +38,14 @@ struct RowWeights {
     const double *values, *sums;
     const long long* excluded;
     long long num_excluded;
+    TimeLimit limit{};
 
     __device__ long long edge(long long position) const {
         return edge_ids ? (long long)edge_ids[start + position] : start + position;
     }
     __device__ bool is_absent(long long position) const {
         const long long id = edge(position);
+        if (limit.times && limit.is_later(id)) return true;
         long long low = 0, high = num_excluded;
         while (low < high) {
             const long long middle = (low + high) >> 1;
@@ -126,7 +151,7 @@ __device__ inline long long first_to_ring(const RowWeights<index>& row, long lon
 template <class index>
 __device__ inline long long weighted_again(const RowWeights<index>& row, long long count, word64 random,
                                            int* positions) {
-    const bool summed = row.values && !row.num_excluded;
+    const bool summed = row.values && !row.num_excluded && !row.limit.times;
     long long final = row.degree - 1;
     while (final >= 0 && !(row.at(final) > 0)) --final;
     if (final < 0) return 0;
@@ -162,14 +187,17 @@ template <class index, class node>
 __device__ inline void weigh_rows(const index* indptr, const index* edge_ids, const node* seeds, long long room,
                                   const long long* degrees, long long fanout, long long replace, word64 key,
                                   const double* values, const double* sums, const long long* excluded,
-                                  long long num_excluded, const long long* firsts, double* keys, int* positions,
-                                  long long* counts, long long* wrong) {
+                                  long long num_excluded, const long long* firsts, const long long* times,
+                                  const long long* levels, long long kinds, const long long* versioned,
+                                  long long versions, double* keys, int* positions, long long* counts,
+                                  long long* wrong) {
     const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
     if (i >= room) return;
     counts[i] = 0;
     const long long degree = degrees[i];
     if (!degree) return;
-    const RowWeights<index> row{edge_ids, (long long)indptr[seeds[i]], degree, values, sums, excluded, num_excluded};
+    RowWeights<index> row{edge_ids, (long long)indptr[seeds[i]], degree, values, sums, excluded, num_excluded};
+    if (times) row.limit = TimeLimit::of(times, kinds, levels[versioned[i] % versions]);
     positions += firsts ? firsts[i] : i * fanout;
     word64 random = stream(key, word64(i));
     long long count = 0;
