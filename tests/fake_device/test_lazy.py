@@ -132,5 +132,5 @@ def test_what_lies_elsewhere_is_named(monkeypatch):
     with pytest.raises(DGLError, match=r"shape \[4\] that is a parameter or wants a gradient is on cpu"):
         there(x).value()
     monkeypatch.delitem(devices.RUNNERS, KIND)
-    with pytest.raises(DGLError, match=f"actual a tensor on {DEVICE}, where dglite has no kernels for {KIND}"):
+    with pytest.raises(DGLError, match=f"got a tensor on {DEVICE}, where dglite has no kernels for {KIND}"):
         there(dynamic.lazy(torch.ones(4)))
