@@ -63,16 +63,12 @@ class _DistLoader(Resumable):
         self.exchange = Collectives(g.timeout) if g.store is None else Alone(g.exchange.rank, g.exchange.world)
         step, together = f"making a {type(self).__name__}", self.exchange.together
         flags = {"shuffle": shuffle or False, "drop_last": drop_last, "shared": shared}
-        counts = {
-            "batch_size": (batch_size, 1),
-            "num_workers": (num_workers, 0),
-            "prefetch_factor": (prefetch_factor, 1),
-        }
         self.shuffle, self.drop_last, self.shared = together(
             step, lambda: [check_flag(flag, name) for name, flag in flags.items()]
         )
+        counts = ("batch_size", batch_size, 1), ("num_workers", num_workers, 0), ("prefetch_factor", prefetch_factor, 1)
         self.batch_size, self.num_workers, self._ahead = together(
-            step, lambda: [check_count(count, name, least) for name, (count, least) in counts.items()]
+            step, lambda: [check_count(count, name, least) for name, count, least in counts]
         )
         self._features, self.graph_sampler = together(step, lambda: without_features(g, sampler))
         self._part_sampler = together(
