@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import runpy
+import signal
 import sys
 import tempfile
 import traceback
@@ -48,9 +49,11 @@ class Started:
         self._process.start()
 
     def wait(self) -> Done:
-        """Return how the process ended; it is killed if it hangs."""
+        """Return how the process ended; one that hangs is made to write where, and killed."""
         self._process.join(PATIENCE)
         if self._process.exitcode is None:
+            os.kill(self._process.pid, signal.SIGABRT)
+            self._process.join(10)
             self._process.kill()
             self._process.join()
         return Done(self._process.exitcode, *(file.read_text() if file.exists() else "" for file in self._files))

@@ -17,6 +17,13 @@ from tests.dataloading.graphs import ring
 def train(rank: int, size: int, path: Path) -> None:
     """Train with processes that meet at a file; check what each has seen."""
     distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    _train(
+        rank, size
+    )  # its model goes before the group: torch would wait for the group's threads without giving up the GIL
+    distributed.destroy_process_group()
+
+
+def _train(rank: int, size: int) -> None:
     dglite.seed(rank), torch.manual_seed(rank)  # parameters are the first process's, the order is ddp_seed's
     g = ring(30, 4)
     model = DistributedDataParallel(SAGEConv(2, 3, "mean"))
@@ -41,4 +48,3 @@ def train(rank: int, size: int, path: Path) -> None:
         assert [len(share) for share in shares] == [11] * size, shares
         assert set(shares[0] + shares[1]) == set(range(21)), shares  # one of 21 is given twice
     assert results[0][0][:3] != results[0][0][3:] and results[0][1] == results[1][1]
-    distributed.destroy_process_group()
