@@ -17,9 +17,8 @@ from tests.dataloading.graphs import ring
 def train(rank: int, size: int, path: Path) -> None:
     """Train with processes that meet at a file; check what each has seen."""
     distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
-    _train(
-        rank, size
-    )  # its model goes before the group: torch would wait for the group's threads without giving up the GIL
+    # The model goes before the group: after it, torch would wait for the group's threads without giving up the GIL.
+    _train(rank, size)
     distributed.destroy_process_group()
 
 
