@@ -10,11 +10,11 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
-from ..frame import EID, NID
+from ..frame import NID
 from ..graph import DGLGraph
 from ..ops.devices import Gpu, device_on
 from ..random import draw_key, key_here
-from ..sampling import sample_labors, sample_neighbors_fused
+from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
 from ..sampling.labor import Labor
 from ..sampling.layers_on_gpu import sample_layers_on_gpu
@@ -22,7 +22,6 @@ from ..sampling.on_gpu import draw_on, excluded_there
 from ..sampling.temporal import sample_blocks_at, sample_blocks_until
 from ..sampling.times import edge_times, seed_times
 from ..structure.ids import count_of
-from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
 from .layered import ANOTHER, Draw, block_of_drawn, in_one_pass, sample_layers, uniform_draws
 
@@ -256,33 +255,11 @@ class LaborSampler(_Layered):
         self, g: DGLGraph, seed_nodes: Any, seeds: np.ndarray, share: float, exclude_eids: Any
     ) -> list[DGLGraph]:
         blocks: list[DGLGraph] = []
-        if self.named is not None:
-            sets, ends = seed_sets(g, seed_nodes, True), g.type_graph.ends
-            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g.node_counts))]
-            for draw in self._draws(g, seeds, share, exclude_eids):
-                samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
-                block, ids = block_of_drawn(g, ids, samples)
-                blocks.append(block)
-            return blocks
-        for layer, fanout in enumerate(reversed(self.fanouts)):
-            frontier, weights = sample_labors(
-                g,
-                seed_nodes,
-                fanout,
-                self.edge_dir,
-                self.prob,
-                self.importance_sampling,
-                seeds if self.layer_dependency else seeds + layer,
-                share,
-                exclude_edges=exclude_eids,
-            )
-            block = to_block(frontier, seed_nodes)
-            for etype, weight in zip(g.canonical_etypes, weights, strict=True):
-                columns = block.edges[etype].data
-                columns[EID] = frontier.edges[etype].data[EID]
-                if len(weight):
-                    columns["edge_weights"] = weight
-            seed_nodes = block.srcdata[NID]
+        sets, ends = seed_sets(g, seed_nodes, True), g.type_graph.ends
+        ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g.node_counts))]
+        for draw in self._draws(g, seeds, share, exclude_eids):
+            samples = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
+            block, ids = block_of_drawn(g, ids, samples)
             blocks.append(block)
         return blocks
 

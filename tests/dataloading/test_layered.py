@@ -135,3 +135,13 @@ def test_the_choices_around_excluded_edges_are_even(replace):
     actual = np.array([pairs[pair] for pair in weights])
     # The 99.99% quantiles of chi-square with 9 and 14 degrees of freedom are 33.7 and 42.6.
     assert ((actual - expected) ** 2 / expected).sum() < (42.6 if replace else 33.7)
+
+
+@pytest.mark.parametrize("options", [{}, {"prob": "w"}, {"importance_sampling": 1}])
+def test_a_seed_that_is_there_twice_has_edges_twice(options):
+    g = random_graph()
+    g.edata["w"] = torch.rand(4000)
+    _, _, (block,) = LaborSampler([4], **options).sample(g, torch.tensor([3, 5, 3]))
+    edges = [block.edata[dglite.EID][block.in_edges(i, form="eid")].tolist() for i in range(3)]
+    assert block.dstdata[dglite.NID].tolist() == [3, 5, 3]
+    assert edges[0] == edges[2] and edges[0] and edges[1] and edges[0] != edges[1]
