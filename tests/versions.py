@@ -19,4 +19,4 @@ def _needs_torch(version: str) -> pytest.MarkDecorator:
 exports = _needs_torch("2.7")
 """Marks what calls ``dglite.export``."""
 compiles_whole = _needs_torch("2.8")
-"""Marks what compiles with ``fullgraph=True``, calls of functions that read ids, and one program for all sizes."""
+"""Marks what compiles with ``fullgraph=True``, and one program for all sizes."""
