@@ -88,7 +88,8 @@ def _solve(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> dict[int
         costs.append((table - table.min()).ravel())
         unknowns += table.size
     rows, columns, factors = (np.concatenate(part) for part in zip(*terms, strict=True))
-    matrix = sp.csr_array((factors, (rows, columns)), shape=(equations, unknowns))
+    places = (rows.astype(np.int32), columns.astype(np.int32))  # milp of SciPy before 1.15 reads no others
+    matrix = sp.csr_array((factors, places), shape=(equations, unknowns))
     right = (np.arange(equations) < len(variables)).astype(float)
     cost = np.concatenate(costs)
     result = milp(

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
-from .decompositions import decompositions, depends_on_data, described, tensors_in
+from .decompositions import decompositions, depends_on_data, described, is_composite, tensors_in
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
@@ -165,7 +165,7 @@ class StepRecorder(TorchDispatchMode):
             if out is not NotImplemented:
                 self._forget_views(func, out)
                 return out
-        elif func._can_decompose() and func not in self._table:
+        elif is_composite(func) and func not in self._table:
             with self:
                 return func.decompose(*args, **kwargs)
         return self._run(func, args, kwargs)
