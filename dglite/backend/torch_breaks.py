@@ -31,10 +31,10 @@ def left_to_python(function: _Function) -> _Function:
 
 
 def _replace_code(function: Any) -> None:
-    """Have a function switch Dynamo off while its body runs, for torch before 2.8, which would compile what that calls.
+    """Have a function switch Dynamo off while its body runs: torch before 2.7 would compile what that calls.
 
-    The function's code is replaced, since it has been imported under several names. Its new code reads no globals, which
-    are those of the function's module: what it calls is a constant of it.
+    The function's code is replaced, since it has been imported under several names. Its new code reads no globals,
+    which are those of the function's module: what it calls is a constant of it.
     """
     body = FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
     body.__defaults__, body.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
