@@ -15,6 +15,7 @@ from torch._C._dynamo import eval_frame
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_skip_code: Any = getattr(eval_frame, "skip_code", None)  # in older torch
 _WHY = "it reads ids, of which a program has no values; call it before, or compile without fullgraph=True"
 
 
@@ -25,7 +26,7 @@ def left_to_python(function: _Function) -> _Function:
     if hasattr(eval_frame, "set_code_exec_strategy"):
         skip = eval_frame._FrameAction.SKIP
         eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
-    else:
+    elif _skip_code is not None:
         _replace_code(function)
     return function
 
@@ -42,7 +43,7 @@ def _replace_code(function: Any) -> None:
     constants = tuple(uncompiled if constant == _CALLED else constant for constant in _calls.__code__.co_consts)
     names = {"co_name": function.__name__, "co_freevars": function.__code__.co_freevars}
     function.__wrapped__, function.__code__ = body, _calls.__code__.replace(co_consts=constants, **names)
-    eval_frame.skip_code(function.__code__)
+    _skip_code(function.__code__)
 
 
 _CALLED = "what is called"
@@ -67,5 +68,5 @@ class _Uncompiled:
             eval_frame.set_eval_frame(before)
 
 
-if hasattr(eval_frame, "skip_code"):
-    eval_frame.skip_code(_Uncompiled.__call__.__code__)
+if _skip_code is not None:
+    _skip_code(_Uncompiled.__call__.__code__)

@@ -61,11 +61,11 @@ def is_composite(func: Any) -> bool:
     return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
-def fake_kernel(name: str) -> Callable[..., Any] | None:
+def fake_kernel(name: str) -> Any:
     """Return what says the shapes of the outputs of an operator that a library registers, or None."""
     entry = simple_registry.singleton.find(name)
     kernel = (entry.fake_impl if hasattr(entry, "fake_impl") else entry.abstract_impl).kernel  # the second in torch 2.4
-    return None if kernel is None else kernel.func  # type: ignore[no-any-return]
+    return None if kernel is None else kernel.func
 
 
 def described(func: Any, args: Any, kwargs: Any) -> Any:
