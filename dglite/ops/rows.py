@@ -48,10 +48,10 @@ def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False)
     """
     if isinstance(rows, RowIndex):
         if _is_gather(x):
-            return _taken(x, rows.rows)
+            return _gather(x, rows.rows)
         return active.apply(_TakeRows(rows.rows, active.shape(x)[0], permutation, rows), x)
     if _is_gather(x):
-        return _taken(x, rows)
+        return _gather(x, rows)
     return active.apply(_TakeRows(rows, active.shape(x)[0], permutation), x)
 
 
@@ -60,7 +60,7 @@ def _is_gather(x: Tensor) -> bool:
     return active.compiling() or not active.requires_grad(x) or active.needs_operator((x,))
 
 
-def _taken(x: Tensor, rows: np.ndarray) -> Tensor:
+def _gather(x: Tensor, rows: np.ndarray) -> Tensor:
     """Return ``x[rows]`` without a gradient; a large one on the host by a kernel, in memory of the pool."""
     shape = (len(rows), *active.shape(x)[1:])
     width = math.prod(shape[1:]) * ITEM_BYTES.get(active.dtype(x), 0)
@@ -84,7 +84,7 @@ class _TakeRows:
         self.rows, self.num_rows, self.permutation, self.index = rows, num_rows, permutation, index
 
     def forward(self, x: Tensor) -> Tensor:
-        return _taken(x, self.rows)
+        return _gather(x, self.rows)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.permutation:

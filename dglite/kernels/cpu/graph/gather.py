@@ -96,7 +96,7 @@ def _copy_row(target: int, row: int, width: int, streams: bool) -> None:
 
 
 def take_rows(source: int, width: int, rows: int, target: int, count: int, threads: int) -> None:
-    """Copy ``count`` rows of ``width`` bytes one after another; their numbers, 64 bits each, lie at the address ``rows``."""
+    """Copy ``count`` rows of ``width`` bytes one after another; their numbers of 64 bits lie at ``rows``."""
     launch(_take_rows.address, (source, width, rows, target, count), *tasks_for(width * count // 4, threads))
 
 
