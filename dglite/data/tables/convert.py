@@ -15,6 +15,7 @@ import numpy as np
 
 from ...convert import heterograph
 from ...errors import DGLError
+from ...io.graphs import load_graphs, write_compressed
 from ...io.layout import csc_layout
 from ...progress import progress
 from ...structure.sizes import bytes_of, memory_limit
@@ -44,6 +45,7 @@ def convert_tables(
     *,
     memory: int | str | None = None,
     overwrite: bool = False,
+    compress: bool = False,
     show_progress: bool = True,
 ) -> GraphFolder:
     """Convert tables of nodes and edges, of any size, to a folder with a graph that is read from disk.
@@ -66,6 +68,8 @@ def convert_tables(
         each destination node while edges are sorted.
     overwrite
         Replace ``path`` if it is there.
+    compress
+        Pack the ids of neighbours, as :func:`dglite.save_graphs` does: samplers draw the same edges.
     show_progress
         Show a progress bar, on terminals and in notebooks.
 
@@ -95,7 +99,7 @@ def convert_tables(
     work = target.parent / f"{target.name}.converting"
     try:
         work.mkdir(parents=True, exist_ok=True)
-        _Conversion(work, node_tables, edge_tables, limit, not show_progress).run()
+        _Conversion(work, node_tables, edge_tables, limit, compress, not show_progress).run()
         _put_in_place(work, target)
     except OSError as error:
         if error.errno not in _NO_SPACE:
@@ -111,14 +115,22 @@ class _Conversion:
     """A conversion in a folder that may hold what an interrupted one has done."""
 
     def __init__(
-        self, work: Path, nodes: dict[str, NodeTable], edges: dict[Etype, EdgeTable], memory: int, hide: bool
+        self,
+        work: Path,
+        nodes: dict[str, NodeTable],
+        edges: dict[Etype, EdgeTable],
+        memory: int,
+        compress: bool,
+        hide: bool,
     ) -> None:
-        self.work, self.nodes, self.edges, self.memory, self.hide = work, nodes, edges, memory, hide
+        self.work, self.nodes, self.edges, self.memory = work, nodes, edges, memory
+        self.compress, self.hide = compress, hide
         self.ntypes = sorted({*nodes, *(end for etype in edges for end in etype[::2])})
         tables: list[NodeTable | EdgeTable] = [*nodes.values(), *edges.values()]
         fingerprint = [
             VERSION,
             memory,
+            compress,
             [[t.label, t.columns, t.source.fingerprint, str(vars(t.table))] for t in tables],
         ]
         in_memory = any(not table.source.files for table in tables)
@@ -273,7 +285,7 @@ class _Conversion:
         nodes = [len(self.ids[ntype]) for ntype in schema.ntypes]
         counts = [relation.num_edges for relation in relations]
         layout = csc_layout(schema, nodes, counts, [relation.index_dtype for relation in relations])
-        path = self.work / "graph.dgl"
+        path = self.work / ("ends" if self.compress else "") / "graph.dgl"
         reserve(path, layout.size)
         with (
             path.open("r+b", buffering=0) as file,
@@ -285,6 +297,9 @@ class _Conversion:
             for etype, relation, places in zip(schema.canonical_etypes, relations, layout.places, strict=True):
                 for count in relation.write(file, places, self.state, f"edges {etype}"):
                     bar.update(count)
+        if self.compress:
+            (g,), _ = load_graphs(path, mmap=True)
+            write_compressed(self.work / "graph.dgl", [g], {}, scratch=path.parent)
 
 
 class _FeatureWriter:

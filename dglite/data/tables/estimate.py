@@ -69,13 +69,18 @@ class ConversionEstimate(NamedTuple):
 
 
 def estimate_conversion(
-    nodes: Any = None, edges: Any = None, path: str | os.PathLike[str] = "graph", *, memory: int | str | None = None
+    nodes: Any = None,
+    edges: Any = None,
+    path: str | os.PathLike[str] = "graph",
+    *,
+    memory: int | str | None = None,
+    compress: bool = False,
 ) -> ConversionEstimate:
     """Return the memory, disk space and time that :func:`dglite.data.convert_tables` will take; nothing is converted.
 
     Each table is read for half a second, a few million random edges are sorted, and some MB are written beside
     ``path`` and removed. Arguments and errors are those of :func:`~dglite.data.convert_tables`; rows that are not read
-    are not checked.
+    are not checked. How well ids pack is not known beforehand: with ``compress`` ``disk`` is the size without, at most.
 
     Examples
     --------
@@ -104,7 +109,7 @@ def estimate_conversion(
     place = Path(path).absolute().parent
     while not place.exists():
         place = place.parent
-    temporary = 20 * total
+    temporary = (28 if compress else 20) * total  # the plain structure, and the packed ids before they are in place
     seconds = reading + 2 * total * _seconds_to_sort() + (disk + temporary) * _seconds_to_write(place)
     ids = max((24 * count for count in most.values()), default=0)
     counters = max((bytes_to_sort(most[etype[2]]) for etype in num_edges), default=0)
