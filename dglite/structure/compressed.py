@@ -76,9 +76,7 @@ class Compressed:
 
     def damaged(self, why: str) -> DGLError:
         """Return the error for a structure that is not sound: it was mapped, and so not looked at."""
-        return DGLError(
-            f"the structure comes from a damaged file: {why}; load it without mmap to have all checked"
-        )
+        return DGLError(f"the structure comes from a damaged file: {why}; load it without mmap to have all checked")
 
     @property
     def num_rows(self) -> int:

@@ -82,7 +82,7 @@ def _vouched_for(
             packed = PackedRows(indptr.astype(dtype, copy=False), indices, edge_ids, adjacency.num_edges, num_cols)
             matrices.append(packed)
         else:
-            matrices.append(Compressed(*(x.astype(dtype, copy=False) for x in (indptr, indices)), edge_ids))
+            matrices.append(Compressed(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False), edge_ids))
     adjacency._csr, adjacency._csc = matrices
     if endpoints is not None:
         adjacency._endpoints = endpoints[0].astype(dtype, copy=False), endpoints[1].astype(dtype, copy=False)

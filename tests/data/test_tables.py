@@ -376,6 +376,26 @@ def test_missing_numbers_times_and_lists_of_other_lengths(tmp_path: Path) -> Non
     )
 
 
+def test_a_path_that_cannot_be_made(tmp_path: Path) -> None:
+    edges = {"src": [0, 1], "dst": [1, 2]}
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "g.converting").write_text("x")
+    for name, match in {
+        "file/g": r"file/g cannot be made, since .*file is no folder",
+        "file/a/b/g": r"since .*file is no folder",
+        "g": r"g is not made, .*g\.converting",
+        "a" * 300: "is no name of a folder: .*too long",
+        "a\0b": "is no name of a folder",
+    }.items():
+        with pytest.raises(DGLError, match=match):
+            convert_tables(None, edges, tmp_path / name)
+        if name.startswith("file") or "\0" in name:
+            with pytest.raises(DGLError, match=match):
+                estimate_conversion(None, edges, tmp_path / name)
+    assert (tmp_path / "file").read_text() == (tmp_path / "g.converting").read_text() == "x"
+    assert main(["convert", "--edges", "x.csv", "--out", str(tmp_path / "file" / "g")]) == 1
+
+
 def test_a_limit_below_one_batch(shop: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"src": np.arange(2**20), "dst": np.arange(2**20)}), tmp_path / "e.parquet")
     refused(

@@ -21,7 +21,7 @@ from ...progress import progress
 from ...structure.sizes import bytes_of, memory_limit
 from ..raw import npy_of
 from .columns import TableFeature
-from .files import ConversionState, RowFile, file_name, write_all
+from .files import ConversionState, RowFile, file_name, require_place, write_all
 from .folder import META, VERSION, GraphFolder
 from .ids import NodeIds
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
@@ -92,6 +92,7 @@ def convert_tables(
         folder.graph  # mapped, not read
     """
     target = Path(path)
+    require_place(target)
     if target.exists() and not overwrite:
         raise DGLError(f"{target} is there already; open it by GraphFolder({str(path)!r}), or pass overwrite=True")
     limit = memory_limit(memory)
@@ -103,7 +104,7 @@ def convert_tables(
         _put_in_place(work, target)
     except OSError as error:
         if error.errno not in _NO_SPACE:
-            raise
+            raise DGLError(f"{target} is not made, {error}; what was there before is as it was") from error
         raise DGLError(
             f"{_NO_SPACE[error.errno].format(work)}; {target} is as it was before. Free some space and call again: the "
             f"conversion continues. Or remove {work}"
