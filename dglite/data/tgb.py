@@ -48,10 +48,11 @@ class LinkPropPredDataset:
     ``edata['t']`` (num_edges,), int64 or float64, ``edata['feat']`` (num_edges, num_features), float32, where there are
     features, ``edata['weight']`` of -review, -coin and -comment, ``edata['type']``, int64, of typed links, and the
     boolean ``edata['train_mask']``, ``['val_mask']`` and ``['test_mask']``: the first 70, the next 15 and the last 15
-    percent by time. Nodes are numbered as TGB does it. ``ndata['type']``, int64, are the types of nodes of thgl sets, and ``ndata['feat']`` the
-    airports' features of tgbl-flight: kind and continent as 0 and 1, region, longitude and latitude. Of tkgl sets TGB
-    adds the reverse of each link, with its type plus the number of types; here they are left to the model, and splits
-    are TGB's. -yago has 80, 10 and 10 percent. Nothing is downloaded. Evaluate with :func:`dglite.metrics.mrr`.
+    percent by time; of tkgl-yago 80, 10 and 10. Nodes are numbered as TGB does it. ``ndata['type']``, int64, are the
+    types of the nodes of thgl sets, and ``ndata['feat']``, float32, the airports' features of tgbl-flight: kind and
+    continent as 0 and 1, region, longitude and latitude. Of tkgl sets TGB adds the reverse of each link, with its type
+    plus the number of types; here they are left to the model. Nothing is downloaded. Evaluate with
+    :func:`dglite.metrics.mrr`.
 
     Parameters
     ----------
