@@ -264,6 +264,17 @@ def attributes_of(hint: str) -> Any:
     return __getattr__
 
 
+def no_assignment(hint: str) -> Any:
+    """Return the ``__setitem__``, ``__delitem__`` or ``__setattr__`` of a view that users cannot write to so."""
+
+    def refuse(self: Any, key: Any, value: Any = None) -> None:
+        kind = type(self).__name__
+        target = f"{kind}.{key}" if key in getattr(self, "_fields", ()) else f"{kind}[{key!r:.30}]"
+        raise TypeError(f"{target} cannot be set or deleted; {hint}")
+
+    return refuse
+
+
 def not_a_graph(value: Any) -> str:
     """Return the message for ``value`` where a graph is expected: what came, and how a graph is made of it."""
     layer, arguments = _calling_layer()

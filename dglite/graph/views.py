@@ -23,6 +23,9 @@ class Space(NamedTuple):
 
     data: MutableMapping[str, Tensor]
 
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __setattr__ = hints.no_assignment("write .data['h'] = tensor for one feature")
+
     def __getitem__(self, key: Any) -> Any:
         """Return the data for 0, as of any tuple; features are in ``data``."""
         if isinstance(key, str):
@@ -151,6 +154,10 @@ class NodeView:
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("features are in g.ndata, or g.nodes['type'].data for one type")
+        __setitem__ = __delitem__ = hints.no_assignment(
+            "g.ndata['h'] = tensor sets a feature, g.nodes['type'].data['h'] that of one type, "
+            "g.remove_nodes(ids) removes nodes"
+        )
 
     def __init__(self, graph: QueryMixin, side: str = "all") -> None:
         self._graph, self._side = graph, side
@@ -199,6 +206,10 @@ class EdgeView:
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("features are in g.edata, or g.edges['type'].data for one type")
+        __setitem__ = __delitem__ = hints.no_assignment(
+            "g.edata['h'] = tensor sets a feature, g.edges['type'].data['h'] that of one type, "
+            "g.remove_edges(ids) removes edges"
+        )
 
     def __init__(self, graph: QueryMixin) -> None:
         self._graph = graph
