@@ -95,6 +95,10 @@ class DGLGraph(
         The other arguments are classic: any graph may have parallel edges, formats are sorted where a kernel needs it,
         and a graph made with ``readonly=True`` cannot be changed in place.
         """
+        if isinstance(graph_data, DGLGraph):
+            raise DGLError("the argument is a DGLGraph already; g.clone() copies one")
+        if num_nodes is not None and not isinstance(num_nodes, int | np.integer):
+            raise DGLError(f"num_nodes must be an integer >= 0, got {num_nodes!r:.60}")
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
