@@ -63,7 +63,7 @@ def _require_free(graph: GraphBase, name: str, value: Any, verb: str) -> None:
 
     A method may be replaced by a function, as tests do.
     """
-    found = next((vars(owner)[name] for owner in type(graph).__mro__ if name in vars(owner)), None)
+    found: Any = next((vars(owner)[name] for owner in type(graph).__mro__ if name in vars(owner)), None)
     is_property = isinstance(found, property)
     refused = found.fset is None if is_property else callable(getattr(graph, name, None)) and not callable(value)
     if name.startswith("__") or not refused:

@@ -23,14 +23,15 @@ class Space(NamedTuple):
 
     data: MutableMapping[str, Tensor]
 
-    if not TYPE_CHECKING:
-        __setitem__ = __delitem__ = __setattr__ = hints.no_assignment("write .data['h'] = tensor for one feature")
-
     def __getitem__(self, key: Any) -> Any:
         """Return the data for 0, as of any tuple; features are in ``data``."""
         if isinstance(key, str):
             raise TypeError(f"features of some nodes or edges are in .data: write .data[{key!r}], not [{key!r}]")
         return tuple.__getitem__(self, key)
+
+
+if not TYPE_CHECKING:  # a named tuple's body takes no statements
+    Space.__setitem__ = Space.__delitem__ = Space.__setattr__ = hints.no_assignment("write .data['h'] = tensor")
 
 
 class FrameRows(MutableMapping[str, Tensor]):
