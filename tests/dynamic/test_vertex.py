@@ -12,7 +12,7 @@ from torch import nn
 
 import dglite
 from dglite import DGLGraph, dynamic
-from dglite.dynamic.execution import run
+from dglite.dynamic.execution.script import ProgramScript
 from dglite.dynamic.program import layout
 from tests.dynamic.plain import evaluate
 from tests.dynamic.programs import BinaryTreeLSTM, Chain, ChildSumTreeLSTM, Gated, Mixed
@@ -28,8 +28,8 @@ FEW = [layout.MOST_ROWS, 0]
 
 @pytest.fixture
 def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (layout, run):
-        monkeypatch.setattr(module, "MOST_ROWS", request.param)
+    monkeypatch.setattr(layout, "MOST_ROWS", request.param)
+    monkeypatch.setattr(ProgramScript, "most_rows", request.param)
 
 
 def graph(edges: tuple[list[int], list[int]], num_nodes: int) -> DGLGraph:
