@@ -65,7 +65,8 @@ class GradientSums:
 
     def __init__(self, most_rows: int, device: torch.device) -> None:
         """On the CPU, products of at most ``most_rows`` rows are kernels, which run together in the end."""
-        self._most_rows, self._device = most_rows, device
+        self._most_rows, self._device = most_rows if device.type == "cpu" else -1, device
+        self._kernels = compiled("dynamic.kernels")
         self._terms, self._sums = dict[int, Tensor](), dict[int, Tensor]()
         self._words, self._work = list[tuple[int, ...]](), 0
 
@@ -92,8 +93,8 @@ class GradientSums:
         result = self._sums[number] = empty(like.shape, like.dtype, self._device) if total is None else total
         into = result if form == "outer" else result.view(1, -1)
         height, width = into.shape
-        if count <= self._most_rows and self._device.type == "cpu":
-            kernels, dtype = compiled("dynamic.kernels"), DTYPES[into.dtype]
+        if count <= self._most_rows:
+            kernels, dtype = self._kernels, DTYPES[into.dtype]
             place = x, x_row, into.data_ptr(), width * into.element_size(), y, y_row
             scales = (kernels.SET if total is None else kernels.ADD)[dtype]
             self._words.append((kernels.matrix_kernel(form, dtype), count, height, width, *place, scales))
@@ -113,7 +114,7 @@ class GradientSums:
             table, size = np.array(self._words, np.int64), len(self._words[0])
             starts, threads = np.arange(0, table.size, size), torch.get_num_threads()
             places = table.ctypes.data, starts.ctypes.data
-            compiled("dynamic.kernels").run_steps(*places, 0, len(table), self._work, threads)
+            self._kernels.run_steps(*places, 0, len(table), self._work, threads)
         for number, term in self._terms.items():
             self._sums[number] = self._sums[number] + term if number in self._sums else term
         return self._sums

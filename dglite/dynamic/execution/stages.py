@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -26,9 +27,10 @@ class SweepCall:
     script: ProgramScript
     filled: FilledScript
 
-    def __post_init__(self) -> None:
-        """Begin with no gradients of shared tensors."""
-        self.shared_grads = GradientSums(self.script.most_rows, self.script.device)
+    @cached_property
+    def shared_grads(self) -> GradientSums:
+        """The gradients of shared tensors, none at first."""
+        return GradientSums(self.script.most_rows, self.script.device)
 
     def rows(self, place: Place, first: int, last: int) -> torch.Tensor:
         """Return rows of a place."""
