@@ -61,7 +61,10 @@ def _place(x: Tensor) -> tuple[int, int]:
 
 
 class GradientSums:
-    """The gradients of shared tensors by number: sums of terms, and of products and totals of rows."""
+    """The gradients of shared tensors by number: sums of terms, and of products and totals of rows.
+
+    See docs/decisions/0267-gradient-sums-are-one-class-runners-stay-three.md.
+    """
 
     def __init__(self, most_rows: int, device: torch.device) -> None:
         """On the CPU, products of at most ``most_rows`` rows are kernels, which run together in the end."""
