@@ -15,6 +15,9 @@ from common import parser, save, table
 
 from dglite.tofu import baselines, capture, plan_captured
 
+CERTIFIED = 8
+"""Workers up to which plans are compared with a lower bound."""
+
 Make = Callable[[], tofu_models.Work]
 
 
@@ -56,6 +59,7 @@ def measure(make: Make, workers: int, limit: float | None) -> dict[str, Any]:
         "steps": [step.k for step in plan.steps],
         "bytes_by_step": [step.bytes for step in plan.steps],
         "replicating": {"bytes": free.bytes, "memory": free.memory},
+        "certificate": plan.certificate() if workers <= CERTIFIED else "",
     }
 
 
@@ -72,8 +76,18 @@ def plans_table(records: list[dict[str, Any]]) -> str:
         ]
         row += [f"{record['memory']['Tofu'] / 1e9:.1f}", f"{ours / 1e9:.3g}"]
         row += [f"{record['bytes'][name] / ours:.2f}" if name in record["bytes"] else "" for name in names]
-        rows.append([*row, f"{record['replicating']['bytes'] / ours:.2f}"])
-    head = ["model, workers", "weights GiB", "search s", "GB a worker", "GB sent", *names, "Tofu, replicating"]
+        certificate = record.get("certificate", "").partition(" of")[0].removeprefix("within ")
+        rows.append([*row, f"{record['replicating']['bytes'] / ours:.2f}", certificate])
+    head = [
+        "model, workers",
+        "weights GiB",
+        "search s",
+        "GB a worker",
+        "GB sent",
+        *names,
+        "Tofu, replicating",
+        "within",
+    ]
     return table(head, rows)
 
 

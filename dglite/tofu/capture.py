@@ -330,7 +330,7 @@ def _gradients(value: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Sequence
         if "use_reentrant" in str(error):
             raise DGLError(
                 "the module calls torch.utils.checkpoint with use_reentrant=True, which cannot be captured: pass"
-                " use_reentrant=False (to transformers' models by gradient_checkpointing_enable({'use_reentrant': False}))"
+                " use_reentrant=False"
             ) from error
         raise
 
