@@ -98,7 +98,6 @@ def test_dropout_draws_the_same_numbers_again(two: Workers) -> None:
 
 
 def test_the_generator_is_left_as_it_was() -> None:
-    state = torch.get_rng_state()
     module = Blocks("again", 0.5)
     state = torch.get_rng_state()
     tofu.capture(module, F.cross_entropy, batch_like())
