@@ -88,11 +88,13 @@ class SpmmSpec(KernelSpec):
 class SddmmSpec(KernelSpec):
     """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed.
 
-    ``listed`` entries are edges in their order, each with a row of its own, not the entries of one row.
+    ``listed`` entries are edges in their order, each with a row of its own, not the entries of one row. With
+    ``nontemporal`` stores the result and its rows are aligned to 64 bytes.
     """
 
     dot: bool
     listed: bool = False
+    nontemporal: bool = False
 
 
 def spec_of(layout: BroadcastLayout, lanes: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,14 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..expr import Operand, Side
+from ..kernels.spec import ITEM_BYTES
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from .devices import HOST, device_of
 from .sparse import spmm_unchecked
+
+_LEAST_BYTES = 1 << 20
+"""Size of a result from which a kernel makes it: smaller ones are made in memory that malloc has at hand."""
 
 
 class RowIndex:
@@ -42,16 +48,33 @@ def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False)
     """
     if isinstance(rows, RowIndex):
         if _is_gather(x):
-            return active.take(x, rows.rows)
+            return _gather(x, rows.rows)
         return active.apply(_TakeRows(rows.rows, active.shape(x)[0], permutation, rows), x)
     if _is_gather(x):
-        return active.take(x, rows)
+        return _gather(x, rows)
     return active.apply(_TakeRows(rows, active.shape(x)[0], permutation), x)
 
 
 def _is_gather(x: Tensor) -> bool:
     """Whether rows are taken by the library's own gather, which compilers and transforms know."""
     return active.compiling() or not active.requires_grad(x) or active.needs_operator((x,))
+
+
+def _gather(x: Tensor, rows: np.ndarray) -> Tensor:
+    """Return ``x[rows]`` without a gradient; a large one on the host by a kernel, in memory of the pool."""
+    shape = (len(rows), *active.shape(x)[1:])
+    width = math.prod(shape[1:]) * ITEM_BYTES.get(active.dtype(x), 0)
+    few = width * len(rows) < max(_LEAST_BYTES, 1) or rows.dtype != np.int64 or not rows.flags.c_contiguous
+    if few or active.compiling() or active.needs_operator((x,)) or device_of(x) is not HOST:
+        return active.take(x, rows)
+    count = active.shape(x)[0]
+    if int(rows.view(np.uint64).max()) >= count:  # a negative number is larger than any other
+        raise IndexError(f"rows must be from 0 to {count - 1}, got {rows.min()} to {rows.max()}")
+    (dense,), (address,) = active.dense((x,))
+    out = active.new_empty(dense, shape)
+    take = HOST.kernels("graph.gather").take_rows
+    take(address, width, rows.ctypes.data, active.address(out), len(rows), HOST.queue)
+    return out
 
 
 class _TakeRows:
@@ -61,7 +84,7 @@ class _TakeRows:
         self.rows, self.num_rows, self.permutation, self.index = rows, num_rows, permutation, index
 
     def forward(self, x: Tensor) -> Tensor:
-        return active.take(x, self.rows)
+        return _gather(x, self.rows)
 
     def backward(self, inputs: Sequence[Any], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.permutation:

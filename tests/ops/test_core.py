@@ -398,3 +398,21 @@ def test_rows_are_cut_by_a_driver_that_graphs_without_long_rows_do_not_need(monk
     index = torch.from_numpy(dst)[:, None].expand(-1, 32)
     expected = torch.zeros(3_000, 32).scatter_reduce(0, index, x[src], how, include_self=False)
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 16)])
+def test_many_rows_are_taken_by_a_kernel(shape, dtype, monkeypatch):
+    monkeypatch.setattr("dglite.ops.rows._LEAST_BYTES", 1)
+    wide = torch.arange(2 * 50 * int(np.prod(shape))).reshape(50, *shape, 2).to(dtype)
+    rows = np.random.default_rng(0).integers(50, size=1000)
+    for x in (wide[..., 0], wide[..., 1].contiguous(), wide[::2, ..., 0], wide[:0, ..., 0]):
+        mine = rows % len(x) if len(x) else rows[:0]
+        assert torch.equal(core.take_rows(x, mine), x[torch.from_numpy(mine)])
+        for bad in (-1, len(x)) if len(x) else ():
+            with pytest.raises(IndexError):
+                core.take_rows(x, np.append(mine, bad))
+    if dtype.is_floating_point:
+        leaf = wide[..., 0].clone().requires_grad_()
+        core.take_rows(leaf, rows).sum().backward()
+        assert torch.equal(leaf.grad.reshape(50, -1)[:, 0], torch.from_numpy(np.bincount(rows, minlength=50)).to(dtype))

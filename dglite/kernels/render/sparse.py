@@ -96,19 +96,20 @@ def _header(spec: KernelSpec) -> str:
     """Return the imports and the loaders for every width in use."""
     widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
     argmax = isinstance(spec, SpmmSpec) and spec.argmax
+    nontemporal = ", nontemporal=True" if isinstance(spec, SddmmSpec) and spec.nontemporal else ""
     lines = [
         "from dglite.kernels.cpu.lanes import simd",
         "",
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
         "word, prefetch, differs, select = simd.word, simd.prefetch_l2, simd.differs, simd.select",
+        *(["prefetch_write = simd.prefetch_write"] if isinstance(spec, SddmmSpec) and spec.dot else []),
         "maximum, minimum, reduce_add = simd.maximum, simd.minimum, simd.reduce_add",
         *(f"{name} = simd.{name}" for name in sorted(set().union(*map(called_functions, spec.exprs)))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
     ]
     for width in sorted(widths | {1}, reverse=True):
-        lines.append(
-            f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})'
-        )
+        lines.append(f'load{width} = simd.loader("{spec.dtype}", {width})')
+        lines.append(f'store{width} = simd.storer("{spec.dtype}", {width}{nontemporal})')
         lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
         if spec.repeat and spec.repeat <= width:
             lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
@@ -292,6 +293,8 @@ def sddmm_source(spec: SddmmSpec) -> str:
     body = "edge = edge_index(edge_ids, j)\n" if not reads(spec, Side.E) else ""
     body += f"row = index(word(args, {INDPTR}), j)\n" if spec.listed and reads(spec, Side.V) else ""
     body += "\n".join(entry_lines(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
+    if spec.dot:  # a number for each edge, anywhere: else each store waits for its line
+        body += f"prefetch_write(out + edge_index(edge_ids, j + distance) * {'groups * ' * spec.grouped}ITEM)\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
     grouped = (
         passes if not spec.grouped else "for group in range(groups):\n" + indent("base = group * inner\n" + passes, 4)

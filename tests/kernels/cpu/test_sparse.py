@@ -14,6 +14,7 @@ from dglite.kernels.cpu.graph import sparse
 from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cpu.run import launch, parts
 from dglite.kernels.spec import REDUCED
+from dglite.kernels.words import EDGE_LIST
 from dglite.opspec import Reducer
 from tests import reference
 from tests.kernels.sparse_cases import (
@@ -226,3 +227,35 @@ def test_the_comparison_fails_on_a_wrong_answer():
         assert_close(np.ones(3), np.ones((3, 1)), "float32")
     with pytest.raises(AssertionError, match="NaN"):
         assert_close(np.array([np.nan]), np.ones(1), "float32")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(16,), (48,), (2, 32), (100,), (3, 8), (1,)])
+@pytest.mark.parametrize("in_order", [False, True])
+def test_rows_that_go_past_the_caches_are_the_same(monkeypatch, in_order, shape, dtype):
+    """Rows whose size is no multiple of a cache line's do not go that way; nor does a result that is not aligned."""
+    coo, expr = graph("random"), expression("u_add_v")
+    values = operands(expr, coo, (shape, shape))
+    bound = bind_sddmm(expr, dtype, "int64", (shape, shape))
+    arrays = np.asarray(coo.dst, np.int64), np.asarray(coo.src, np.int64)
+
+    def results(offset):
+        tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
+        memory = torch.full((coo.src.size * int(np.prod(shape)) + 64,), 99.0, dtype=TORCH[dtype])
+        first = -memory.data_ptr() % 64 // memory.itemsize + offset
+        indptr, indices, edge_ids = coo.csc("int64")
+        words = [indptr.ctypes.data, indices.ctypes.data, edge_ids.ctypes.data, coo.num_dst, len(coo.src)]
+        if in_order:
+            words = [arrays[0].ctypes.data, arrays[1].ctypes.data, 0, EDGE_LIST, len(coo.src)]
+        out = memory[first:].data_ptr()
+        used = bound.fitted(words, out).spec
+        bound(array("q", words), [tensor.data_ptr() for tensor in tensors], out, 2)
+        return used.nontemporal, memory[first:-64]
+
+    (plain, want), (unaligned, other) = results(0), results(1)
+    monkeypatch.setattr(sparse, "NONTEMPORAL_FROM", 1)
+    (past_caches, actual), (never, shifted) = results(0), results(1)
+    size = shape[-1] * TORCH[dtype].itemsize if len(shape) == 1 else np.prod(shape) * TORCH[dtype].itemsize
+    assert (plain, unaligned, never) == (False, False, False) and past_caches == (size % 64 == 0)
+    assert torch.equal(want, actual) and torch.equal(other, shifted)
+    assert want[: len(coo.src)].isfinite().all() and not (want[: len(coo.src)] == 99).all()

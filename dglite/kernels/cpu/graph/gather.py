@@ -18,6 +18,7 @@ from ..compile.written import Kernel
 from ..lanes.atomic import put_word
 from ..lanes.memory import loader, prefetch, storer, word
 from ..lanes.vec import I8, I32, I64, LANES
+from ..run.launch import launch, tasks_for
 
 LINE = 64
 """Bytes of a cache line. Targets are aligned to them."""
@@ -80,15 +81,36 @@ def copy_rows(
     for i in range(first, last):
         if i + _AHEAD < last:
             prefetch(source + width * rows[i + _AHEAD])
-        row = source + width * rows[i]
-        to = target + width * (i if in_order else places[i])
-        if streams:
-            for at in range(0, width, LINE):
-                _stream_line(to + at, row + at)
-        elif width == 8:  # a call for each of as many labels takes longer than all else
-            put_word(to, 0, word(row, 0))
-        else:
-            _copy(to, row, width)
+        _copy_row(target + width * (i if in_order else places[i]), source + width * rows[i], width, streams)
+
+
+@Kernel
+def _copy_row(target: int, row: int, width: int, streams: bool) -> None:
+    if streams:
+        for at in range(0, width, LINE):
+            _stream_line(target + at, row + at)
+    elif width == 8:  # a call for each of as many labels takes longer than all else
+        put_word(target, 0, word(row, 0))
+    else:
+        _copy(target, row, width)
+
+
+def take_rows(source: int, width: int, rows: int, target: int, count: int, threads: int) -> None:
+    """Copy ``count`` rows of ``width`` bytes one after another; their numbers of 64 bits lie at ``rows``."""
+    launch(_take_rows.address, (source, width, rows, target, count), *tasks_for(width * count // 4, threads))
+
+
+@Kernel
+def _take_rows(args: int, task: int, num_tasks: int) -> None:
+    if task < 0:
+        return
+    source, width, rows, target, count = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    streams = width % LINE == 0 and target % LINE == 0
+    first, last = count * task // num_tasks, count * (task + 1) // num_tasks
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch(source + width * word(rows, i + _AHEAD))
+        _copy_row(target + width * i, source + width * word(rows, i), width, streams)
 
 
 @Kernel

@@ -40,6 +40,9 @@ Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
+ALIGNED = 64
+NONTEMPORAL_FROM = 1 << 23
+"""Bytes of a g-SDDMM's result that go past the caches, which have not room for them beside the operands."""
 
 
 class _Bound:
@@ -184,12 +187,20 @@ class SddmmKernel(_Bound):
     def __init__(self, spec: SddmmSpec, layout: BroadcastLayout) -> None:
         mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
         super().__init__(map_driver.address, lambda: _sddmm_address(spec), spec, layout, mode)
-        self.spec = spec
+        self.spec, self.others = spec, dict[tuple[bool, bool], SddmmKernel]()
+        aligned = not spec.dot and layout.inner * ITEM_BYTES[spec.dtype] % ALIGNED == 0
+        self.bytes_past_caches = layout.width * ITEM_BYTES[spec.dtype] if aligned else 0
 
-    @cached_property
-    def listed(self) -> SddmmKernel:
-        """The kernel for edges in their order."""
-        return SddmmKernel(replace(self.spec, listed=True), self.layout)
+    def fitted(self, structure: Structure, out: int) -> SddmmKernel:
+        """Return the kernel for edges in their order, where the structure lists them, and for a result so large."""
+        listed = structure[NUM_ROWS] == EDGE_LIST
+        nontemporal = structure[NUM_ENTRIES] * self.bytes_past_caches >= NONTEMPORAL_FROM and out % ALIGNED == 0
+        if not (listed or nontemporal):
+            return self
+        key = listed, nontemporal
+        if key not in self.others:
+            self.others[key] = SddmmKernel(replace(self.spec, listed=listed, nontemporal=nontemporal), self.layout)
+        return self.others[key]
 
     def bound_to(self, structure: Structure, threads: Callable[[], int]) -> Callable[..., None]:
         """Return a function of the addresses of operands and of the result that runs this on ``structure``."""
@@ -197,8 +208,7 @@ class SddmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        kernel = self.listed if structure[NUM_ROWS] == EDGE_LIST else self
-        words = kernel.words(structure, operands, out)
+        words = self.fitted(structure, out).words(structure, operands, out)
         launch_at(self.driver, words.buffer_info()[0], *tasks_for(structure[NUM_ENTRIES] * self.width, threads))
 
 

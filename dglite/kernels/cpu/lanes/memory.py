@@ -59,8 +59,12 @@ def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
 
 
 @cache
-def storer(dtype: str, lanes: int) -> Any:
-    """Return ``store(address, value)``, the counterpart of :func:`loader`."""
+def storer(dtype: str, lanes: int, nontemporal: bool = False) -> Any:
+    """Return ``store(address, value)``, the counterpart of :func:`loader`.
+
+    A ``nontemporal`` store goes to memory past the caches, to an address that is a multiple of its size or of 64: what
+    was there is not read first. Only the next locked instruction orders it with others, such as the end of a launch.
+    """
 
     @intrinsic
     def store(typingctx: Any, address: Any, value: Any) -> Any:
@@ -73,7 +77,10 @@ def storer(dtype: str, lanes: int) -> Any:
             else:
                 value = context.cast(builder, value, sig.args[1], expected)
             value = narrow(builder, value, dtype, lanes)
-            builder.store(value, _pointer(builder, args[0], value.type), align=BYTES[dtype])
+            align = min(BYTES[dtype] * lanes, 64) if nontemporal else BYTES[dtype]
+            stored = builder.store(value, _pointer(builder, args[0], value.type), align=align)
+            if nontemporal:
+                stored.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
             return context.get_dummy_value()
 
         return types.void(types.int64, value), codegen
@@ -192,14 +199,14 @@ def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: st
     return edge
 
 
-def _prefetcher(locality: int) -> Any:
+def _prefetcher(locality: int, writes: bool = False) -> Any:
     @intrinsic
     def prefetch(typingctx: Any, address: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
             pointer = _pointer(builder, args[0], I8)
             kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [pointer, I32(0), I32(locality), I32(1)])
+            builder.call(function, [pointer, I32(int(writes)), I32(locality), I32(1)])
             return context.get_dummy_value()
 
         return types.void(types.int64), codegen
@@ -207,9 +214,9 @@ def _prefetcher(locality: int) -> Any:
     return prefetch
 
 
-prefetch, prefetch_l2 = _prefetcher(3), _prefetcher(2)
-"""Ask for the cache line at an address ahead of its use: into the first cache, or into the second, which has room for
-more of them."""
+prefetch, prefetch_l2, prefetch_write = _prefetcher(3), _prefetcher(2), _prefetcher(3, writes=True)
+"""Ask for the cache line at an address ahead of its use: into the first cache; into the second, which has room for
+more of them; into the first, to be written."""
 
 
 @cache

@@ -12,6 +12,7 @@ from .memory import (
     part_storer,
     prefetch,
     prefetch_l2,
+    prefetch_write,
     repeat_loader,
     storer,
     word,
