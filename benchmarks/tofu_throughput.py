@@ -175,7 +175,7 @@ def throughput_table(records: list[dict[str, Any]]) -> str:
         for name in BASELINES[1:]:
             none = "" if name == "Op-placement" and record["model"].startswith("WResNet") else "no memory"
             row.append(none if results[name] is None else f"{results[name] / results['Ideal']:.2f}")
-        rows.append([*row, str(record["small_batch"]), str(record["tofu_batch"] or "")])
+        rows.append([*row, str(max(record["small_batch"], 0) or ""), str(record["tofu_batch"] or "")])
     head = ["model", "weights GiB", "Ideal samples/s", *BASELINES[1:], "SmallBatch's batch", "Tofu's batch"]
     return table(head, rows)
 

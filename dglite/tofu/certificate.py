@@ -23,7 +23,7 @@ from .search import recursions, split_dims
 from .strategy import Strategy
 from .traffic import Cuts, fetched, plain, put
 
-Places = tuple[int, ...]
+JointPlaces = tuple[int, ...]
 """Of a tensor, the dimension that each step splits; the rank where it is replicated."""
 
 Sequences = list[tuple[Strategy | None, ...]]
@@ -52,7 +52,7 @@ class _JointTables:
 
     def __init__(self, coarse: Coarse, ks: Sequence[int]) -> None:
         self.coarse, self.ks = coarse, tuple(ks)
-        self._places: dict[TensorShape, list[Places]] = {}
+        self._places: dict[TensorShape, list[JointPlaces]] = {}
         self._costs: dict[CallSignature, list[np.ndarray]] = {}
 
     def bound(self, limit: int) -> float:
@@ -70,13 +70,13 @@ class _JointTables:
                     tables[v, strategy] = tables.get((v, strategy), 0.0) + cost.T * len(group.nodes)
         return lower_bound(tables, sizes, limit)
 
-    def places(self, shape: TensorShape) -> list[Places]:
+    def places(self, shape: TensorShape) -> list[JointPlaces]:
         """Return the placements that a tensor may have after all steps."""
         if shape not in self._places:
-            found: list[tuple[Places, TensorShape]] = [((), shape)]
+            partial: list[tuple[JointPlaces, TensorShape]] = [((), shape)]
             for k in self.ks:
-                found = [((*p, d), _cut(s, d, k)) for p, s in found for d in split_dims(s, k) or [len(shape)]]
-            self._places[shape] = [places for places, _ in found]
+                partial = [((*p, d), _cut(s, d, k)) for p, s in partial for d in split_dims(s, k) or [len(shape)]]
+            self._places[shape] = [places for places, _ in partial]
         return self._places[shape]
 
     def costs(self, call: CallSignature) -> list[np.ndarray]:
@@ -100,7 +100,7 @@ class _JointTables:
         rows = {each: [self._elements(each, side, shape, places) for places in self.places(shape)] for each in {*cuts}}
         return np.array([rows[each] for each in cuts])
 
-    def _elements(self, cuts: Cuts, side: str, shape: TensorShape, places: Places) -> float:
+    def _elements(self, cuts: Cuts, side: str, shape: TensorShape, places: JointPlaces) -> float:
         first = tuple(-1 if d == len(shape) else d for d in places[:-1])
         count = fetched if side == "inputs" else put
         return float(count(cuts, shape, self.ks, first)[places[-1]])
@@ -109,17 +109,17 @@ class _JointTables:
 def strategy_sequences(call: CallSignature, ks: Sequence[int]) -> Sequences:
     """Return the strategies that an operator may have step by step, as `cost.LocalOperator` allows them."""
     extents = {s.index: s.extent for s in call.strategies}
-    found: list[tuple[tuple[Strategy | None, ...], dict[str, int]]] = [((), extents)]
+    partial: list[tuple[tuple[Strategy | None, ...], dict[str, int]]] = [((), extents)]
     for k in ks:
         longer = []
-        for before, left in found:
+        for before, left in partial:
             used = [s for s in before if s is not None]
             ways = [s for s in call.strategies if left[s.index] >= k and nests(call.target, [*used, s])]
             longer += [((*before, s), left | {s.index: -(-left[s.index] // k)}) for s in ways]
             if not ways:
                 longer.append(((*before, None), left))
-        found = longer
-    return [strategies for strategies, _ in found]
+        partial = longer
+    return [strategies for strategies, _ in partial]
 
 
 def _cut(shape: TensorShape, dim: int, k: int) -> TensorShape:

@@ -149,8 +149,8 @@ class _Elimination:
                 minima = [table.reshape(len(table), -1).min(axis=1) for _, table in parts]
                 mean = np.mean(minima, axis=0)
                 parts = [
-                    (rest, table + (mean - own).reshape(-1, *[1] * len(rest)))
-                    for (rest, table), own in zip(parts, minima, strict=True)
+                    (rest, table + (mean - minimum).reshape(-1, *[1] * len(rest)))
+                    for (rest, table), minimum in zip(parts, minima, strict=True)
                 ]
             for rest, table in parts:
                 if rest:
@@ -195,7 +195,7 @@ class _Elimination:
     def _parts(self, tables: Tables, limit: int) -> list[Tables]:
         """Divide the tables of a variable so that each part, added up, has at most ``limit`` entries if possible."""
         parts: list[tuple[set[int], Tables]] = []
-        for scope, table in sorted(tables, key=lambda one: -one[1].size):
+        for scope, table in sorted(tables, key=lambda entry: -entry[1].size):
             for variables, part in parts:
                 if math.prod(self.sizes[u] for u in variables.union(scope)) <= limit:
                     variables.update(scope)

@@ -41,23 +41,23 @@ def plan(workers: int, **options: float) -> tofu.PartitionPlan:
     return tofu.plan(module, F.cross_entropy, inputs, optimizer, workers, **options)
 
 
-def searched(made: tofu.PartitionPlan) -> float:
-    return sum(step.bytes for step in made._search_steps)
+def searched(partition: tofu.PartitionPlan) -> float:
+    return sum(step.bytes for step in partition._search_steps)
 
 
 def test_one_step_is_optimal() -> None:
-    made = plan(2)
-    assert made.lower_bound == pytest.approx(searched(made))
-    assert made.certificate().startswith("within 0.00% of optimal")
+    partition = plan(2)
+    assert partition.lower_bound == pytest.approx(searched(partition))
+    assert partition.certificate().startswith("within 0.00% of optimal")
 
 
 @pytest.mark.parametrize("workers", [3, 4, 6, 8])
 def test_no_plan_is_below_the_bound(workers: int) -> None:
-    made = plan(workers)
-    assert 0 < made.lower_bound <= searched(made) * (1 + 1e-9)
+    partition = plan(workers)
+    assert 0 < partition.lower_bound <= searched(partition) * (1 + 1e-9)
     for name in ("AllRow-Greedy", "Spartan", "EqualChop"):
-        assert made.lower_bound <= searched(made.baseline(tofu.BASELINES[name])) * (1 + 1e-9)
-    assert made.lower_bound > 0.5 * searched(made)
+        assert partition.lower_bound <= searched(partition.baseline(tofu.BASELINES[name])) * (1 + 1e-9)
+    assert partition.lower_bound > 0.5 * searched(partition)
 
 
 def test_what_a_bound_is_not_known_for_is_refused() -> None:
