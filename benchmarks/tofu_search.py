@@ -87,7 +87,7 @@ def plans_table(records: list[dict[str, Any]]) -> str:
         "GB sent",
         *names,
         "Tofu, replicating",
-        "within",
+        *["within"] * certified,
     ]
     return table(head, rows)
 
