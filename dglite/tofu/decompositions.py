@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,14 @@ aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
+
+_COMPARISONS: dict[Any, Callable[[float, float], bool]] = {
+    aten.lt.Scalar: operator.lt,
+    aten.le.Scalar: operator.le,
+    aten.gt.Scalar: operator.gt,
+    aten.ge.Scalar: operator.ge,
+}
+_LARGEST_RANDOM = 1.0 - 2.0**-24
 
 _KEPT = (
     aten.threshold_backward,
@@ -66,6 +75,18 @@ def fake_kernel(name: str) -> Any:
     entry = simple_registry.singleton.find(name)
     kernel = (entry.fake_impl if hasattr(entry, "fake_impl") else entry.abstract_impl).kernel  # the second in torch 2.4
     return None if kernel is None else kernel.func
+
+
+def always(node: Any) -> bool | None:
+    """Return the value of a comparison of a random number with a bound that it never, or always, is below, else None.
+
+    Libraries draw a number to skip a layer with a probability, which may be 0.
+    """
+    if node.target not in _COMPARISONS or getattr(node.args[0], "target", None) is not aten.rand.default:
+        return None
+    compare, bound = _COMPARISONS[node.target], node.args[1]
+    least, most = compare(0.0, bound), compare(_LARGEST_RANDOM, bound)
+    return least if least == most else None
 
 
 def described(func: Any, args: Any, kwargs: Any) -> Any:
