@@ -103,12 +103,12 @@ class _Stored:
     ) -> None:
         """Write rows of an array as :meth:`gather` does."""
         kernels, source, to = _kernels(), array.ctypes.data, target.ctypes.data
-        given = (scales,) if self._widen == "widen_int8" else ()
+        factors = (scales,) if self._widen == "widen_int8" else ()
         if self._widen is None:
             function, size = kernels.gather.copy_rows, self._count * array.itemsize
         else:
             function, size = getattr(kernels.gather, self._widen), self._count
-        run(function, len(rows), len(rows) * self._count, source, size, *given, rows, places, to)
+        run(function, len(rows), len(rows) * self._count, source, size, *factors, rows, places, to)
 
     def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         _kernels().rows.run_rows(function, num_rows, work // 4, active.num_threads(), *arguments)

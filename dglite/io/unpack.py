@@ -113,7 +113,7 @@ class _Group:
             raise self._file.damaged(f"array {self._prefix}.{name} has {len(array)} entries; expected {length}")
         return array
 
-    def _indices(self, name: str, length: int, most: int) -> Any:
+    def _indices_of(self, name: str, length: int, most: int) -> Any:
         """Return the indices of rows, below ``most``; packed where they are, and it is one graph that is not checked.
 
         Of several graphs they are unpacked, since a graph need not begin with a block.
@@ -143,7 +143,7 @@ class _Group:
             has_ids = f"{self._prefix}.{prefix}.edge_ids" in self._file.names
             arrays[name] = (
                 self._array(f"{prefix}.indptr", num_pointers),
-                self._indices(f"{prefix}.indices", num_edges, most),
+                self._indices_of(f"{prefix}.indices", num_edges, most),
                 self._array(f"{prefix}.edge_ids", num_edges) if has_ids else None,
             )
         return arrays

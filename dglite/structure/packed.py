@@ -23,7 +23,7 @@ _MOST = 1 << 32
 
 
 class PackedIndices(NamedTuple):
-    """Integers in blocks of 64: see ``kernels/cpu/graph/packing.py``.
+    """Integers in blocks of 64: see ``kernels/cpu/rows/packing.py``.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class PackedIndices(NamedTuple):
         Raises ``DGLError``: they are not, the file is damaged.
         """
         out, bad = np.empty(count, dtype), np.full(1, -1, np.int64)
-        run, kernel = compiled("run.rows").run_rows, compiled("graph.packing").unpack_blocks
+        run, kernel = compiled("run.rows").run_rows, compiled("rows.packing").unpack_blocks
         run(kernel, num_blocks(count), count, active.num_threads(), self.words, self.heads, bound, bad, out)
         self.check(bad)
         return out
@@ -100,7 +100,7 @@ def pack_indices(values: np.ndarray, bound: int, scratch: Path | None = None) ->
 
 def _packed(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
     """Return the words of some blocks, and set their heads."""
-    kernels, run = compiled("graph.packing"), compiled("run.rows").run_rows
+    kernels, run = compiled("rows.packing"), compiled("run.rows").run_rows
     count, bases, work, threads = len(heads), np.empty(len(heads), np.int64), 16 * len(values), active.num_threads()
     run(kernels.measure_blocks, count, work, threads, values, bases, heads)
     sizes = heads >> 6
@@ -140,7 +140,7 @@ class _Parts:
 
 
 class PackedRows(Compressed):
-    """A matrix by rows with packed indices, as it lies in a mapped file.
+    """A matrix by rows with packed indices, those of a mapped file.
 
     Samplers decode the indices that they draw. Whatever else reads :attr:`indices` has all of them decoded, once.
 

@@ -197,9 +197,9 @@ def test_typed_links(tmp_path, name):
         pickle.dump(pickled, file)
     ask, other = (data.conflicts, data.negatives) if name in ("tkgl-polecat", "tkgl-yago") else (
         data.negatives, data.conflicts)  # fmt: skip
-    edges, found = ask("val")
+    edges, listed = ask("val")
     assert np.asarray(edges).tolist() == np.flatnonzero(masks[1]).tolist()
-    for edge, row in zip(np.asarray(edges).tolist(), found, strict=True):
+    for edge, row in zip(np.asarray(edges).tolist(), listed, strict=True):
         assert np.asarray(row).tolist() == [(src[edge] + edge) % 5, edge % 4]
     with pytest.raises(DGLError, match=name):
         other("val")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..compile.written import Kernel
-from ..graph.packing import ask_for_block, packed_at
 from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
+from ..rows.packing import ask_for_block, packed_at
 from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
 
