@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     convert.add_argument("--out", required=True, help="the folder to make")
     convert.add_argument("--memory", help='limit such as "4 GB"; by default half of what is free')
     convert.add_argument("--overwrite", action="store_true", help="replace the folder if it is there")
+    convert.add_argument("--compress", action="store_true", help="pack the ids of neighbours")
     convert.add_argument("--dry-run", action="store_true", help="say how much memory, disk and time it will take")
     options = parser.parse_args(arguments)
     try:
@@ -57,10 +58,12 @@ def _convert(options: argparse.Namespace) -> int:
         raise DGLError("either all of --nodes and --edges say a type, or there is one of each without a type")
     node_tables, edge_tables = (nodes.get(None), edges[None]) if None in edges else (nodes, edges)
     if options.dry_run:
-        print(estimate_conversion(node_tables, edge_tables, options.out, memory=options.memory))
+        compress = options.compress
+        print(estimate_conversion(node_tables, edge_tables, options.out, memory=options.memory, compress=compress))
         return 0
     start = time.perf_counter()
-    folder = convert_tables(node_tables, edge_tables, options.out, memory=options.memory, overwrite=options.overwrite)
+    choices = {"memory": options.memory, "overwrite": options.overwrite, "compress": options.compress}
+    folder = convert_tables(node_tables, edge_tables, options.out, **choices)
     print(f"{folder.path}: {folder.graph.num_nodes():,} nodes, {folder.graph.num_edges():,} edges, "
           f"{time.perf_counter() - start:.1f} s")  # fmt: skip
     return 0

@@ -6,12 +6,9 @@ type ``{"paper": {"x": store}}``.
 
 from __future__ import annotations
 
-import mmap
 import os
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,12 +22,13 @@ from ..locks import new_lock
 from ..structure.distinct import distinct
 from ..structure.ids import as_ids, count_of
 from .buffers import buffers_here
+from .row_files import READERS, DirectRows, Readers, mapped_rows, open_direct, sorted_rows
 
 _WIDENED = {"float16": "widen_float16", "bfloat16": "widen_bfloat16", "int8": "widen_int8"}
 _NO_POSITIONS = np.empty(0, np.int64)
+_DIRECT_BYTES = 1 << 25
+"""Bytes that direct I/O reads before they are widened."""
 _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
-_READERS = 32
-"""Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
 _PROBE, _AT_ONCE = 64, 1 << 15
 """Rows read to measure whether a file's pages are in memory, and rows of each run after that."""
 _IN_MEMORY = 4e-6
@@ -98,14 +96,19 @@ class _Stored:
 
         ``run`` calls the kernel, :meth:`_run` unless given.
         """
-        kernels, source, to = _kernels(), self._array.ctypes.data, target.ctypes.data
-        scales = (self._scales,) if self._widen == "widen_int8" else ()
+        self._copy(self._array, self._scales, rows, places, target, self._run if run is None else run)
+
+    def _copy(
+        self, array: np.ndarray, scales: np.ndarray, rows: np.ndarray, places: np.ndarray, target: np.ndarray, run: Any
+    ) -> None:
+        """Write rows of an array as :meth:`gather` does."""
+        kernels, source, to = _kernels(), array.ctypes.data, target.ctypes.data
+        factors = (scales,) if self._widen == "widen_int8" else ()
         if self._widen is None:
-            function, size = kernels.gather.copy_rows, self._count * self._array.itemsize
+            function, size = kernels.gather.copy_rows, self._count * array.itemsize
         else:
             function, size = getattr(kernels.gather, self._widen), self._count
-        run = self._run if run is None else run
-        run(function, len(rows), len(rows) * self._count, source, size, *scales, rows, places, to)
+        run(function, len(rows), len(rows) * self._count, source, size, *factors, rows, places, to)
 
     def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         _kernels().rows.run_rows(function, num_rows, work // 4, active.num_threads(), *arguments)
@@ -160,6 +163,17 @@ class MappedFeatures(_Stored):
         for int8 features: what they are multiplied by, one number or one for each row.
     widen
         whether float16, bfloat16 and int8 come out as float32; bfloat16 always does.
+    direct
+        read past the page cache (O_DIRECT): for a file much larger than memory, whose pages would only drive out other
+        files'. Each call reads its rows again, so let :class:`ScheduledFeatures` or :class:`CachedFeatures` keep them.
+        Where the file system refuses that, the reason is logged, and pages are read.
+
+    Attributes
+    ----------
+    path
+        the file.
+    direct
+        the open file, with counts ``reads`` and ``bytes_read``, or None.
 
     Raises
     ------
@@ -168,21 +182,32 @@ class MappedFeatures(_Stored):
         When rows are read: the file has become shorter.
     """
 
-    def __init__(self, path: str | os.PathLike[str], dtype: str | None = None, scale: Any = None, widen: bool = True):
-        array, self._map = _mapped(Path(path))
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        dtype: str | None = None,
+        scale: Any = None,
+        widen: bool = True,
+        direct: bool = False,
+    ) -> None:
+        array, self._map, start = mapped_rows(Path(path))
         stored = str(array.dtype)
         if dtype is not None and dtype != stored:
             if (dtype, stored) != ("bfloat16", "uint16"):
                 raise DGLError(f"{path} holds {stored}, not {dtype}; only bfloat16 is kept as another dtype, uint16")
             stored, widen = dtype, True
         super().__init__(array, stored, scale, widen)
-        self.path, self._arguments = Path(path), (path, dtype, scale, widen)
-        self._readers = _Readers()
+        self.path, self._arguments = Path(path), (path, dtype, scale, widen, direct)
+        self._readers, self._row_bytes = Readers(), self._count * array.itemsize
+        self.direct = open_direct(self.path, start, self._row_bytes) if direct and array.nbytes else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedFeatures, self._arguments
 
     def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray, run: Any = None) -> None:
+        if self.direct is not None:
+            self._gather_past_cache(self.direct, rows, places, target)
+            return
         size, needed = (0, 0) if self._map is None else (self._map.size(), len(self._map))
         if size < needed:
             raise DGLError(
@@ -198,8 +223,23 @@ class MappedFeatures(_Stored):
             run = self._run_readers if late else None
             first, last = last, len(rows) if late else last + _AT_ONCE
 
+    def _gather_past_cache(self, direct: DirectRows, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
+        """Read rows in ascending order; what is to be widened comes part by part, to memory of its own before."""
+        at_once = len(rows) if self._widen is None else max(_DIRECT_BYTES // self._row_bytes, 1)
+        for first in range(0, len(rows), max(at_once, 1)):
+            part = slice(first, first + at_once)
+            into = places[part] if len(places) else np.arange(len(rows))[part]
+            ids, ordered = sorted_rows(rows[part], into)
+            if self._widen is None:
+                self._run_readers(direct.read, len(ids), 0, ids, ordered, target.ctypes.data)
+                continue
+            raw, positions = np.empty((len(ids), self._count), self._array.dtype), np.arange(len(ids))
+            self._run_readers(direct.read, len(ids), 0, ids, positions, raw.ctypes.data)
+            scales = self._scales[ids] if len(self._scales) > 1 else self._scales
+            self._copy(raw, scales, positions, ordered, target, self._run)
+
     def _run_readers(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
-        shares = min(4 * _READERS, 1 + num_rows // 512)
+        shares = min(4 * READERS, 1 + num_rows // 512)
         if shares == 1:
             function(*arguments, 0, num_rows)
             return
@@ -208,21 +248,6 @@ class MappedFeatures(_Stored):
         done = [readers.submit(function, *(*arguments, bounds[i], bounds[i + 1])) for i in range(shares)]
         for share in done:
             share.result()
-
-
-@final
-class _Readers:
-    """Threads that are started when they are needed; a fork of the process starts its own."""
-
-    def __init__(self) -> None:
-        self._process = 0
-        self._threads: ThreadPoolExecutor | None = None
-
-    def here(self) -> ThreadPoolExecutor:
-        """Return them."""
-        if self._process != os.getpid() or self._threads is None:
-            self._process, self._threads = os.getpid(), ThreadPoolExecutor(_READERS, "dglite-reader")
-        return self._threads
 
 
 @final
@@ -370,29 +395,3 @@ def _scales(scale: Any, num_rows: int) -> np.ndarray:
     if len(array) not in (1, num_rows):
         raise DGLError(f"there are {len(array)} scales; expected one, or one for each of {num_rows} rows")
     return array
-
-
-def _mapped(path: Path) -> tuple[np.ndarray, mmap.mmap | None]:
-    """Return the array of a NumPy file, and its map, None of no bytes; pages are read when they are used, no others."""
-    try:
-        with open(path, "rb") as file:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, by_column, dtype = read(file)
-            start, size = file.tell(), os.fstat(file.fileno()).st_size
-            needed = start + int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
-            if dtype.hasobject or not dtype.isnative or len(shape) == 0 or (by_column and len(shape) > 1):
-                raise DGLError(f"{path} holds {dtype} of shape {shape}, which is not mapped; write rows in C order")
-            if size < needed:
-                raise DGLError(f"{path} is cut short: {dtype} of shape {shape} needs {needed} bytes, it has {size}")
-            if needed == start:
-                return np.empty(shape, dtype), None
-            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError:
-        raise DGLError(f"File {path} does not exist.") from None
-    except (OSError, ValueError) as error:
-        raise DGLError(f"{path} is not read as a NumPy array file: {error}") from error
-    if hasattr(mmap, "MADV_RANDOM"):  # not on Windows
-        with suppress(OSError):  # advice that a file system may refuse
-            memory.madvise(mmap.MADV_RANDOM)
-    return np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape), memory

@@ -22,8 +22,8 @@ from ..structure.ids import LARGEST_COUNT, largest_unsigned
 from .atomic import replacing
 from .mapped import ArrayRows, MappedFile, UnsoundFileError
 
-VERSION = 1
-"""Version of the layout that is written; files of later versions are refused."""
+VERSION, PACKED_VERSION = 1, 2
+"""Version of the layout that is written, and of one with compressed structures; files of later versions are refused."""
 
 DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
 """The first bytes of a graph file of DGL."""
@@ -145,8 +145,8 @@ class Container:
         file_kind, version = self.header.get("kind"), self.header.get("version")
         if file_kind != kind:
             raise self.damaged(f"it holds {file_kind!r}, not {kind!r}")
-        if type(version) is not int or not 1 <= version <= VERSION:
-            raise DGLError(f"{path} is of version {version!r}; this dglite reads up to {VERSION}: update it")
+        if type(version) is not int or not 1 <= version <= PACKED_VERSION:
+            raise DGLError(f"{path} is of version {version!r}; this dglite reads up to {PACKED_VERSION}: update it")
         self._complex128 = frozenset(map(str, self.field(self.header, "complex128", list)))
 
     def _parsed(self, text: str | None) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..frame import Frame
 from ..graph import DGLGraph
 from ..structure import Adjacency, Compressed
 from ..structure.adjacency import FORMATS
+from ..structure.packed import pack_indices
 
 _PREFERRED = ("coo", "csc", "csr")
 """Which of the formats that a graph has is stored when the user names none."""
@@ -19,7 +21,15 @@ _PREFERRED = ("coo", "csc", "csr")
 Arrays = dict[str, Tensor | np.ndarray]
 
 
-def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> tuple[dict[str, Any], Arrays]:
+class Compression(NamedTuple):
+    """Pack the indices of rows; ``scratch`` is a folder for what is packed, which is in memory where it is None."""
+
+    scratch: Path | None = None
+
+
+def pack_graphs(
+    graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None, compression: Compression | None = None
+) -> tuple[dict[str, Any], Arrays]:
     """Return the header and the arrays of a file of graphs, stored in ``formats`` or the best that each has."""
     groups: dict[Any, list[DGLGraph]] = {}
     number: dict[Any, int] = {}
@@ -29,7 +39,7 @@ def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> 
         groups.setdefault(key, []).append(graph)
         group_of[i] = number.setdefault(key, len(number))
     arrays: Arrays = {"group": group_of}
-    packed = [_pack(f"{k}", members, key[0], arrays) for k, (key, members) in enumerate(groups.items())]
+    packed = [_pack(f"{k}", members, key[0], arrays, compression) for k, (key, members) in enumerate(groups.items())]
     return {"groups": packed}, arrays
 
 
@@ -55,7 +65,9 @@ def _columns(frame: Frame) -> tuple[Any, ...]:
     return tuple(sorted((name, str(dtype), tuple(shape)) for name, (shape, dtype) in frame.schemes.items()))
 
 
-def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays: Arrays) -> dict[str, Any]:
+def _pack(
+    prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays: Arrays, compression: Compression | None
+) -> dict[str, Any]:
     """Add the arrays of graphs of one schema, and return what the header says about them."""
     first = graphs[0]
     metagraph, num_sets, num_types = first.type_graph, len(first.node_counts), len(first.adjacencies)
@@ -66,7 +78,7 @@ def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays:
     for j in range(num_types):
         relations = [graph.adjacencies[j] for graph in graphs]
         for name in formats:
-            _pack_format(f"{prefix}.edges.{j}.{name}", name, relations, arrays)
+            _pack_format(f"{prefix}.edges.{j}.{name}", name, relations, arrays, compression)
     frames = [_frames(graph) for graph in graphs]
     columns = []
     for i in range(num_sets + num_types):
@@ -92,7 +104,9 @@ def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays:
     }
 
 
-def _pack_format(prefix: str, name: str, relations: list[Adjacency], arrays: Arrays) -> None:
+def _pack_format(
+    prefix: str, name: str, relations: list[Adjacency], arrays: Arrays, compression: Compression | None
+) -> None:
     if name == "coo":
         ends = [relation.endpoints() for relation in relations]
         arrays[f"{prefix}.src"] = _joined([src for src, _ in ends])
@@ -100,8 +114,14 @@ def _pack_format(prefix: str, name: str, relations: list[Adjacency], arrays: Arr
         return
     rows: list[Compressed] = [relation.csr() if name == "csr" else relation.csc() for relation in relations]
     arrays[f"{prefix}.indptr"] = _joined([x.indptr for x in rows])
-    arrays[f"{prefix}.indices"] = _joined([x.indices for x in rows])
-    if any(x.edge_ids is not None for x in rows):  # where entry j is edge j everywhere, ids would say nothing
+    indices = _joined([x.indices for x in rows])
+    if compression is None:
+        arrays[f"{prefix}.indices"] = indices
+    else:
+        most = max(x.num_dst if name == "csr" else x.num_src for x in relations)
+        packed = pack_indices(indices, most, compression.scratch)
+        arrays |= {f"{prefix}.indices.words": packed.words, f"{prefix}.indices.heads": packed.heads}
+    if any(not x.is_in_edge_order() for x in rows):  # where entry j is edge j everywhere, ids would say nothing
         arrays[f"{prefix}.edge_ids"] = _joined([x.entry_edge_ids() for x in rows])
 
 

@@ -14,6 +14,7 @@ from ..structure import Adjacency, Metagraph
 from ..structure.adjacency import FORMATS
 from ..structure.ids import largest_unsigned
 from ..structure.metagraph import HOMOGENEOUS
+from ..structure.packed import PackedIndices
 from ..structure.restore import restore
 from .container import Container, FileRows
 
@@ -112,6 +113,21 @@ class _Group:
             raise self._file.damaged(f"array {self._prefix}.{name} has {len(array)} entries; expected {length}")
         return array
 
+    def _indices_of(self, name: str, length: int, most: int) -> Any:
+        """Return the indices of rows, below ``most``; packed where they are, and it is one graph that is not checked.
+
+        Of several graphs they are unpacked, since a graph need not begin with a block.
+        """
+        file, path = self._file, f"{self._prefix}.{name}"
+        if f"{path}.words" not in file.names:
+            return self._array(name, length)
+        packed = PackedIndices(file.array(f"{path}.words", "u"), file.array(f"{path}.heads"), file.path)
+        if not packed.fit(length):
+            raise file.damaged(f"arrays {path} have other lengths than {length} compressed entries")
+        if len(self._num_nodes) == 1 and not self._check:
+            return packed
+        return packed.unpacked(length, most, np.int32 if most < 2**31 else np.int64)
+
     def _relation(self, j: int) -> dict[str, tuple[Any, ...]]:
         """Return the arrays of one relation by format: all graphs' together, of checked lengths."""
         arrays: dict[str, tuple[Any, ...]] = {}
@@ -121,12 +137,13 @@ class _Group:
             if name == "coo":
                 arrays[name] = tuple(self._array(f"{prefix}.{end}", num_edges) for end in ("src", "dst"))
                 continue
-            row_set = self._metagraph.ends[j][0 if name == "csr" else 1]
+            row_set, col_set = self._metagraph.ends[j][:: 1 if name == "csr" else -1]
+            most = int(self._num_nodes[:, col_set].max(initial=0))
             num_pointers = int(self._first_node[-1, row_set]) + num_graphs
             has_ids = f"{self._prefix}.{prefix}.edge_ids" in self._file.names
             arrays[name] = (
                 self._array(f"{prefix}.indptr", num_pointers),
-                self._array(f"{prefix}.indices", num_edges),
+                self._indices_of(f"{prefix}.indices", num_edges, most),
                 self._array(f"{prefix}.edge_ids", num_edges) if has_ids else None,
             )
         return arrays
@@ -191,7 +208,8 @@ class _Group:
             # Each graph has one row pointer more than rows.
             pointers = slice(self._first_node[i, row_set] + i, self._first_node[i + 1, row_set] + i + 1)
             indptr, indices, ids = arrays
-            parts[name] = indptr[pointers], indices[edges], None if ids is None else ids[edges]
+            indices = indices if isinstance(indices, PackedIndices) else indices[edges]
+            parts[name] = indptr[pointers], indices, None if ids is None else ids[edges]
         counts = num_src, num_dst, int(self._num_edges[i, j])
         return restore(counts, self._idtype, self._allowed, **parts, check=self._check)
 

@@ -16,6 +16,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Compressed
 from ..structure.arrays import HOST
+from ..structure.packed import PackedRows
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -91,9 +92,11 @@ class IncidentEdges:
         the matrix whose entries replace edge ids, or None.
     longest, entries
         entries of the longest row, and of all of them.
+
+    Raises ``DGLError``: the structure comes from a mapped file that is damaged.
     """
 
-    __slots__ = ("_adjacency", "_inward", "by_entry_of", "entries", "longest", "rows")
+    __slots__ = ("_adjacency", "_inward", "_stored", "by_entry_of", "entries", "longest", "rows")
 
     def __init__(
         self,
@@ -108,11 +111,18 @@ class IncidentEdges:
         stored, sample = adjacency.csc() if inward else adjacency.csr(), compiled().sample
         self.by_entry_of = stored if by_entry else None
         edge_ids = None if by_entry else stored.edge_ids
-        matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
-        self.rows = sample.Rows(*matrix, seeds, np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64))
-        sizes = np.empty(2, np.int64)
+        packed: tuple[Any, ...] = ()
+        if isinstance(stored, PackedRows):
+            packed = stored.packed.words, stored.packed.heads, stored.num_cols, np.full(1, -1, np.int64)
+        self._stored, nothing = stored, stored.indptr[:0]
+        matrix = stored.indptr, nothing if packed else stored.indices, nothing if edge_ids is None else edge_ids
+        places = np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64)
+        self.rows = sample.Rows(*matrix, seeds, *places, *packed)
+        sizes = np.empty(4, np.int64)
         sample.row_bounds(self.rows, fanout, replace, sizes)
-        self.longest, self.entries = sizes.tolist()
+        self.longest, self.entries, least, highest = sizes.tolist()
+        if least < 0 or highest > stored.num_edges:
+            raise stored.damaged(f"it says that a row has entries {highest:,} of {stored.num_edges:,}")
 
     @property
     def room(self) -> int:
@@ -130,6 +140,8 @@ class IncidentEdges:
         """Run a kernel over the rows, in threads if that is faster; ``scan``: it reads all entries of a row."""
         work, run = max(self.room, self.entries) if scan else self.room, compiled().rows.run_rows
         run(function, len(self.rows.seeds), work, active.num_threads(), self.rows, *arguments)
+        if isinstance(self._stored, PackedRows):
+            self._stored.packed.check(self.rows.bad)
 
     def packed(self, places: Any, counts: np.ndarray | None = None) -> Chosen:
         """Return the picked edges; ``counts`` has each row's number of picks if it may be below its capacity."""

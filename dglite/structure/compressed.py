@@ -74,6 +74,10 @@ class Compressed:
     def __repr__(self) -> str:
         return f"Compressed(num_rows={self.num_rows}, num_edges={self.num_edges}, dtype={self.indptr.dtype})"
 
+    def damaged(self, why: str) -> DGLError:
+        """Return the error for a structure that is not sound: it was mapped, and so not looked at."""
+        return DGLError(f"the structure comes from a damaged file: {why}; load it without mmap to have all checked")
+
     @property
     def num_rows(self) -> int:
         """Number of rows."""
@@ -122,6 +126,14 @@ class Compressed:
     def rows(self) -> np.ndarray:
         """Return the row of each entry, ascending."""
         return np.repeat(np.arange(self.num_rows, dtype=self.indptr.dtype), np.diff(self.indptr))
+
+    def is_in_edge_order(self) -> bool:
+        """Whether entry j is edge j, also where :attr:`edge_ids` say so."""
+        ids = self.edge_ids
+        return ids is None or all(
+            np.array_equal(ids[at : at + _LARGE], np.arange(at, min(at + _LARGE, len(ids))))
+            for at in range(0, len(ids), _LARGE)
+        )
 
     def edge_ids_of(self, entries: np.ndarray) -> np.ndarray:
         """Return the edge ids of some entries."""

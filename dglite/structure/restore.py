@@ -10,9 +10,12 @@ from ..errors import DGLError
 from .adjacency import FORMATS, Adjacency
 from .compressed import Compressed, check_indptr, check_permutation, scattered
 from .ids import check_range
+from .packed import PackedIndices, PackedRows
 
-CompressedRows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""``indptr``, ``indices``, and the edge id of each entry, None where entry j is edge j."""
+CompressedRows = tuple[np.ndarray, Any, np.ndarray | None]
+"""``indptr``, ``indices``, and the edge id of each entry, None where entry j is edge j.
+
+Indices of a file that is not checked may be :class:`PackedIndices`."""
 
 
 def restore(
@@ -65,12 +68,21 @@ def _vouched_for(
     csc: CompressedRows | None,
 ) -> Adjacency:
     """Give a relation arrays of which only lengths are looked at."""
-    dtype, matrices = adjacency.index_dtype, []
-    for rows, num_rows in ((csr, adjacency.num_src), (csc, adjacency.num_dst)):
+    dtype, matrices = adjacency.index_dtype, list[Compressed | None]()
+    ends = adjacency.num_src, adjacency.num_dst
+    for rows, (num_rows, num_cols) in ((csr, ends), (csc, ends[::-1])):
         if rows is not None and (len(rows[0]) != num_rows + 1 or rows[0][0] != 0 or rows[0][-1] != adjacency.num_edges):
             raise DGLError(f"indptr does not run from 0 to {adjacency.num_edges} over {num_rows} rows")
-        arrays: list[Any] = [None if x is None else x.astype(dtype, copy=False) for x in rows or ()]
-        matrices.append(None if rows is None else Compressed(*arrays))
+        if rows is None:
+            matrices.append(None)
+            continue
+        indptr, indices, ids = rows
+        edge_ids = None if ids is None else ids.astype(dtype, copy=False)
+        if isinstance(indices, PackedIndices):
+            packed = PackedRows(indptr.astype(dtype, copy=False), indices, edge_ids, adjacency.num_edges, num_cols)
+            matrices.append(packed)
+        else:
+            matrices.append(Compressed(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False), edge_ids))
     adjacency._csr, adjacency._csc = matrices
     if endpoints is not None:
         adjacency._endpoints = endpoints[0].astype(dtype, copy=False), endpoints[1].astype(dtype, copy=False)

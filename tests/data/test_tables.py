@@ -170,11 +170,14 @@ def test_ids_are_looked_up_both_ways(tmp_path: Path) -> None:
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("memory", ["100 MB", "4 MB"])
-def test_converted_graph_is_the_one_in_memory(shop: Path, tmp_path: Path, memory: str, monkeypatch: Any) -> None:
+def test_converted_graph_is_the_one_in_memory(
+    shop: Path, tmp_path: Path, memory: str, compress: bool, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("dglite.data.tables.sort._DEALT", 80 if memory == "100 MB" else 1000)
     nodes, edges = tables(shop)
-    folder = convert_tables(nodes, edges, tmp_path / "graph", memory=memory)
+    folder = convert_tables(nodes, edges, tmp_path / "graph", memory=memory, compress=compress)
     expected = dglite.from_tables(nodes, edges)
     assert_same(expected, folder.graph)
     assert sorted(path.name for path in folder.path.iterdir()) == ["edges", "graph.dgl", "ids", "meta.json", "nodes"]
@@ -233,12 +236,12 @@ def test_a_full_disk_leaves_the_earlier_result_and_the_next_call_continues(
     assert len(reads) == 2 + (2 - len(done))  # two by from_tables
 
 
-def convert_with_limits(edges: Path, target: Path) -> None:
+def convert_with_limits(edges: Path, target: Path, compress: bool) -> None:
     """Convert while no file may have more than 1 to 7 MB, and then without a limit; print the errors and the edges."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    options: dict[str, Any] = {"memory": "4 MB", "overwrite": True, "show_progress": False}
+    options: dict[str, Any] = {"memory": "4 MB", "overwrite": True, "show_progress": False, "compress": compress}
     for megabytes in range(1, 8):
         resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes << 20, hard))
         try:
@@ -250,12 +253,13 @@ def convert_with_limits(edges: Path, target: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have no limit there")
-def test_the_system_ends_a_write_for_real_and_the_next_call_continues(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_system_ends_a_write_for_real_and_the_next_call_continues(tmp_path: Path, compress: bool) -> None:
     ends = np.random.default_rng(0).integers(0, 1000, (2, 500_000))
     pq.write_table(pa.table(dict(zip(["src", "dst"], ends, strict=True))), tmp_path / "e.parquet", 50_000)
     target = tmp_path / "graph"
     convert_tables({"_N": {"id": [1]}}, {("_N", "_E", "_N"): {"src": [1], "dst": [1]}}, target)
-    run = forked.run(convert_with_limits, tmp_path / "e.parquet", target)
+    run = forked.run(convert_with_limits, tmp_path / "e.parquet", target, compress)
     assert run.returncode == 0, run.stderr
     *errors, edges = run.stdout.splitlines()
     assert edges == "500000"
@@ -370,6 +374,26 @@ def test_missing_numbers_times_and_lists_of_other_lengths(tmp_path: Path) -> Non
         edges,
         tmp_path,
     )
+
+
+def test_a_path_that_cannot_be_made(tmp_path: Path) -> None:
+    edges = {"src": [0, 1], "dst": [1, 2]}
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "g.converting").write_text("x")
+    for name, match in {
+        "file/g": r"file/g cannot be made, since .*file is no folder",
+        "file/a/b/g": r"since .*file is no folder",
+        "g": r"g is not made, .*g\.converting",
+        "a" * 300: "is no name of a folder: .*too long",
+        "a\0b": "is no name of a folder",
+    }.items():
+        with pytest.raises(DGLError, match=match):
+            convert_tables(None, edges, tmp_path / name)
+        if name.startswith("file") or "\0" in name:
+            with pytest.raises(DGLError, match=match):
+                estimate_conversion(None, edges, tmp_path / name)
+    assert (tmp_path / "file").read_text() == (tmp_path / "g.converting").read_text() == "x"
+    assert main(["convert", "--edges", "x.csv", "--out", str(tmp_path / "file" / "g")]) == 1
 
 
 def test_a_limit_below_one_batch(shop: Path, tmp_path: Path) -> None:

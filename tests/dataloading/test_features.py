@@ -22,6 +22,7 @@ from dglite.dataloading import (
     ShaDowKHopSampler,
     TensorFeatures,
     hot_rows,
+    row_files,
 )
 from dglite.dataloading import features as feature_stores
 from tests.dataloading.graphs import ring, shop
@@ -266,3 +267,104 @@ def test_a_store_serves_threads_at_once(tmp_path):
     for thread in threads:
         thread.join()
     assert not wrong and store.hits + store.misses == 4 * 20 * 2000
+
+
+# -- past the page cache -----------------------------------------------------------------------------------------------
+def direct(path, **options):
+    """Return a store that reads past the page cache; skip the test where the file system refuses that."""
+    store = MappedFeatures(path, direct=True, **options)
+    if store.direct is None:
+        pytest.skip("no direct I/O here")
+    return store
+
+
+@pytest.mark.parametrize("rows", [1, 7, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "int8"])
+@pytest.mark.parametrize("shape", [(), (3,), (19,), (128,), (2, 700)])
+def test_direct_reads_give_the_same_rows(tmp_path, monkeypatch, rows, dtype, shape):
+    monkeypatch.setattr(feature_stores, "_DIRECT_BYTES", 10_000)
+    rng = np.random.default_rng(0)
+    array = rng.integers(0, 99, (rows, *shape)).astype(dtype)
+    options = {"scale": rng.random(rows).astype(np.float32)} if dtype == "int8" else {}
+    path = saved(tmp_path, array)
+    store, plain = direct(path, **options), MappedFeatures(path, **options)
+    for ids in (rng.integers(rows, size=2000), np.arange(rows), np.array([rows - 1]), np.array([], np.int64)):
+        assert torch.equal(store.rows(ids), plain.rows(ids))
+    cached = CachedFeatures(store, np.arange(rows // 2))
+    ids = rng.integers(rows, size=300)
+    assert torch.equal(cached.rows(ids), plain.rows(ids))
+    assert torch.equal(pickle.loads(pickle.dumps(store)).rows(ids), plain.rows(ids))
+
+
+def test_direct_reads_join_neighbours_and_are_counted(tmp_path):
+    store = direct(saved(tmp_path, np.zeros((10_000, 128), np.float32)))
+    store.rows(np.arange(10_000)[::-1].copy())
+    size = 10_000 * 512
+    assert store.direct.bytes_read < 1.1 * size and store.direct.reads < 100
+    before = store.direct.reads, store.direct.bytes_read
+    store.rows([5, 5, 5, 9000])
+    assert store.direct.reads - before[0] == 2
+    assert store.direct.bytes_read - before[1] <= 4 * max(store.direct.block, 512)
+
+
+def test_direct_reads_of_a_loader_with_workers(tmp_path):
+    g, x = ring(200), np.random.default_rng(0).random((200, 30), np.float32)
+    path, batches = saved(tmp_path, x), []
+    for store in (direct(path), TensorFeatures(x)):
+        sampler = NeighborSampler([2, 2], prefetch_node_feats={"x": store})
+        dglite.seed(0)
+        loader = DataLoader(g, torch.arange(200), sampler, batch_size=20, num_workers=2)
+        batches.append([blocks[0].srcdata["x"].clone() for _, _, blocks in loader])
+    assert all(torch.equal(a, b) for a, b in zip(*batches, strict=True))
+
+
+def test_a_file_cut_while_it_is_read_directly(tmp_path):
+    path = saved(tmp_path, np.zeros((10_000, 16), np.float32))
+    store = direct(path)
+    os.truncate(path, 100_000)
+    with pytest.raises(DGLError, match=r"x\.npy was cut short while it is open: row 9999"):
+        store.rows([3, 9999])
+    assert store.rows([3]).shape == (1, 16)
+
+
+def test_refused_direct_reads_are_logged(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(22, "Invalid argument")
+
+    array = features()
+    path = saved(tmp_path, array)
+    monkeypatch.setattr(row_files, "_block_of", refuse)
+    with caplog.at_level("WARNING", "dglite"):
+        store = MappedFeatures(path, direct=True)
+    assert store.direct is None and "direct I/O is refused" in caplog.text and "x.npy" in caplog.text
+    assert np.array_equal(store.rows(ROWS).numpy(), array[ROWS])
+
+
+def pages_in_memory(path):
+    """Return how many pages of a file are in the page cache."""
+    import ctypes
+    import mmap
+
+    with path.open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    view = np.frombuffer(memory, np.uint8)
+    states = (ctypes.c_ubyte * -(-len(view) // mmap.PAGESIZE))()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mincore(ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(len(view)), states) == 0
+    return sum(state & 1 for state in states)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped")
+def test_direct_reads_leave_the_page_cache_as_it_is(tmp_path):
+    array = np.random.default_rng(0).random((60_000, 64), np.float32)
+    path = saved(tmp_path, array)
+    store = direct(path)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = pages_in_memory(path)
+    ids = np.random.default_rng(1).integers(len(array), size=30_000)
+    assert np.array_equal(store.rows(ids).numpy(), array[ids])
+    assert pages_in_memory(path) <= before + 8
+    MappedFeatures(path).rows(ids)
+    assert pages_in_memory(path) > before + 1000

@@ -176,7 +176,7 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     seeds, fanout, key = rng.permutation(5000)[:3000], 10, 99
     starts, offsets = np.zeros(3000, np.int64), np.zeros(3001, np.int64)
     rows = cpu.Rows(indptr, indices, np.zeros(0, np.int64), seeds, starts, offsets)
-    cpu.row_bounds(rows, fanout, False, np.empty(2, np.int64))
+    cpu.row_bounds(rows, fanout, False, np.empty(4, np.int64))
     want = cpu.Choices(*(np.zeros(offsets[-1], np.int64) for _ in range(3)))
     cpu.uniform_rows(rows, fanout, 0, np.int64(key), want, 0, 3000)
     held, numbers = gpu.upload(seeds), gpu.upload(np.zeros(3, np.int64))

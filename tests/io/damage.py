@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import dglite
 from dglite import DGLError, nn
 from dglite.data import CitationGraphDataset, SSTDataset, WikiNERDataset
 from dglite.data.dataset import DGLDataset
@@ -132,8 +133,18 @@ GRAPHS = lambda path: save_graphs(  # noqa: E731
     path, [homogeneous(), heterogeneous(), homogeneous(), batched(), block()], {"y": torch.arange(5)}, ["coo", "csr"]
 )
 
+
+def compressed() -> bytes:
+    """Return a file with a graph whose structure is compressed, of several blocks, some with indices in full."""
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 300, 2000) % rng.choice([9, 300], 2000, p=[0.8, 0.2]), rng.integers(0, 300, 2000)
+    g = dglite.graph((src, dst), num_nodes=300)
+    return _saved(lambda path: save_graphs(path, g, compress=True))
+
+
 FORMATS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
     "graphs": ("x.bin", lambda: _saved(GRAPHS), graphs),
+    "compressed": ("x.bin", compressed, graphs),
     "cache": ("x.bin", lambda: _saved(GRAPHS), Cached),
     "dgl, homogeneous": ("x.bin", (HERE / "dgl_2_1_homogeneous.bin").read_bytes, graphs),
     "dgl, heterogeneous": ("x.bin", (HERE / "dgl_2_1_heterogeneous.bin").read_bytes, graphs),

@@ -115,7 +115,7 @@ def test_every_array_is_missed(path):
 
 
 HEADERS = {
-    "later version": ("reads up to 1", lambda h: h | {"version": 2}),
+    "later version": ("reads up to 2", lambda h: h | {"version": 3}),
     "no version": ("version", lambda h: {k: v for k, v in h.items() if k != "version"}),
     "truth as version": ("version", lambda h: h | {"version": True}),
     "other kind": ("not 'graphs'", lambda h: h | {"kind": "info"}),

@@ -15,12 +15,13 @@ import numpy as np
 
 from ...convert import heterograph
 from ...errors import DGLError
+from ...io.graphs import load_graphs, write_compressed
 from ...io.layout import csc_layout
 from ...progress import progress
 from ...structure.sizes import bytes_of, memory_limit
 from ..raw import npy_of
 from .columns import TableFeature
-from .files import ConversionState, RowFile, file_name, write_all
+from .files import ConversionState, RowFile, file_name, require_place, write_all
 from .folder import META, VERSION, GraphFolder
 from .ids import NodeIds
 from .plan import EdgeTable, NodeTable, distinct_ids, plan_tables
@@ -44,6 +45,7 @@ def convert_tables(
     *,
     memory: int | str | None = None,
     overwrite: bool = False,
+    compress: bool = False,
     show_progress: bool = True,
 ) -> GraphFolder:
     """Convert tables of nodes and edges, of any size, to a folder with a graph that is read from disk.
@@ -66,6 +68,8 @@ def convert_tables(
         each destination node while edges are sorted.
     overwrite
         Replace ``path`` if it is there.
+    compress
+        Pack the ids of neighbours, as :func:`dglite.save_graphs` does: samplers draw the same edges.
     show_progress
         Show a progress bar, on terminals and in notebooks.
 
@@ -88,6 +92,7 @@ def convert_tables(
         folder.graph  # mapped, not read
     """
     target = Path(path)
+    require_place(target)
     if target.exists() and not overwrite:
         raise DGLError(f"{target} is there already; open it by GraphFolder({str(path)!r}), or pass overwrite=True")
     limit = memory_limit(memory)
@@ -95,11 +100,11 @@ def convert_tables(
     work = target.parent / f"{target.name}.converting"
     try:
         work.mkdir(parents=True, exist_ok=True)
-        _Conversion(work, node_tables, edge_tables, limit, not show_progress).run()
+        _Conversion(work, node_tables, edge_tables, limit, compress, not show_progress).run()
         _put_in_place(work, target)
     except OSError as error:
         if error.errno not in _NO_SPACE:
-            raise
+            raise DGLError(f"{target} is not made, {error}; what was there before is as it was") from error
         raise DGLError(
             f"{_NO_SPACE[error.errno].format(work)}; {target} is as it was before. Free some space and call again: the "
             f"conversion continues. Or remove {work}"
@@ -111,14 +116,22 @@ class _Conversion:
     """A conversion in a folder that may hold what an interrupted one has done."""
 
     def __init__(
-        self, work: Path, nodes: dict[str, NodeTable], edges: dict[Etype, EdgeTable], memory: int, hide: bool
+        self,
+        work: Path,
+        nodes: dict[str, NodeTable],
+        edges: dict[Etype, EdgeTable],
+        memory: int,
+        compress: bool,
+        hide: bool,
     ) -> None:
-        self.work, self.nodes, self.edges, self.memory, self.hide = work, nodes, edges, memory, hide
+        self.work, self.nodes, self.edges, self.memory = work, nodes, edges, memory
+        self.compress, self.hide = compress, hide
         self.ntypes = sorted({*nodes, *(end for etype in edges for end in etype[::2])})
         tables: list[NodeTable | EdgeTable] = [*nodes.values(), *edges.values()]
         fingerprint = [
             VERSION,
             memory,
+            compress,
             [[t.label, t.columns, t.source.fingerprint, str(vars(t.table))] for t in tables],
         ]
         in_memory = any(not table.source.files for table in tables)
@@ -273,7 +286,7 @@ class _Conversion:
         nodes = [len(self.ids[ntype]) for ntype in schema.ntypes]
         counts = [relation.num_edges for relation in relations]
         layout = csc_layout(schema, nodes, counts, [relation.index_dtype for relation in relations])
-        path = self.work / "graph.dgl"
+        path = self.work / ("ends" if self.compress else "") / "graph.dgl"
         reserve(path, layout.size)
         with (
             path.open("r+b", buffering=0) as file,
@@ -285,6 +298,9 @@ class _Conversion:
             for etype, relation, places in zip(schema.canonical_etypes, relations, layout.places, strict=True):
                 for count in relation.write(file, places, self.state, f"edges {etype}"):
                     bar.update(count)
+        if self.compress:
+            (g,), _ = load_graphs(path, mmap=True)
+            write_compressed(self.work / "graph.dgl", [g], {}, scratch=path.parent)
 
 
 class _FeatureWriter:

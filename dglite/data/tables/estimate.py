@@ -14,6 +14,7 @@ import numpy as np
 from ...backend import active
 from ...kernels import compiled
 from ...structure.sizes import bytes_of, memory_limit
+from .files import require_place
 from .plan import EdgeTable, NodeTable, plan_tables
 from .sort import bytes_to_sort
 
@@ -69,13 +70,18 @@ class ConversionEstimate(NamedTuple):
 
 
 def estimate_conversion(
-    nodes: Any = None, edges: Any = None, path: str | os.PathLike[str] = "graph", *, memory: int | str | None = None
+    nodes: Any = None,
+    edges: Any = None,
+    path: str | os.PathLike[str] = "graph",
+    *,
+    memory: int | str | None = None,
+    compress: bool = False,
 ) -> ConversionEstimate:
     """Return the memory, disk space and time that :func:`dglite.data.convert_tables` will take; nothing is converted.
 
     Each table is read for half a second, a few million random edges are sorted, and some MB are written beside
     ``path`` and removed. Arguments and errors are those of :func:`~dglite.data.convert_tables`; rows that are not read
-    are not checked.
+    are not checked. How well ids pack is not known beforehand: with ``compress`` ``disk`` is the size without, at most.
 
     Examples
     --------
@@ -83,7 +89,7 @@ def estimate_conversion(
 
         print(dglite.data.estimate_conversion("users.parquet", "follows/*.parquet", "follows.graph"))
     """
-    limit = memory_limit(memory)
+    place, limit = require_place(Path(path)), memory_limit(memory)
     node_tables, edge_tables = plan_tables(nodes, edges)
     ntypes = sorted({*node_tables, *(end for etype in edge_tables for end in etype[::2])})
     num_nodes = {n: node_tables[n].source.num_rows if n in node_tables else None for n in ntypes}
@@ -101,10 +107,7 @@ def estimate_conversion(
     features = sum(count * _feature_bytes(table) for table, count in rows)
     disk = features + 8 * total + sum(4 * most[etype[2]] for etype in num_edges) + 24 * sum(most.values())
     reading = sum(count * _seconds_per_row(table, limit) for table, count in rows)
-    place = Path(path).absolute().parent
-    while not place.exists():
-        place = place.parent
-    temporary = 20 * total
+    temporary = (28 if compress else 20) * total  # the plain structure, and the packed ids before they are in place
     seconds = reading + 2 * total * _seconds_to_sort() + (disk + temporary) * _seconds_to_write(place)
     ids = max((24 * count for count in most.values()), default=0)
     counters = max((bytes_to_sort(most[etype[2]]) for etype in num_edges), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from ...errors import DGLError
 from ...io.atomic import replacing
 
 _HEADER = 128
@@ -94,3 +96,21 @@ def write_all(file: Any, array: np.ndarray) -> None:
 def file_name(key: str | tuple[str, ...]) -> str:
     """Return the name of a type's folder or of a feature's file, in which every character is safe."""
     return quote(key, safe=" ") if isinstance(key, str) else ".".join(quote(part, safe=" ") for part in key)
+
+
+def require_place(target: Path) -> Path:
+    """Return the folder above ``target`` that is there, in which the folders on the way to it can be made.
+
+    Raises ``DGLError``: a file is in the way, or no file can have such a name.
+    """
+    try:
+        os.lstat(target.parent / f"{target.name}.converting")
+    except (OSError, ValueError) as error:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise DGLError(f"{str(target)!r:.200} is no name of a folder: {error!s:.200}") from error
+    place = target.absolute().parent
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir():
+        raise DGLError(f"{target} cannot be made, since {place} is no folder; give a path in a folder")
+    return place

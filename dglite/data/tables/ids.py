@@ -65,8 +65,8 @@ class NodeIds:
         self = cls(keys, slots)
         if twice[1] >= 0:
             raise DGLError(
-                f"{label} has the id {self.names(twice[1:])[0]!r} twice, in its rows {twice[0]} and {twice[1]}; remove "
-                "one of them"
+                f"{label} has the id {self.names(twice[1:]).tolist()[0]!r} twice, in its rows {twice[0]} and "
+                f"{twice[1]}; remove one of them"
             )
         return self
 

@@ -23,7 +23,7 @@ def test_shares_cover_every_row(monkeypatch, index, num_rows):
     for threads in (1, 2):
         starts, offsets = np.empty(num_rows, np.int64), np.empty(num_rows + 1, np.int64)
         rows = sample.Rows(indptr, indices, edge_ids, seeds, starts, offsets)
-        sizes = np.empty(2, np.int64)
+        sizes = np.empty(4, np.int64)
         sample.row_bounds(rows, 4, False, sizes)
         assert sizes[0] == max(degrees, default=0) and offsets[-1] == np.minimum(degrees, 4).sum()
         outputs = sample.Choices(*(np.full(offsets[-1], -1, index) for _ in range(3)))

@@ -88,7 +88,7 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, room, with_ids, ind
     seeds, key = np.array([5, 0, 4, 3, 6, 1, 2, 5], index), 12345678901234567
     starts, offsets = np.zeros(len(seeds), np.int64), np.zeros(len(seeds) + 1, np.int64)
     rows = cpu.Rows(indptr, indices, edge_ids, seeds, starts, offsets)
-    cpu.row_bounds(rows, fanout, replace, np.empty(2, np.int64))
+    cpu.row_bounds(rows, fanout, replace, np.empty(4, np.int64))
     want = cpu.Choices(*(np.zeros(offsets[-1], index) for _ in range(3)))
     cpu.uniform_rows(rows, fanout, int(replace), np.int64(key), want, 0, len(seeds))
     structure = Structure.upload(GPU, indptr, indices, edge_ids if with_ids else None)

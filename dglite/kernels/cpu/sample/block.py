@@ -10,7 +10,7 @@ from ..lanes.memory import prefetch
 from .choose import choose_uniform, set_size
 from .counter import stream
 from .hashing import in_set
-from .sample import TOGETHER, Rows
+from .sample import TOGETHER, Rows, far_end
 
 _AHEAD = 16
 """Rows between asking for a row's entries and reading them."""
@@ -61,7 +61,7 @@ def draw_again(
         counts[i] = count if draws else left
         for j in range(counts[i]):
             entry = allowed[scratch[j] if draws else j]
-            far[to + j] = rows.indices[entry]
+            far[to + j] = far_end(rows, entry)
             edges[to + j] = entry if by_entry else rows.edge_ids[entry]
 
 

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..compile.written import Kernel
-from ..lanes.arrays import address_of
-from ..lanes.memory import prefetch
 from .counter import draw, fraction, stream, trailing_zeros, unit
-from .sample import TOGETHER, Rows, ask_for, read_entries
+from .sample import TOGETHER, Rows, ask_for, far_end, read_entries
 
 _AHEAD = 4
 """Rows between asking for a row's first entries and reading them."""
@@ -141,7 +139,7 @@ def mark_rows(rows: Rows, fanout: int, key: int, marks: np.ndarray, counts: np.n
     variates = np.empty(_WORD, np.int64)
     for i in range(first, last):
         if i + _AHEAD < last:
-            prefetch(address_of(rows.indices, rows.starts[i + _AHEAD]))
+            ask_for(rows, rows.starts[i + _AHEAD])
         start, offset = rows.starts[i], rows.offsets[i]
         degree, word = rows.offsets[i + 1] - offset, offset // _WORD + i
         counts[i] = degree
@@ -150,11 +148,16 @@ def mark_rows(rows: Rows, fanout: int, key: int, marks: np.ndarray, counts: np.n
         # The bits that a variate <= c_s is made of. Rounded as ``solve_rows`` does, which takes the same edges.
         most, count = int(np.floor(degree / (degree * degree / fanout) * 4503599627370496.0 - 0.5)), 0
         for at in range(start, start + degree, _WORD):
-            vertices = rows.indices[at : min(at + _WORD, start + degree)]
-            for j in range(len(vertices)):
-                variates[j] = fraction(draw(stream(key, vertices[j]), 0))
+            size = min(_WORD, start + degree - at)
+            if len(rows.heads) > 0:
+                for j in range(size):
+                    variates[j] = fraction(draw(stream(key, far_end(rows, at + j)), 0))
+            else:
+                vertices = rows.indices[at : at + size]
+                for j in range(size):
+                    variates[j] = fraction(draw(stream(key, vertices[j]), 0))
             bits = 0
-            for j in range(len(vertices)):
+            for j in range(size):
                 selected = 1 if variates[j] <= most else 0
                 bits |= selected << j
                 count += selected

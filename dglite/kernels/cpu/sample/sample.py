@@ -13,6 +13,7 @@ import numpy as np
 from ..compile.written import Kernel
 from ..lanes.arrays import address_of
 from ..lanes.memory import prefetch
+from ..rows.packing import ask_for_block, packed_at
 from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
 
@@ -33,6 +34,10 @@ class Rows(NamedTuple):
         the rows, and the first entry of each.
     offsets
         row i's choices go to ``offsets[i]`` and the places after it, up to ``offsets[i + 1]``.
+    words, heads
+        the indices of a matrix in which they are packed, and ``indices`` is empty; else empty.
+    num_cols, bad
+        the bound of packed indices, and where an entry is noted that is not sound.
     """
 
     indptr: np.ndarray
@@ -41,6 +46,10 @@ class Rows(NamedTuple):
     seeds: np.ndarray
     starts: np.ndarray
     offsets: np.ndarray
+    words: np.ndarray = np.empty(0, np.uint32)
+    heads: np.ndarray = np.empty(0, np.int64)
+    num_cols: int = 0
+    bad: np.ndarray = np.empty(0, np.int64)
 
 
 class Choices(NamedTuple):
@@ -58,13 +67,23 @@ def edge_at(edge_ids: np.ndarray, entry: int) -> int:
 
 
 @Kernel
+def far_end(rows: Rows, entry: int) -> int:
+    """Return the column of an entry."""
+    if len(rows.heads) > 0:
+        return packed_at(rows.words, rows.heads, rows.num_cols, rows.bad, entry)
+    return rows.indices[entry]
+
+
+@Kernel
 def row_bounds(rows: Rows, fanout: int, replace: bool, sizes: np.ndarray) -> None:
     """Set each row's first entry, and where its choices begin when none is ruled out.
 
-    ``sizes`` get the entries of the longest row, and of all of them.
+    ``sizes`` get the entries of the longest row, and of all of them; the least of all entries and lengths, and the
+    highest end, which are outside of the matrix where ``indptr`` is damaged.
     """
     indptr, seeds = rows.indptr, rows.seeds
     longest, total, entries = 0, 0, 0
+    least, highest = 0, 0
     for i in range(len(seeds)):
         if i + _AHEAD < len(seeds):
             prefetch(address_of(indptr, seeds[i + _AHEAD]))
@@ -73,6 +92,7 @@ def row_bounds(rows: Rows, fanout: int, replace: bool, sizes: np.ndarray) -> Non
         rows.starts[i] = start
         rows.offsets[i] = total
         longest = max(longest, degree)
+        least, highest = min(least, start, degree), max(highest, start + degree)
         entries += degree
         if fanout < 0:
             total += degree
@@ -81,7 +101,7 @@ def row_bounds(rows: Rows, fanout: int, replace: bool, sizes: np.ndarray) -> Non
         else:
             total += min(fanout, degree)
     rows.offsets[len(seeds)] = total
-    sizes[0], sizes[1] = longest, entries
+    sizes[0], sizes[1], sizes[2], sizes[3] = longest, entries, least, highest
 
 
 @Kernel
@@ -99,7 +119,10 @@ def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.n
 @Kernel
 def ask_for(rows: Rows, entry: int) -> None:
     """Ask for the memory that :func:`read_entries` reads of an entry."""
-    prefetch(address_of(rows.indices, entry))
+    if len(rows.heads) > 0:
+        prefetch(address_of(rows.heads, entry >> 6))
+    else:
+        prefetch(address_of(rows.indices, entry))
     if len(rows.edge_ids) > 0:
         prefetch(address_of(rows.edge_ids, entry))
 
@@ -139,9 +162,12 @@ def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, out: Choices, 
 @Kernel
 def read_entries(rows: Rows, far: np.ndarray, edges: np.ndarray, begin: int, end: int) -> None:
     """Set the far ends of choices from ``begin`` to ``end``, and their edge ids in the place of entries."""
+    if len(rows.heads) > 0:
+        for at in range(begin, end):
+            ask_for_block(rows.words, rows.heads, edges[at])
     for at in range(begin, end):
         entry = edges[at]
-        far[at] = rows.indices[entry]
+        far[at] = far_end(rows, entry)
         if len(rows.edge_ids) > 0:
             edges[at] = rows.edge_ids[entry]
 
@@ -186,7 +212,7 @@ def etype_rows(
             count = choose_weighted(row, size, fanouts[t], replace, random, keys, positions)
             for j in range(count):
                 entry = start + order[begin + positions[j]]
-                out.far[to + total], out.near[to + total] = rows.indices[entry], rows.seeds[i]
+                out.far[to + total], out.near[to + total] = far_end(rows, entry), rows.seeds[i]
                 out.edges[to + total] = edge_at(rows.edge_ids, entry)
                 total += 1
             begin = ends[t]
@@ -247,5 +273,5 @@ def topk_rows(
         choose_ranked(row, count, ascending, order[:degree], spare)
         for j in range(count):
             entry = start + order[j]
-            out.far[to + j], out.near[to + j] = rows.indices[entry], rows.seeds[i]
+            out.far[to + j], out.near[to + j] = far_end(rows, entry), rows.seeds[i]
             out.edges[to + j] = edge_at(rows.edge_ids, entry)

@@ -12,7 +12,7 @@ from ..lanes.memory import prefetch
 from .choose import choose_weighted, is_new, set_size
 from .counter import below, draw, stream, unit
 from .hashing import in_set
-from .sample import Choices, Rows, edge_at
+from .sample import Choices, Rows, ask_for, edge_at, far_end
 
 _FAR, _NEAR, _MOST = 12, 4, 32
 """Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
@@ -123,7 +123,7 @@ def weighted_rows(
         counts[i] = count
         for j in range(count):
             entry = start + positions[j]
-            out.far[to + j], out.near[to + j] = rows.indices[entry], rows.seeds[i]
+            out.far[to + j], out.near[to + j] = far_end(rows, entry), rows.seeds[i]
             out.edges[to + j] = edge_at(rows.edge_ids, entry)
 
 
@@ -131,7 +131,7 @@ def weighted_rows(
 def _ask_for_weights(rows: Rows, i: int, values: np.ndarray) -> None:
     """Ask for the memory of the far ends of a row's first entries and, as they are by edge, of their weights."""
     start = rows.starts[i]
-    prefetch(address_of(rows.indices, start))
+    ask_for(rows, start)
     if len(values) > 0 and len(rows.edge_ids) > 0:
         for entry in range(start, min(rows.indptr[rows.seeds[i] + 1], start + _MOST)):
             prefetch(address_of(values, rows.edge_ids[entry]))
