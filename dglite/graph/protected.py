@@ -63,9 +63,9 @@ def _require_free(graph: GraphBase, name: str, value: Any, verb: str) -> None:
 
     A method may be replaced by a function, as tests do.
     """
-    found: Any = next((vars(owner)[name] for owner in type(graph).__mro__ if name in vars(owner)), None)
-    is_property = isinstance(found, property)
-    refused = found.fset is None if is_property else callable(getattr(graph, name, None)) and not callable(value)
+    in_class: Any = next((vars(owner)[name] for owner in type(graph).__mro__ if name in vars(owner)), None)
+    is_property = isinstance(in_class, property)
+    refused = in_class.fset is None if is_property else callable(getattr(graph, name, None)) and not callable(value)
     if name.startswith("__") or not refused:
         return
     hint = _INSTEAD.get(name, "take another name for an attribute of your own; features are in g.ndata and g.edata")
