@@ -194,6 +194,7 @@ def train(folder: GraphFolder, batches: int, limits: list[str]) -> None:
     for name, part in (("no cache", plain), ("in memory", in_memory))[: 1 + fits]:
         rate = asked / batches / part.seconds
         print(f"{name:10} {1e3 * part.seconds:,.0f} ms a batch, {rate / 1e3:,.0f} thousand rows a second")
+    beside = "in memory" if fits else "without a cache"
     for limit, workers in itertools.product(limits, (1, 2)):
         store, before = ScheduledFeatures(mapped(), limit), resident()
         print(f"{limit:10} {workers} workers: ", end="")
@@ -206,7 +207,7 @@ def train(folder: GraphFolder, batches: int, limits: list[str]) -> None:
         same = "the same" if part.losses == plain.losses == in_memory.losses else "OTHER"
         print(
             f"{part.first:.1f} s to the first batch, {1e3 * part.seconds:,.0f} ms for each other "
-            f"({in_memory.seconds / part.seconds:.0%} of the rate {'in memory' if fits else 'without a cache'}); {store.misses * row_bytes / 1e6:,.0f} MB "
+            f"({in_memory.seconds / part.seconds:.0%} of the rate {beside}); {store.misses * row_bytes / 1e6:,.0f} MB "
             f"read, hits {store.hit_rate:.2%}, by Belady's bound {1 - bound / asked:.2%}; "
             f"{(part.memory - before) >> 20:,} MB more memory; losses are {same}",
             flush=True,
