@@ -77,7 +77,7 @@ format: $(BIN)/test.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-BENCHMARKS := spmm overhead first_calls memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy scaling giant sweep minibatch out_of_core tofu_search tofu_train
+BENCHMARKS := spmm overhead first_calls memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy scaling giant sweep minibatch out_of_core tofu_search tofu_throughput tofu_train
 bench bench-quick: $(BIN)/bench.installed
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(if $(filter bench-quick,$@),--quick) || exit 1; done
 	$(if $(filter bench,$@),$(BIN)/python benchmarks/report.py)
@@ -96,13 +96,16 @@ gallery: $(BIN)/examples.installed
 	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
 
-# What the pages of examples show: each file's first line is the command whose output follows. NAME=user_defined for one.
+# What the pages of examples show: the output of each command of a file, in order. NAME=user_defined for one file.
+# Ray colours lines and names the process before each.
 outputs: $(BIN)/examples.installed
 	mkdir -p build
 	for file in docs/outputs/$(or $(NAME),*).txt; do \
-		command=$$(sed -n '1s/^\$$ python //p' $$file); echo "$$command"; \
-		{ echo "\$$ python $$command"; $(BIN)/python $$command 2>/dev/null; } > build/output.txt || exit 1; \
-		sed 's|$(CURDIR)/||' build/output.txt > $$file; \
+		sed -n 's/^\$$ python //p' $$file > build/commands.txt; : > build/output.txt; \
+		while read -r command; do echo "$$command"; \
+			{ echo "\$$ python $$command"; $(BIN)/python $$command 2>/dev/null </dev/null; } >> build/output.txt || exit 1; \
+		done < build/commands.txt; \
+		sed 's|$(CURDIR)/||; s/\x1b\[[0-9;]*m//g; s/ pid=[0-9]*)/)/' build/output.txt > $$file; \
 	done
 
 # What a release publishes: wheels and source archives of dglite and of the name dgl. The wheels are built from the

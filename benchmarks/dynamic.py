@@ -100,13 +100,13 @@ class Runner:
         """Describe turns that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
         self()
         report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / self.steps
-        found = {
+        facts = {
             "trees_per_second": size / seconds,
             "construction_share": statistics.median(self.constructing[self.steps :]) / seconds,
         }
         if report is None:
-            return found
-        return found | {
+            return facts
+        return facts | {
             "scheduling_share": report.scheduling_seconds / seconds,
             "batches": report.batches,
             "bytes_per_tree": report.gathered_bytes / size,
@@ -160,10 +160,10 @@ def check(model: TreeModel, trees: Sequence[Tree]) -> None:
     for name in reversed(WAYS):  # plain torch first
         way = WAYS[name](model, trees, dgl)
         if way is not None:
-            found = [way.loss(way.construct(trees)), *(x.grad.to_dense() for x in model.parameters())]
+            result = [way.loss(way.construct(trees)), *(x.grad.to_dense() for x in model.parameters())]
             model.zero_grad()
-            expected = expected or found
-            for x, y in zip(found, expected, strict=True):
+            expected = expected or result
+            for x, y in zip(result, expected, strict=True):
                 torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
@@ -174,9 +174,9 @@ def tree_lstm(sizes: Sequence[int], hiddens: Sequence[int], trees: Sequence[Tree
     for hidden in hiddens:
         for size in sizes:
             names = [name for name in WAYS if size <= MOST.get(name, size)]
-            found = measure(names, TreeLSTM(words, hidden), trees[: max(8 * size, 32)], size)
-            records.append({"hidden": hidden, "batch": size, **found})
-            speeds = {name: round(way["trees_per_second"]) for name, way in found["ways"].items()}
+            measured = measure(names, TreeLSTM(words, hidden), trees[: max(8 * size, 32)], size)
+            records.append({"hidden": hidden, "batch": size, **measured})
+            speeds = {name: round(way["trees_per_second"]) for name, way in measured["ways"].items()}
             print(f"hidden {hidden}, batch {size}: {speeds}", flush=True)
     return records
 
@@ -206,9 +206,9 @@ def tree_fc(leaves: Sequence[int], hidden: int, size: int) -> list[dict[str, Any
     records = []
     for count in leaves:
         trees = [complete_tree(count) for _ in range(size)]
-        found = measure(COMPLETE, TreeFC(1000, hidden), trees, size, budget=1.0, slow_from=2.0)
-        records.append({"leaves": count, **found})
-        print(f"{count} leaves: {[round(way['trees_per_second'], 1) for way in found['ways'].values()]}", flush=True)
+        measured = measure(COMPLETE, TreeFC(1000, hidden), trees, size, budget=1.0, slow_from=2.0)
+        records.append({"leaves": count, **measured})
+        print(f"{count} leaves: {[round(way['trees_per_second'], 1) for way in measured['ways'].values()]}", flush=True)
     return records
 
 

@@ -69,10 +69,10 @@ class DyNetTrees(Way):
     def loss(self, batch: Expression) -> torch.Tensor:
         """Compute what was recorded."""
         loss = self._computed(batch)
-        found = {name: one.grad_as_array() for name, one in self.own.items()} | {
+        gradients = {name: one.grad_as_array() for name, one in self.own.items()} | {
             "words.weight": self.words.grad_as_array()
         }
-        for name, grad in found.items():
+        for name, grad in gradients.items():
             self.model.get_parameter(name).grad = torch.tensor(grad, dtype=torch.float32)
         return torch.tensor(loss)
 

@@ -78,7 +78,7 @@ class Tagger(nn.Module):
         loss = self.loss_cell if cells else partial(self.loss, reduction="mean")
         vectors = dynamic.lazy(self.words(torch.cat([words for words, _ in sentences]))).unbind()
         tags = dynamic.lazy(torch.cat([tags for _, tags in sentences])).unbind()
-        zero, found, first = dynamic.lazy(torch.zeros(self.hidden)), [], 0
+        zero, losses, first = dynamic.lazy(torch.zeros(self.hidden)), [], 0
         for words, _ in sentences:
             own, states = vectors[first : first + len(words)], []
             for step, inputs in zip(directions, (own, own[::-1]), strict=True):
@@ -88,9 +88,9 @@ class Tagger(nn.Module):
                     sequence.append(h)
                 states.append(sequence)
             for at, (left, right) in enumerate(zip(states[0], states[1][::-1], strict=True)):
-                found.append(loss(left, right, tags[first + at]))
+                losses.append(loss(left, right, tags[first + at]))
             first += len(words)
-        return found
+        return losses
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
     """Return the records of all models on this many threads."""
     torch.set_num_threads(threads)
     trees, num_words, _ = tree_models.load_trees(32 if quick else 512)
-    data, found = WikiNERDataset(), list[dict[str, Any]]()
+    data, records = WikiNERDataset(), list[dict[str, Any]]()
     sentences = [data[i] for i in range(32 if quick else 256)]
     agenda = [(cells, "agenda") for cells in (True, False)]
     every = [*agenda, *[(cells, strategy) for strategy in ("depth", "none") for cells in (True, False)]]
@@ -179,7 +179,7 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
             ways = [way for way in every if way[1] == "agenda" or (hidden != 128 and (way[1] == "depth" or size <= 16))]
             some = trees[: max(4 * size, 32)]
             parts = measure(model, some, size, ways, {name: steps_of(way, some, size) for name, way in others.items()})
-            found += [{"model": f"Tree-LSTM {hidden}", "threads": threads, **part} for part in parts]
+            records += [{"model": f"Tree-LSTM {hidden}", "threads": threads, **part} for part in parts]
         tagger, size = Tagger(len(data.vocabulary), len(data.tags), hidden), 8 if quick else 64
         others = {}
         if dynet is not None:
@@ -187,8 +187,8 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
             rounds = itertools.cycle(batches_of(sentences, size))
             others[DYNET] = lambda step=step, rounds=rounds: step(next(rounds))
         parts = measure(tagger, sentences, size, agenda if hidden == 128 else every, others)
-        found += [{"model": f"BiLSTM {hidden}", "threads": threads, **part} for part in parts]
-    return found
+        records += [{"model": f"BiLSTM {hidden}", "threads": threads, **part} for part in parts]
+    return records
 
 
 def steps_of(way: tree_ways.Way, trees: Sequence[tree_models.Tree], size: int) -> Callable[[], Any]:

@@ -58,6 +58,7 @@ from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
 from temporal import temporal_table
 from tofu_search import plans_table
+from tofu_throughput import throughput_table
 from tofu_train import steps_table as partitioned_table
 from udf import pairs_table, sizes_table
 
@@ -250,6 +251,11 @@ def tofu_search(results: dict[str, Any]) -> str:
     return plans_table(results["records"])
 
 
+def tofu_throughput(results: dict[str, Any]) -> str:
+    """Return one row per model."""
+    return throughput_table(results["records"])
+
+
 def tofu_train(results: dict[str, Any]) -> str:
     """Return one row per model and number of processes."""
     return partitioned_table(results["records"])
@@ -364,6 +370,7 @@ SECTIONS = (
     (gpu_trees, "gpu_trees"),
     (kills, "kills"),
     (tofu_search, "tofu_search"),
+    (tofu_throughput, "tofu_throughput"),
     (tofu_train, "tofu_train"),
     (distributed, "distributed"),
     (cluster, "cluster"),

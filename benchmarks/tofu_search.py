@@ -15,6 +15,9 @@ from common import parser, save, table
 
 from dglite.tofu import baselines, capture, plan_captured
 
+CERTIFIED = 8
+"""Workers up to which plans are compared with a lower bound."""
+
 Make = Callable[[], tofu_models.Work]
 
 
@@ -56,12 +59,14 @@ def measure(make: Make, workers: int, limit: float | None) -> dict[str, Any]:
         "steps": [step.k for step in plan.steps],
         "bytes_by_step": [step.bytes for step in plan.steps],
         "replicating": {"bytes": free.bytes, "memory": free.memory},
+        "certificate": plan.certificate() if workers <= CERTIFIED else "- -",
     }
 
 
 def plans_table(records: list[dict[str, Any]]) -> str:
     """Return seconds, GB that a training step communicates, and each baseline's bytes relative to the plan's."""
     names = list(dict.fromkeys(name for record in records for name in record["bytes"] if name != "Tofu"))
+    certified = any("certificate" in record for record in records)
     rows = []
     for record in records:
         ours = record["bytes"]["Tofu"]
@@ -72,8 +77,18 @@ def plans_table(records: list[dict[str, Any]]) -> str:
         ]
         row += [f"{record['memory']['Tofu'] / 1e9:.1f}", f"{ours / 1e9:.3g}"]
         row += [f"{record['bytes'][name] / ours:.2f}" if name in record["bytes"] else "" for name in names]
-        rows.append([*row, f"{record['replicating']['bytes'] / ours:.2f}"])
-    head = ["model, workers", "weights GiB", "search s", "GB a worker", "GB sent", *names, "Tofu, replicating"]
+        row.append(f"{record['replicating']['bytes'] / ours:.2f}")
+        rows.append([*row, record["certificate"].split()[1]] if certified else row)
+    head = [
+        "model, workers",
+        "weights GiB",
+        "search s",
+        "GB a worker",
+        "GB sent",
+        *names,
+        "Tofu, replicating",
+        *["within"] * certified,
+    ]
     return table(head, rows)
 
 

@@ -60,6 +60,7 @@ def _language(name: str, layers: int | None) -> Work:
     if hasattr(config, "num_decoder_layers") and layers:
         config.num_decoder_layers = layers
     config.use_cache = False
+    config.layerdrop = 0.0
     kind = "ForCausalLM" if name in TEXT else "ForMaskedLM" if name in MASKED else "ForConditionalGeneration"
     kind = {"GPT2": "LMHeadModel", "ViT": "ForImageClassification", "Wav2Vec2": "ForSequenceClassification"}.get(
         name, kind

@@ -243,6 +243,7 @@ class Frame(MutableMapping[str, Tensor]):
         except (TypeError, ValueError, RuntimeError) as error:
             raise DGLError(
                 f"feature {name!r} of the {self.label}s must be a tensor, got {type(values).__name__}"
+                + ("; write torch.from_numpy(table.to_numpy())" if hasattr(values, "to_numpy") else "")
             ) from error
 
     def features(self, but: str = NID) -> Iterator[Tensor]:

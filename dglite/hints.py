@@ -138,8 +138,10 @@ _ATTRIBUTES = {
     "edge_weight": "g.edata holds the features of edges by name, as in g.edata['w'] = weights",
     "float": "features are converted one by one: g.ndata['h'] = g.ndata['h'].float()",
     "half": "features are converted one by one: g.ndata['h'] = g.ndata['h'].half()",
+    "has_edge": "g.has_edges_between(u, v)",
     "has_isolated_nodes": "(g.in_degrees() + g.out_degrees() == 0).any()",
     "has_self_loops": "g.has_edges_between(g.nodes(), g.nodes()).any()",
+    "is_connected": "networkx.is_weakly_connected(dglite.to_networkx(g))",
     "is_undirected": "dglite keeps directed edges; dglite.to_bidirected(g) adds the reversed ones",
     "is_directed": "dglite keeps directed edges; dglite.to_bidirected(g) adds the reversed ones",
     "neighbors": "g.successors(v) and g.predecessors(v)",
@@ -151,6 +153,7 @@ _ATTRIBUTES = {
     "plot": "dglite.plot(g)",
     "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
     "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
+    "save": "dglite.save_graphs('graphs.bin', [g])",
     "shape": "g.num_nodes() and g.num_edges()",
     "test_mask": "g.ndata['test_mask']",
     "to_pandas": "dglite.to_pandas(g)",
@@ -241,6 +244,8 @@ def attribute_error(owner: str, name: str, names: Iterable[str], table: dict[str
         elsewhere := [package for package in _PACKAGES if name in getattr(sys.modules.get(package), "__all__", ())]
     ):
         return AttributeError(f"{message}; it is {elsewhere[0]}.{name}")
+    if table is _ATTRIBUTES and name in getattr(sys.modules.get("dglite"), "__all__", ()):
+        return AttributeError(f"{message}; it is a function, dglite.{name}")
     similar = difflib.get_close_matches(name, [each for each in names if not each.startswith("_")], 1)
     return AttributeError(f"{message}; did you mean {similar[0]!r}?" if similar else message)
 
@@ -262,6 +267,23 @@ def attributes_of(hint: str) -> Any:
         raise AttributeError(message if name.startswith("_") else f"{message}; {hint.format(name=name)}")
 
     return __getattr__
+
+
+def not_called(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Raise for features that are called: ``edges.src('h')``."""
+    name = args[0] if args and isinstance(args[0], str) else "h"
+    raise TypeError(f"features are read by name, [{name!r}], and are not called")
+
+
+def no_assignment(hint: str) -> Any:
+    """Return the ``__setitem__``, ``__delitem__`` or ``__setattr__`` of a view that users cannot write to so."""
+
+    def refuse(self: Any, key: Any, value: Any = None) -> None:
+        kind = type(self).__name__
+        target = f"{kind}.{key}" if key in getattr(self, "_fields", ()) else f"{kind}[{key!r:.30}]"
+        raise TypeError(f"{target} cannot be set or deleted; {hint}")
+
+    return refuse
 
 
 def not_a_graph(value: Any) -> str:

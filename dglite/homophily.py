@@ -112,6 +112,8 @@ def _labelled(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return (source, destination) of the edges and the labels as numbers from 0 up."""
     if not graph.is_homogeneous:
         raise DGLError(f"homophily needs one node type and one edge type; got {graph.canonical_etypes}")
+    if isinstance(y, str):
+        raise DGLError(f"y must be a tensor of labels, g.ndata[{y!r}], not its name")
     labels = active.to_numpy(active.asarray(y))
     if labels.shape != (graph.num_nodes(),) or labels.dtype.kind not in "iu":
         raise DGLError(

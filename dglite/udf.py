@@ -26,6 +26,7 @@ class Columns(MutableMapping[str, Tensor]):
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("columns are read by name, ['{name}'], not .{name}")
+        __call__ = hints.not_called
 
     def __init__(self, label: str, names: Collection[str], read: Callable[[str], Any]) -> None:
         """``label`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
@@ -236,8 +237,10 @@ def checked(
         if not isinstance(name, str):
             raise DGLError(f"function {function_name(function)} returned a column called {name!r}; names are strings")
         if not backend.is_tensor(column):
+            pair = isinstance(column, tuple) and column and backend.is_tensor(column[0])
             raise DGLError(
                 f"function {function_name(function)} returned {type(column).__name__} for {name!r}; expected a tensor"
+                + (", such as its first part, [0]" if pair else "")
             )
         if backend.shape(column)[: len(shape)] != shape:
             raise DGLError(

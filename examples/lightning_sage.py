@@ -65,9 +65,9 @@ class GraphSAGE(lightning.LightningModule):
 def main() -> None:
     """Train, and print the accuracy."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=2000)
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--nodes", type=int, default=2000, help="of the generated graph; default: %(default)s")
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the training data; default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=128, help="nodes of a training step; default: %(default)s")
     parser.add_argument("--expect", type=float, default=0.0, help="fail if the accuracy is lower")
     options = parser.parse_args()
     lightning.seed_everything(0)
@@ -77,11 +77,15 @@ def main() -> None:
     training = DataLoader(g, train, sampler, batch_size=options.batch_size, shuffle=True, num_workers=1)
     validation = DataLoader(g, rest, sampler, batch_size=options.batch_size, num_workers=1)
     trainer = lightning.Trainer(
-        max_epochs=options.epochs, logger=False, enable_checkpointing=False, enable_model_summary=False
+        max_epochs=options.epochs,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=sys.stdout.isatty(),
     )
     trainer.fit(GraphSAGE(8, 16, 2), training, validation)
     accuracy = float(trainer.callback_metrics["accuracy"])
-    print(f"accuracy {accuracy:.3f}")
+    print(f"test accuracy {accuracy:.3f}")
     if accuracy < options.expect:
         sys.exit(f"expected at least {options.expect}")
 

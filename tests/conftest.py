@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import tempfile
 from multiprocessing.util import Finalize
@@ -56,9 +57,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _shorten_temporary_folder() -> None:
     """Use a short link to the folder for temporary files, also in the processes that tests start."""
-    place = tempfile.TemporaryDirectory(prefix="dglite-", dir="/tmp")
-    Finalize(None, place.cleanup, exitpriority=-200)  # after multiprocessing's own folder there, which has -100
-    link = Path(place.name) / "tmp"
+    place = tempfile.mkdtemp(prefix="dglite-", dir="/tmp")  # a TemporaryDirectory would be removed by a forked process
+    Finalize(None, shutil.rmtree, (place,), exitpriority=-200)  # after multiprocessing's own folder there, -100
+    link = Path(place) / "tmp"
     link.symlink_to(tempfile.gettempdir())
     os.environ["TMPDIR"], tempfile.tempdir = str(link), None
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests import forked
+from tests.versions import exports
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,7 +33,9 @@ PAGES = ["README.md"] + [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=exports) if page == "docs/serving.md" else page for page in PAGES]
+)
 def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -43,7 +46,7 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     try:
         with contextlib.redirect_stdout(printed):
             for block in blocks:
-                exec(compile(block, page, "exec"), names)
+                exec(compile(block, page, "exec", dont_inherit=True), names)
     finally:
         if torch.distributed.is_initialized():  # by a page, for what follows on it
             torch.distributed.destroy_process_group()

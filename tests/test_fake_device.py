@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dglite.kernels.cuda.run.emulate import available
+from tests.versions import has_torch
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((Path(__file__).with_name("fake_device")).glob("test_*.py"))
@@ -17,6 +18,7 @@ HALVES = FILES[::2], FILES[1::2]
 """A process each: starting one takes seconds, and two can run at a time."""
 
 
+@pytest.mark.skipif(not has_torch("2.11"), reason="the device is written in C++ for torch 2.11 or newer")
 @pytest.mark.skipif(not available() or sys.platform != "linux", reason="a C++ compiler of Linux makes the device")
 @pytest.mark.parametrize("paths", HALVES, ids=lambda paths: ", ".join(path.stem for path in paths))
 def test_on_the_fake_device(paths: list[Path], pytestconfig: pytest.Config) -> None:

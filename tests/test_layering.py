@@ -112,7 +112,7 @@ def test_every_package_has_a_layer() -> None:
 LISTED = {"classic", "compat", "errors", "function", "nn/pytorch", "data/utils"}
 """Folders and modules, other than packages and functions of graphs, whose ``__all__`` is what users see."""
 LISTED |= {"batch", "generators", "geometry", "homophily", "metrics", "propagate", "readout", "serving"}
-LISTED |= {"traversal", "data/ogb", "backend/toolkit", "kernels/cuda"}
+LISTED |= {"traversal", "data/ogb", "backend/toolkit"}
 
 
 INTERNAL = {"kernels", "nn/functional", "recorder", "scheduler", "structure", "tofu/library"}

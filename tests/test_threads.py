@@ -194,6 +194,7 @@ def number_signatures() -> None:
 def test_writing_a_file_leaves_the_umask_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "umask", None)
     io.save_graphs(tmp_path / "graphs", fresh())
+    assert (tmp_path / "graphs").stat().st_size and os.umask is None
 
 
 # -- everything at once ------------------------------------------------------------------------------------------------

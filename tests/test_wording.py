@@ -1,6 +1,6 @@
-"""Names say what a value is, and sentences name things: in the folders that are clean, each stays so.
+"""Names say what a value is, and sentences name things: in every package, example and page.
 
-``python tests/test_wording.py`` prints how many names and sentences are left in each folder that is not clean yet.
+``python tests/test_wording.py`` prints how many names and sentences of each package do not.
 """
 
 from __future__ import annotations
@@ -56,13 +56,6 @@ PHRASES = {
     r"\bon (its|their) way\b": "in flight, in transit",
 }
 """Clauses without a noun, with what users of torch, DGL and PyG say."""
-
-UNCLEAN: list[str] = []
-"""Packages of dglite that are not clean yet. Take one away when it is; add none."""
-
-RECORDERS = "tests/dynamic tests/kernels/cuda/test_persistent.py tests/kernels/cpu/test_processors.py".split()
-RECORDERS += "benchmarks/dynamic.py benchmarks/dynet_models.py benchmarks/lazy.py".split()
-"""Tests and benchmarks of the packages that are not clean yet, which read their attributes."""
 
 
 @cache
@@ -127,10 +120,7 @@ def modules() -> dict[str, list[Path]]:
     return by_package
 
 
-CLEAN = [name for name in modules() if name not in UNCLEAN]
-
-
-@pytest.mark.parametrize("package", CLEAN)
+@pytest.mark.parametrize("package", modules())
 def test_a_clean_package_stays_clean(package: str) -> None:
     lines = [line for path in modules()[package] for line in findings(path)]
     assert not lines, "see WORDS and PHRASES in tests/test_wording.py:\n" + "\n".join(lines)
@@ -138,14 +128,9 @@ def test_a_clean_package_stays_clean(package: str) -> None:
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_tests_say_what_is_compared_with_what_is_expected(folder: str) -> None:
-    left_out = {ROOT / name for name in RECORDERS} | {Path(__file__)}
-    paths = [x for x in (ROOT / folder).rglob("*.py") if left_out.isdisjoint((x, *x.parents))]
+    paths = [x for x in (ROOT / folder).rglob("*.py") if x != Path(__file__)]
     lines = [line for path in sorted(paths) for line in findings(path, TEST_WORDS)]
     assert not lines, "see TEST_WORDS and PHRASES in tests/test_wording.py:\n" + "\n".join(lines)
-
-
-def test_what_is_not_clean_exists() -> None:
-    assert {*UNCLEAN} <= modules().keys() and all((ROOT / name).exists() for name in RECORDERS)
 
 
 def test_strange_words_are_noticed() -> None:

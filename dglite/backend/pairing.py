@@ -18,6 +18,7 @@ from typing import Any
 from ..errors import DGLError
 from .base import Backend
 from .library import mixture
+from .programs import ProgramInterface
 from .protocols import Recipe, Tensor
 
 Method = Callable[..., Any]
@@ -32,7 +33,7 @@ def pair(home: Backend, guest: Backend) -> None:
     """Make ``home`` answer for the tensors of ``guest`` too."""
     guests = _chooser(home, guest)
     methods: dict[str, Any] = {}
-    for name, declared in vars(Backend).items():
+    for name, declared in {**vars(ProgramInterface), **vars(Backend)}.items():
         if inspect.isfunction(declared) and not name.startswith("_") and name not in _HOME:
             method = _dispatched(declared, getattr(home, name), getattr(guest, name), guests, guest)
             if method is not None:

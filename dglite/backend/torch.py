@@ -419,7 +419,7 @@ class TorchBackend(Backend):
     apply = staticmethod(torch_record.apply)
     unbind = staticmethod(torch_record.unbind)
     compiling = staticmethod(is_recorded)
-    exporting = staticmethod(is_exporting if hasattr(torch.compiler, "is_exporting") else torch.compiler.is_compiling)
+    exporting = staticmethod(is_exporting)
     is_symbol = staticmethod(is_symbol)
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)

@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import DGLError
 from ..frame import NID, TensorOrDict
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from .features import FeatureStore, take_rows
 
 Names = Sequence[str] | Mapping[Any, Any] | None
@@ -183,6 +184,7 @@ class BlockSampler(Sampler):
         self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None
     ) -> tuple[TensorOrDict, TensorOrDict, list[DGLGraph]]:
         """Return :meth:`sample_blocks` of the seed nodes, with the features to prefetch gathered."""
+        require_graph(g)
         return self.assign_lazy_features(self.sample_blocks(g, seed_nodes, exclude_eids=exclude_eids))
 
     def check(self, g: DGLGraph, indices: Any) -> None:

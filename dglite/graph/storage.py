@@ -25,6 +25,7 @@ from .formats import FormatMixin
 from .internals import INTERNALS
 from .mutation import MutationMixin
 from .propagation import PropagationMixin
+from .protected import ProtectedMixin
 from .queries import QueryMixin
 from .types import TypeMixin
 
@@ -53,7 +54,15 @@ _PICKLED_NAMES = {
 
 
 class DGLGraph(
-    DeprecatedMixin, TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, PropagationMixin, AttachedMixin
+    DeprecatedMixin,
+    TypeMixin,
+    FeatureMixin,
+    QueryMixin,
+    MutationMixin,
+    FormatMixin,
+    PropagationMixin,
+    AttachedMixin,
+    ProtectedMixin,
 ):
     """A directed graph with features, of one or of many types of nodes and edges.
 
@@ -86,6 +95,10 @@ class DGLGraph(
         The other arguments are classic: any graph may have parallel edges, formats are sorted where a kernel needs it,
         and a graph made with ``readonly=True`` cannot be changed in place.
         """
+        if isinstance(graph_data, DGLGraph):
+            raise DGLError("the argument is a DGLGraph already; g.clone() copies one")
+        if num_nodes is not None and not isinstance(num_nodes, int | np.integer):
+            raise DGLError(f"num_nodes must be an integer >= 0, got {num_nodes!r:.60}")
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
@@ -234,7 +247,7 @@ class _DataName:
 
     def __set__(self, graph: DGLGraph, value: Any) -> None:
         if type(graph) is DGLGraph and hasattr(value, "shape"):
-            warnings.warn(hints.not_a_feature(self.name), DGLWarning, stacklevel=2)
+            warnings.warn(hints.not_a_feature(self.name), DGLWarning, stacklevel=3)  # behind __setattr__
         graph.__dict__[self.name] = value
 
     def __delete__(self, graph: DGLGraph) -> None:
@@ -259,14 +272,13 @@ class LocalScope:
         graph = self._graph
         state = graph.__dict__
         self._saved = {name: state[name] for name in _STATE}
-        graph.node_frames = copies(graph.node_frames)
-        graph.edge_frames = copies(graph.edge_frames)
+        state["node_frames"] = copies(graph.node_frames)
+        state["edge_frames"] = copies(graph.edge_frames)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name, value in self._saved.items():
-            setattr(self._graph, name, value)
+        self._graph.__dict__.update(self._saved)
 
 
 _NO_IDS = np.empty(0, np.int64)
@@ -320,7 +332,7 @@ def make_graph(
     graph = object.__new__(DGLGraph)
     _fill(graph, metagraph, adjacencies, num_nodes, device)
     if like is not None:
-        graph._device, graph.numpy_idtype = like._device, like.numpy_idtype
+        graph.__dict__["_device"], graph.__dict__["numpy_idtype"] = like._device, like.numpy_idtype
     return graph
 
 
@@ -331,12 +343,13 @@ def _fill(
     num_nodes: Sequence[int],
     device: Any = None,
 ) -> None:
-    graph.adjacencies = adjacencies
-    graph.type_graph = metagraph
-    graph.node_counts = tuple(num_nodes)
-    graph.node_frames = [None] * len(num_nodes)
-    graph.edge_frames = [None] * len(adjacencies)
-    graph.numpy_idtype = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
-    graph._device = _CPU if device is None or device == _CPU else canonical_device(device)
-    graph.batch_node_counts = graph.batch_edge_counts = None
-    graph._readonly = None
+    state = graph.__dict__  # attributes would be set at five times the cost: see ProtectedMixin
+    state["adjacencies"] = adjacencies
+    state["type_graph"] = metagraph
+    state["node_counts"] = tuple(num_nodes)
+    state["node_frames"] = [None] * len(num_nodes)
+    state["edge_frames"] = [None] * len(adjacencies)
+    state["numpy_idtype"] = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
+    state["_device"] = _CPU if device is None or device == _CPU else canonical_device(device)
+    state["batch_node_counts"] = state["batch_edge_counts"] = None
+    state["_readonly"] = None

@@ -30,6 +30,10 @@ class Space(NamedTuple):
         return tuple.__getitem__(self, key)
 
 
+if not TYPE_CHECKING:  # a named tuple's body takes no statements
+    Space.__setitem__ = Space.__delitem__ = Space.__setattr__ = hints.no_assignment("write .data['h'] = tensor")
+
+
 class FrameRows(MutableMapping[str, Tensor]):
     """Some rows of a frame. Writing leaves the other rows as they are and changes no tensor in place."""
 
@@ -151,6 +155,10 @@ class NodeView:
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("features are in g.ndata, or g.nodes['type'].data for one type")
+        __setitem__ = __delitem__ = hints.no_assignment(
+            "g.ndata['h'] = tensor sets a feature, g.nodes['type'].data['h'] that of one type, "
+            "g.remove_nodes(ids) removes nodes"
+        )
 
     def __init__(self, graph: QueryMixin, side: str = "all") -> None:
         self._graph, self._side = graph, side
@@ -199,6 +207,10 @@ class EdgeView:
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("features are in g.edata, or g.edges['type'].data for one type")
+        __setitem__ = __delitem__ = hints.no_assignment(
+            "g.edata['h'] = tensor sets a feature, g.edges['type'].data['h'] that of one type, "
+            "g.remove_edges(ids) removes edges"
+        )
 
     def __init__(self, graph: QueryMixin) -> None:
         self._graph = graph

@@ -22,8 +22,6 @@ class TracedAdjacency:
     :class:`Adjacency` answers with arrays it refuses while there are no values, and has from one of these tensors then.
     """
 
-    __slots__ = ("cache", "idtype", "num_dst", "num_src", "tensors")
-
     def __init__(self, src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> None:
         self.tensors, self.num_src, self.num_dst = (src, dst), num_src, num_dst
         self.idtype = _INT64 if idtype is None else idtype
@@ -47,7 +45,8 @@ class TracedAdjacency:
         return TracedAdjacency(*self.tensors, num_src, num_dst, self.idtype)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(Adjacency, name):
+        # Dynamo looks at an object that nothing has initialised
+        if name.startswith("_") or not hasattr(Adjacency, name) or "tensors" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         if not active.compiling() and not active.needs_operator(self.tensors):  # a program has returned it
             relation = relation_of(*self.tensors, self.num_src, self.num_dst).as_idtype(self.idtype)

@@ -3,7 +3,8 @@
 No tensor has memory while it is recorded, so a model may be larger than any. The result is a `torch.fx.Graph` without
 in-place operators and without dead code, whose nodes carry a meta tensor in ``meta["val"]``, the name of the module
 that was running in ``meta["module"]``, ``"forward"`` or ``"backward"`` in ``meta["phase"]`` and, in the backward pass,
-the forward node they differentiate in ``meta["forward"]`` (or None).
+the forward node they differentiate in ``meta["forward"]`` (or None). A random operator that
+``torch.utils.checkpoint`` runs again has the one with the same numbers in ``meta["drawn_as"]``.
 
 The optimizer's update is not in the graph: torch.optim computes it on each worker's parts. Its state is
 among the graph's inputs, so that a plan knows its memory.
@@ -136,7 +137,8 @@ def capture(
             return _loss_of(inputs.call())
         return loss(inputs.call(last=False), inputs.positional[-1])
 
-    with recorder, _names(module, recorder), _compiling(), progress(None, "capture the step", "operator") as bar:
+    bar = progress(None, "capture the step", "operator")
+    with recorder, _names(module, recorder), _compiling(), inputs.substituted(), bar:
         recorder.recorded = bar.update
         for name, p in trained.items():
             _keep_hooks(name, p, tensors[name])
@@ -145,7 +147,7 @@ def capture(
         forward_nodes = recorder.differentiable()
         recorder.phase = "backward"
         with recorder.pairing(forward_nodes), torch.autocast(recorder.device.type, enabled=False):
-            gradients = torch.autograd.grad(value, list(tensors.values()), allow_unused=True)
+            gradients = _gradients(value, list(tensors.values()))
     gradients_of = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
     parameters = {name: inputs.nodes[name] for name in tensors}
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in gradients_of.items())]
@@ -168,7 +170,8 @@ def capture_forward(
     recorder = StepRecorder(device)
     inputs = _Inputs(module, recorder, example_inputs, named_inputs or {})
     with recorder, _names(module, recorder), _compiling(), torch.no_grad():
-        values, spec = tree_flatten(_run(inputs.call))
+        with inputs.substituted():
+            values, spec = tree_flatten(_run(inputs.call))
         wrong = [type(x).__name__ for x in values if not isinstance(x, torch.Tensor)]
         if wrong:
             raise DGLError(f"the module returns {', '.join(wrong)}: let it return tensors, in tuples, lists or dicts")
@@ -195,10 +198,15 @@ class _Inputs:
         self.data = tuple(map(recorder.node_of, self._leaves))
         self.positional, self.named = tree_unflatten(leaves, spec)
 
+    @contextmanager
+    def substituted(self) -> Iterator[None]:
+        """Let the module have the placeholders: in the backward pass, too, where checkpointed blocks run again."""
+        with nn.utils.stateless._reparametrize_module(self.module, self.placeholders, tie_weights=True):
+            yield
+
     def call(self, last: bool = True) -> Any:
         """Call the module with all inputs, or without the last."""
-        positional = self.positional if last else self.positional[:-1]
-        return torch.func.functional_call(self.module, self.placeholders, positional, self.named)
+        return self.module(*(self.positional if last else self.positional[:-1]), **self.named)
 
     def _check_unchanged(self) -> None:
         """Raise if an input was written in place, as the caller's tensor would be."""
@@ -315,17 +323,30 @@ def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
         raise
 
 
+def _gradients(value: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    try:
+        return torch.autograd.grad(value, tensors, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" in str(error):
+            raise DGLError(
+                "the module calls torch.utils.checkpoint with use_reentrant=True, which cannot be captured: pass"
+                " use_reentrant=False"
+            ) from error
+        raise
+
+
 @contextmanager
 def _compiling() -> Iterator[None]:
     """Let libraries take the way that they take in compiled programs, with operators that can be recorded.
 
-    Without oneDNN, an LSTM is its time steps, which can be split.
+    Without oneDNN, an LSTM is its time steps, which can be split. torch's generator is left as it was.
     """
     before, onednn = torch.compiler._is_compiling_flag, torch._C._get_mkldnn_enabled()
     torch.compiler._is_compiling_flag = True
     torch._C._set_mkldnn_enabled(False)
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            yield
     finally:
         torch.compiler._is_compiling_flag = before
         torch._C._set_mkldnn_enabled(onednn)

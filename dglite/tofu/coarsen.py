@@ -179,6 +179,9 @@ class _Coarsening:
         for value, other in (captured.gradients | captured.updates).items():
             if value in number and other in number:
                 self.join(number[value], number[other])
+        for node in self.values:
+            if node.meta.get("drawn_as") in number:
+                self.join(number[node.meta["drawn_as"]], number[node])
         names = {name: number[node] for name, node in captured.parameters.items()}
         for name, node in captured.state.items():
             owner = names.get(name.rsplit(".", 1)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,14 @@ aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
+
+_COMPARISONS: dict[Any, Callable[[float, float], bool]] = {
+    aten.lt.Scalar: operator.lt,
+    aten.le.Scalar: operator.le,
+    aten.gt.Scalar: operator.gt,
+    aten.ge.Scalar: operator.ge,
+}
+_LARGEST_RANDOM = 1.0 - 2.0**-24
 
 _KEPT = (
     aten.threshold_backward,
@@ -55,6 +64,31 @@ def depends_on_data(func: Any, args: Any) -> bool:
     return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
 
 
+def is_composite(func: Any) -> bool:
+    """Return whether torch composes an operator of others, with their gradients."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def fake_kernel(name: str) -> Any:
+    """Return what says the shapes of the outputs of an operator that a library registers, or None."""
+    entry = simple_registry.singleton.find(name)
+    kernel = (entry.fake_impl if hasattr(entry, "fake_impl") else entry.abstract_impl).kernel  # the second in torch 2.4
+    return None if kernel is None else kernel.func
+
+
+def always(node: Any) -> bool | None:
+    """Return the value of a comparison of a random number with a bound that it never, or always, is below, else None.
+
+    Libraries draw a number to skip a layer with a probability, which may be 0.
+    """
+    if node.target not in _COMPARISONS or getattr(node.args[0], "target", None) is not aten.rand.default:
+        return None
+    compare, bound = _COMPARISONS[node.target], node.args[1]
+    least, most = compare(0.0, bound), compare(_LARGEST_RANDOM, bound)
+    return least if least == most else None
+
+
 def described(func: Any, args: Any, kwargs: Any) -> Any:
     """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
     if func.namespace in ("aten", "prims"):
@@ -62,11 +96,11 @@ def described(func: Any, args: Any, kwargs: Any) -> Any:
             return func(*args, **kwargs)
         except NotImplementedError as error:
             raise DGLError(f"{func} does not say the shapes of its outputs: write the module without it") from error
-    kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
+    kernel = fake_kernel(func.name())
     if kernel is None:
         raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
     with FakeTensorMode(allow_non_fake_inputs=True):
-        out = kernel.func(*args, **kwargs)
+        out = kernel(*args, **kwargs)
     return tree_map_only(
         torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
     )

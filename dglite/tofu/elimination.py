@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,7 @@ from ..errors import DGLError
 from ..progress import progress
 
 Scope = tuple[int, ...]
+Tables = list[tuple[Scope, np.ndarray]]
 
 LIMIT = 1 << 12
 """Entries of the largest table that elimination makes; what is left beyond is an integer program."""
@@ -42,6 +43,18 @@ def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[i
     smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
     values = _Elimination(smaller, [len(each) for each in candidates]).run()
     return [int(each[i]) for each, i in zip(candidates, values, strict=True)]
+
+
+def lower_bound(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int], limit: int = 1 << 20) -> float:
+    """Return a number that no sum of table entries is below; see `minimize` for the arguments.
+
+    It is the least sum if no variable has to be eliminated from tables of more than ``limit`` entries in all.
+    """
+    candidates = _undominated(tables, sizes)
+    smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
+    left = [len(each) for each in candidates]
+    fixed = sum(float(t.min()) for scope, t in smaller.items() if all(left[v] == 1 for v in scope))
+    return fixed + _Elimination(smaller, left).bound(limit)
 
 
 def _undominated(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
@@ -88,7 +101,8 @@ def _solve(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> dict[int
         costs.append((table - table.min()).ravel())
         unknowns += table.size
     rows, columns, factors = (np.concatenate(part) for part in zip(*terms, strict=True))
-    matrix = sp.csr_array((factors, (rows, columns)), shape=(equations, unknowns))
+    places = (rows.astype(np.int32), columns.astype(np.int32))  # milp of SciPy before 1.15 reads no others
+    matrix = sp.csr_array((factors, places), shape=(equations, unknowns))
     right = (np.arange(equations) < len(variables)).astype(float)
     cost = np.concatenate(costs)
     result = milp(
@@ -113,44 +127,99 @@ class _Elimination:
                 self._add(free, table.reshape([self.sizes[v] for v in free]))
 
     def run(self) -> list[int]:
+        trace: list[tuple[int, Tables]] = []
+        with progress(None, "search for a plan", "tensor", len(self.sizes)) as bar:
+            for v in self._order(LIMIT):
+                bar.update()
+                mine = self._pop(v)
+                trace.append((v, mine))
+                self._eliminate(v, mine)
+        return self._decode(trace, _solve(self.tables, self.sizes) if self.tables else {})
+
+    def bound(self, limit: int) -> float:
+        """Return a number that the least sum is not below; it is equal if no table needs more than ``limit`` entries.
+
+        A variable whose tables together are larger is eliminated from parts of them, one by one, as if it could have
+        another value in each (mini-buckets; Dechter and Rish, 2003). Before, costs are moved between the parts so that
+        all have the same minimum for each value.
+        """
+        least = 0.0
+        for v in self._order(math.inf):
+            parts = [self._joined(v, part) for part in self._parts(self._pop(v), limit)]
+            if len(parts) > 1:
+                minima = [table.reshape(len(table), -1).min(axis=1) for _, table in parts]
+                mean = np.mean(minima, axis=0)
+                parts = [
+                    (rest, table + (mean - minimum).reshape(-1, *[1] * len(rest)))
+                    for (rest, table), minimum in zip(parts, minima, strict=True)
+                ]
+            for rest, table in parts:
+                if rest:
+                    self._add(rest, table.min(axis=0))
+                else:
+                    least += float(table.min())
+        return least
+
+    def _order(self, limit: float) -> Iterator[int]:
+        """Yield variables, those with the smallest table of all their neighbours first, while that is within a limit.
+
+        The tables of a variable have to be replaced before the next is asked for.
+        """
         heap = [(self._weight(v), v) for v in range(len(self.sizes))]
         heapq.heapify(heap)
         done = [False] * len(self.sizes)
-        trace: list[tuple[int, list[tuple[Scope, np.ndarray]]]] = []
-        with progress(None, "search for a plan", "tensor", len(done)) as bar:
-            while heap:
-                weight, v = heapq.heappop(heap)
-                if done[v]:
-                    continue
-                now = self._weight(v)
-                if now > weight:
-                    heapq.heappush(heap, (now, v))
-                    continue
-                if weight > LIMIT:
+        while heap:
+            weight, v = heapq.heappop(heap)
+            if done[v]:
+                continue
+            now = self._weight(v)
+            if now > weight:
+                heapq.heappush(heap, (now, v))
+                continue
+            if weight > limit:
+                return
+            done[v] = True
+            neighbours = {u for scope in self.scopes_of[v] for u in scope} - {v}
+            yield v
+            for u in neighbours:
+                if len(self.scopes_of[u]) <= MANY:
+                    heapq.heappush(heap, (self._weight(u), u))
+
+    def _pop(self, v: int) -> Tables:
+        """Take the tables of a variable away."""
+        tables = [(scope, self.tables.pop(scope)) for scope in sorted(self.scopes_of[v])]
+        for scope, _ in tables:
+            for u in scope:
+                self.scopes_of[u].discard(scope)
+        return tables
+
+    def _parts(self, tables: Tables, limit: int) -> list[Tables]:
+        """Divide the tables of a variable so that each part, added up, has at most ``limit`` entries if possible."""
+        parts: list[tuple[set[int], Tables]] = []
+        for scope, table in sorted(tables, key=lambda entry: -entry[1].size):
+            for variables, part in parts:
+                if math.prod(self.sizes[u] for u in variables.union(scope)) <= limit:
+                    variables.update(scope)
+                    part.append((scope, table))
                     break
-                done[v] = True
-                bar.update()
-                mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.scopes_of[v])]
-                trace.append((v, mine))
-                for u in self._eliminate(v, mine):
-                    if len(self.scopes_of[u]) <= MANY:
-                        heapq.heappush(heap, (self._weight(u), u))
-        return self._decode(trace, _solve(self.tables, self.sizes) if self.tables else {})
+            else:
+                parts.append((set(scope), [(scope, table)]))
+        return [part for _, part in parts]
+
+    def _joined(self, v: int, tables: Tables) -> tuple[Scope, np.ndarray]:
+        """Return the variables of tables beside ``v``, and their sum, ``v`` first."""
+        rest = tuple(sorted({u for scope, _ in tables for u in scope} - {v}))
+        return rest, self._sum(tables, (v, *rest))
 
     def _weight(self, v: int) -> int:
         neighbours = {u for scope in self.scopes_of[v] for u in scope}
         return math.prod(self.sizes[u] for u in neighbours)
 
-    def _eliminate(self, v: int, mine: Sequence[tuple[Scope, np.ndarray]]) -> set[int]:
-        """Replace the tables of ``v`` by their minimum over it."""
-        touched = {u for scope, _ in mine for u in scope} - {v}
-        for scope, _ in mine:
-            for u in scope:
-                self.scopes_of[u].discard(scope)
-        rest = tuple(sorted(touched))
-        if rest:
-            self._add(rest, self._sum(mine, (v, *rest)).min(axis=0))
-        return touched
+    def _eliminate(self, v: int, mine: Tables) -> None:
+        """Put the minimum over ``v`` in the place of its tables."""
+        if any(len(scope) > 1 for scope, _ in mine):
+            rest, table = self._joined(v, mine)
+            self._add(rest, table.min(axis=0))
 
     def _sum(self, mine: Sequence[tuple[Scope, np.ndarray]], axes: Scope) -> np.ndarray:
         """Return the sum of tables with these variables as axes, the small ones added up first."""
@@ -174,9 +243,7 @@ class _Elimination:
         for u in scope:
             self.scopes_of[u].add(scope)
 
-    def _decode(
-        self, trace: Sequence[tuple[int, list[tuple[Scope, np.ndarray]]]], solved: Mapping[int, int]
-    ) -> list[int]:
+    def _decode(self, trace: Sequence[tuple[int, Tables]], solved: Mapping[int, int]) -> list[int]:
         values = [solved.get(v, 0) for v in range(len(self.sizes))]
         for v, mine in reversed(trace):
             cost = np.zeros(self.sizes[v])

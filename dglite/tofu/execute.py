@@ -56,6 +56,7 @@ class _Compiler:
         self._tiles: dict[Any, list[TensorSlice | None]] = {}
         self.turned: list[WorkerInstruction] = []
         self._fetched: dict[Use, int] = {}
+        self._draws: dict[Node, tuple[int, Sequence[tuple[SliceAxis, ...]]]] = {}
 
     def program(self) -> Program:
         captured = self.plan.captured
@@ -116,7 +117,7 @@ class _Compiler:
             None if _is_empty(mine) else _runner(node, op, mine),
         )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            instruction.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
+            instruction.seed = hash((self.seed, self._draw(node, number, cuts), *((c.lo, c.hi) for c in mine))) % 2**62
         elif isinstance(node.meta["val"], torch.Tensor) and not (op and op.rule.local):
             instruction.into = writing_into(node.target, node.meta["val"].dtype)
         instruction.new = makes_new_memory(node.target)
@@ -126,6 +127,17 @@ class _Compiler:
             if slice_ is not None:
                 instruction.shapes[output] = slice_shape(slice_)
         return instruction
+
+    def _draw(self, node: Node, number: int, cuts: Sequence[tuple[SliceAxis, ...]]) -> int:
+        """Return the number of the random operator that draws the numbers first; see `capture`."""
+        first = node.meta.get("drawn_as")
+        self._draws[node] = (number, cuts) if first is None else (self._draws[first][0], cuts)
+        if first is not None and cuts != self._draws[first][1]:
+            raise DGLError(
+                f"{node.target}, which torch.utils.checkpoint runs again, is split otherwise than at first, so it would"
+                " draw other numbers: leave it out of the checkpointed block"
+            )
+        return self._draws[node][0]
 
     def _strategies(self, node: Node, op: DescribedOperator | None, operands: Sequence[Node]) -> list[Strategy | None]:
         if operands:

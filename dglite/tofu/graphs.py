@@ -12,11 +12,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch._library import simple_registry
 
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.traced import relation_of
+from .decompositions import fake_kernel
 
 _LIBRARY = torch.library.Library("dglite_tofu", "DEF")
 _GRAPHS: WeakValueDictionary[int, Adjacency] = WeakValueDictionary()
@@ -56,8 +56,8 @@ def operator(name: str) -> Any:
         return getattr(torch.ops.dglite, name).default(inputs, *adj.tensors, adj.num_src, adj.num_dst, recipe)
 
     def describe(inputs: list[torch.Tensor], structure: Sequence[int], recipe: str) -> Any:
-        adj, kernel = adjacency_of(structure), simple_registry.singleton.find(f"dglite::{name}").fake_impl.kernel
-        return kernel.func(inputs, *adj.tensors, adj.num_src, adj.num_dst, recipe)
+        adj, kernel = adjacency_of(structure), fake_kernel(f"dglite::{name}")
+        return kernel(inputs, *adj.tensors, adj.num_src, adj.num_dst, recipe)
 
     _LIBRARY.define(f"{name}(Tensor[] inputs, int[] structure, str recipe) -> (Tensor, Tensor)")
     _LIBRARY.impl(name, compute, "CompositeExplicitAutograd")

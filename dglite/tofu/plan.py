@@ -32,11 +32,12 @@ from ..tables import Bar, bytes_text, html_card, html_table, text_table
 from . import baselines
 from .aten import strategies_of
 from .capture import Captured, capture
+from .certificate import MAX_FACTORS, least_bytes
 from .coarsen import Coarse, StrategiesOf, TensorShape, coarsen
 from .drawing import draw_bars, draw_tiles
 from .keeping import KeptFetches, share_fetches
 from .memory import local_shapes, memory_profile
-from .search import Policy, SearchStep, recursions, search
+from .search import Policy, SearchStep, factors, recursions, search
 from .strategy import Strategy
 
 LinkLevels = Sequence[tuple[int, float]]
@@ -133,6 +134,37 @@ class PartitionPlan:
     def bytes(self) -> float:
         """Bytes that all workers together receive in a training step."""
         return sum(self._sent)
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """Bytes that no plan of this step over as many workers communicates less than, before fetches are shared.
+
+        It is over all steps of the recursion at once, where the search decides one after the other, and takes up to a
+        minute; `certificate` says which plans it is about.
+
+        Raises ``DGLError``: the plan has more than three steps of prime factors, or was made with ``memory=``.
+        """
+        if self._allowed is not None:
+            raise DGLError(
+                "with memory=, tensors may be replicated, so that no bytes at all is the only bound there is"
+            )
+        if len(factors(self.workers)) > MAX_FACTORS:
+            raise DGLError(
+                f"{self.workers} workers are {len(factors(self.workers))} steps of prime factors, whose decisions"
+                f" together are too many: a bound needs at most {MAX_FACTORS}, as 8 workers have"
+            )
+        return least_bytes(self._coarse, self.workers)
+
+    def certificate(self) -> str:
+        """Return how far from the optimum the bytes of the search are at most, as text.
+
+        The optimum is that of all plans for the same groups of tensors and operators, in the recursions that the search
+        tries, without replication, before fetches are shared by several operators.
+        """
+        sent = sum(step.bytes for step in self._search_steps)
+        least = self.lower_bound
+        gap = f"within {100 * (sent / least - 1):.2f}% of optimal" if least > 0 else "no bound" if sent else "optimal"
+        return f"{gap}: {bytes_text(sent)} before fetches are shared, no plan less than {bytes_text(least)}"
 
     @cached_property
     def transfer_seconds(self) -> float | None:

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
-from .decompositions import decompositions, depends_on_data, described, tensors_in
+from .decompositions import always, decompositions, depends_on_data, described, is_composite, tensors_in
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
@@ -61,6 +61,7 @@ class StepRecorder(TorchDispatchMode):
         self._outputs: list[tuple[torch.Tensor, int]] = []
         self._forward_of: dict[Any, Node] = {}
         self._first: Node | None = None
+        self._draws: dict[Any, Node] = {}
         self._depth = 0
         self.recorded: Callable[[], Any] = lambda: None
         self._table = decompositions()
@@ -137,7 +138,11 @@ class StepRecorder(TorchDispatchMode):
         if self._has_values(args, kwargs):
             return self.sources.compute(func, args, kwargs, self._where())
         func, args = by_number(func, args)
+        if func in _INDEXED:
+            args = (args[0], self._without_masks(args[1]), *args[2:])
         if depends_on_data(func, args):
+            if func is aten._local_scalar_dense.default and (value := always(self.node_of(args[0]))) is not None:
+                return value
             self._refuse(func)
         if func in SAME and self._is_symbolic(args[0]):
             out = self._symbolic(func(shapes_of(args[0])))
@@ -165,7 +170,7 @@ class StepRecorder(TorchDispatchMode):
             if out is not NotImplemented:
                 self._forget_views(func, out)
                 return out
-        elif func._can_decompose() and func not in self._table:
+        elif is_composite(func) and func not in self._table:
             with self:
                 return func.decompose(*args, **kwargs)
         return self._run(func, args, kwargs)
@@ -178,6 +183,16 @@ class StepRecorder(TorchDispatchMode):
         """Return whether an operator reads tensors, all of which have values."""
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         return bool(tensors) and not any(map(self._is_symbolic, tensors))
+
+    def _without_masks(self, indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Replace boolean masks that have values by the rows that they select, dimension by dimension."""
+        rows: list[torch.Tensor | None] = []
+        for x in indices:
+            if x is None or x.dtype != torch.bool or self._is_symbolic(x):
+                rows.append(x)
+            else:
+                rows += self.sources.compute(aten.nonzero_numpy.default, (x,), {}, self._where())
+        return rows
 
     def _undone(self, args: Any) -> Node | None:
         """Return what is permuted back: the gradient of a linear layer does so with its weight."""
@@ -196,6 +211,8 @@ class StepRecorder(TorchDispatchMode):
         if shapes is None:
             return None
         node = self.emit(func, self._read(args, func), {k: self._read(v, func) for k, v in kwargs.items()}, shapes)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self._note_draw(node)
         if isinstance(shapes, torch.Tensor):
             out: Any = self._symbolic(shapes)
             self._bind(out, node)
@@ -218,6 +235,17 @@ class StepRecorder(TorchDispatchMode):
             node.meta["forward"] = source = self._forward_of.get(torch._C._current_autograd_node())
             node.meta["module"] = "" if source is None else source.meta["module"]
         return node
+
+    def _note_draw(self, node: Node) -> None:
+        """Note a random operator by the state of torch's generator, which it advances, and the first of equal state.
+
+        ``torch.utils.checkpoint`` sets the state back before it computes a block again.
+        """
+        state = torch.get_rng_state().numpy().tobytes()
+        first = self._draws.setdefault((state, node.target), node)
+        if first is not node:
+            node.meta["drawn_as"] = first
+        torch.rand(1)
 
     def _item(self, node: Node, index: int, value: torch.Tensor) -> Node:
         return self.emit(operator.getitem, (node, index), {}, value)
@@ -368,8 +396,9 @@ class StepRecorder(TorchDispatchMode):
             else:
                 self.graph.erase_node(node)
         for node in self.graph.nodes:
-            if node.meta.get("forward") is not None and node.meta["forward"] not in needed:
-                node.meta["forward"] = None
+            for name in ("forward", "drawn_as"):
+                if node.meta.get(name) is not None and node.meta[name] not in needed:
+                    node.meta[name] = None
         return self.graph
 
 
@@ -390,4 +419,5 @@ _SAME_ORDER = {aten.view.default, aten._unsafe_view.default, aten.unsqueeze.defa
 _SAME_ORDER |= {aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims}
 """Views of all elements, in their order."""
 _RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
+_INDEXED = {aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}

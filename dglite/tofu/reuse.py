@@ -26,7 +26,7 @@ def makes_new_memory(target: Any) -> bool:
         and target not in _RETURNED
         and not target._schema.is_mutable
         and all(result.alias_info is None for result in target._schema.returns)
-        and torch.Tag.maybe_aliasing_or_mutating not in target.tags
+        and getattr(torch.Tag, "maybe_aliasing_or_mutating", None) not in target.tags  # torch 2.4 has no such tag
     )
 
 

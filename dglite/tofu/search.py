@@ -132,6 +132,12 @@ def recursions(workers: int) -> list[list[int]]:
     return splits or [[]]
 
 
+def split_dims(shape: TensorShape, k: int) -> list[int]:
+    """Return the dimensions that a step may split into ``k``: those that it divides, or else those long enough."""
+    even = [d for d, size in enumerate(shape) if size >= k and size % k == 0]
+    return even or [d for d, size in enumerate(shape) if size >= k]
+
+
 def search(coarse: Coarse, steps: Sequence[int], policy: Policy | Sequence[Policy] | None = None) -> list[SearchStep]:
     """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups.
 
@@ -176,8 +182,7 @@ class StepSearch:
 
     def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
-        even = [d for d, size in enumerate(shape) if size >= self.k and size % self.k == 0]
-        dims = even or [d for d, size in enumerate(shape) if size >= self.k]
+        dims = split_dims(shape, self.k)
         if number in self.policy.fixed:
             dim = self.policy.fixed[number]
             if dim is None or shape[dim] >= self.k:

@@ -53,7 +53,9 @@ def matrix(adjacency: Adjacency, values: Any = None, dtype: Any = np.float64) ->
 
     src, dst = adjacency.endpoints()
     data = np.ones(len(src), dtype) if values is None else np.asarray(values, dtype)
-    return scipy.sparse.csr_matrix((data, (src, dst)), shape=(adjacency.num_src, adjacency.num_dst))
+    result = scipy.sparse.csr_matrix((data, (src, dst)), shape=(adjacency.num_src, adjacency.num_dst))
+    result.sum_duplicates()  # which SciPy 1.13 leaves
+    return result
 
 
 def one_relation(adjacency: Adjacency, src_type: str, etype: str, dst_type: str, like: DGLGraph) -> DGLGraph:

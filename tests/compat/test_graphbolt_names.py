@@ -153,7 +153,8 @@ def test_small_functions(gb, tmp_path, dtype):
     for array in (np.arange(6, dtype=np.float32).reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros((0, 4))):
         gb.numpy_save_aligned(tmp_path / "x", array)
         assert np.array_equal(np.load(tmp_path / "x.npy"), array)
-        assert np.load(tmp_path / "x.npy", mmap_mode="r").offset % 4096 == 0
+        if array.size or np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # 2.0 maps nothing behind the last page
+            assert np.load(tmp_path / "x.npy", mmap_mode="r").offset % 4096 == 0
 
 
 def test_graphs_are_copied(gb, typed):

@@ -92,7 +92,7 @@ def _dgl_itself() -> dict[str, types.ModuleType]:
             warnings.simplefilter("ignore")
             importlib.import_module("dgl")
         return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "dgl"}
-    except ImportError:
+    except (ImportError, PermissionError):  # it writes to HOME
         return {}
     finally:
         for name in set(sys.modules) - before:

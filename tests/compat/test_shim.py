@@ -18,7 +18,7 @@ ROOT = Path(dglite.__file__).parents[1]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the shim installed, its metadata included."""
-    pytest.importorskip("setuptools", reason="builds a wheel without isolation")
+    pytest.importorskip("setuptools", minversion="77", reason="builds a wheel without isolation")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run([*command, "--target", folder, ROOT / "shim"], capture_output=True, text=True, check=False)

@@ -259,8 +259,8 @@ def test_a_program_ends_though_a_loader_is_open():
         held = iter(DataLoader(g, range(9), NeighborSampler([1]), num_workers=2))
         next(held)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+    done = subprocess.run(  # without the warning of a cache that cannot be written
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

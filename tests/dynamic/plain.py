@@ -14,9 +14,9 @@ from dglite.dynamic import VertexFunction
 class PlainChildren:
     """What ``gather_all`` gives a vertex: each state as (children, size)."""
 
-    def __init__(self, made: Any, states: list[torch.Tensor]) -> None:
-        self._packed, self._states = made, states
-        self.states = made(*states)
+    def __init__(self, pack: Any, states: list[torch.Tensor]) -> None:
+        self._packed, self._states = pack, states
+        self.states = pack(*states)
 
     def __getitem__(self, which: int | str) -> torch.Tensor:
         return getattr(self.states, which) if isinstance(which, str) else self._states[which]
@@ -50,15 +50,15 @@ def evaluate(functions: Sequence[VertexFunction], g: DGLGraph, *inputs: Any, kin
 
 
 def _run_vertex(function: VertexFunction, v: int, inputs: Any, below: list, states: dict, pushed: dict) -> None:
-    made, sizes = function._packed, function.state_sizes
+    pack, sizes = function._packed, function.state_sizes
     dtype = next((p.dtype for p in function.parameters()), inputs[0].dtype if inputs else torch.float32)
 
     def gather(k: int) -> Any:
-        return made(*(below[k] if k < len(below) else [torch.zeros(1, size, dtype=dtype) for size in sizes]))
+        return pack(*(below[k] if k < len(below) else [torch.zeros(1, size, dtype=dtype) for size in sizes]))
 
     def gather_all() -> PlainChildren:
         empty = [torch.zeros(0, size, dtype=dtype) for size in sizes]
-        return PlainChildren(made, [torch.cat([e, *(s[j] for s in below)]) for j, e in enumerate(empty)])
+        return PlainChildren(pack, [torch.cat([e, *(s[j] for s in below)]) for j, e in enumerate(empty)])
 
     def scatter(*given: torch.Tensor, **named: torch.Tensor) -> None:
         states[v] = [*given, *(named[name] for name in function._state_names or [] if name in named)]

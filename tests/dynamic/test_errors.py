@@ -18,10 +18,10 @@ EDGE = dglite.graph(([0], [1]))
 
 def program(forward: Callable[[Any], None], state: Any = 2, **parts: Any) -> dynamic.VertexFunction:
     """Return a vertex function of one function and its modules."""
-    made = type("Program", (dynamic.VertexFunction,), {"forward": forward})(state)
+    instance = type("Program", (dynamic.VertexFunction,), {"forward": forward})(state)
     for name, part in parts.items():
-        setattr(made, name, part)
-    return made
+        setattr(instance, name, part)
+    return instance
 
 
 def branches(self: Any) -> None:
@@ -127,10 +127,10 @@ def gathers_before_the_first(self: Any) -> None:
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_what_a_function_must_not_do(forward: Callable, message: str) -> None:
-    made = program(forward, layer=nn.Linear(2, 2))
+    refused = program(forward, layer=nn.Linear(2, 2))
     for _ in range(2):  # a failed call leaves nothing behind
         with pytest.raises(DGLError, match=message):
-            made(EDGE, torch.ones(2, 2))
+            refused(EDGE, torch.ones(2, 2))
 
 
 def test_a_cycle_is_named() -> None:
@@ -183,10 +183,10 @@ def test_kinds_that_do_not_fit() -> None:
 
 
 def test_a_parameter_changed_before_backward() -> None:
-    made = Chain(2, 2)
-    out = made(EDGE, torch.ones(2, 2))
+    chain = Chain(2, 2)
+    out = chain(EDGE, torch.ones(2, 2))
     with torch.no_grad():
-        made.cell.weight_hh.add_(1)
+        chain.cell.weight_hh.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
 
@@ -221,15 +221,15 @@ def test_scans_over_vertices(name: str) -> None:
 
 @pytest.mark.parametrize("change", ["shape", "dtype", "device"])
 def test_a_parameter_whose_memory_is_replaced(change: str) -> None:
-    made, x = Chain(2, 2), torch.ones(2, 2)
-    made(EDGE, x)
+    chain, x = Chain(2, 2), torch.ones(2, 2)
+    chain(EDGE, x)
     replaced = {"shape": torch.ones(12, 2), "dtype": torch.ones(8, 2).double()}.get(change)
     if replaced is None:
-        made.cell.weight_hh = torch.nn.Parameter(torch.ones(8, 2, device="meta"))
+        chain.cell.weight_hh = torch.nn.Parameter(torch.ones(8, 2, device="meta"))
     else:
-        made.cell.weight_hh.data = replaced
+        chain.cell.weight_hh.data = replaced
     with pytest.raises(DGLError, match=r"a parameter or tensor that F reads is \(\d+, 2\)"):
-        made(EDGE, x)
+        chain(EDGE, x)
 
 
 def test_values_that_are_no_tensors() -> None:

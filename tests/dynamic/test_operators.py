@@ -221,13 +221,13 @@ def test_contractions_with_parameters(name: str) -> None:
     for v in range(4):
         h = torch.tanh(form(theirs[v : v + 1], program.w, program.t, h))
         rows.append(h)
-    wanted = [*program.parameters(), theirs]
-    expected = torch.autograd.grad(torch.cat(rows).square().sum(), wanted, allow_unused=True, materialize_grads=True)
+    sources = [*program.parameters(), theirs]
+    expected = torch.autograd.grad(torch.cat(rows).square().sum(), sources, allow_unused=True, materialize_grads=True)
     result = program(CHAIN, ours)
     torch.testing.assert_close(result, torch.cat(rows))
-    wanted[-1] = ours
-    found = torch.autograd.grad(result.square().sum(), wanted, allow_unused=True, materialize_grads=True)
-    torch.testing.assert_close(found, expected)
+    sources[-1] = ours
+    grads = torch.autograd.grad(result.square().sum(), sources, allow_unused=True, materialize_grads=True)
+    torch.testing.assert_close(grads, expected)
 
 
 @pytest.mark.parametrize("mixing", [lambda h: torch.einsum("ni,mi->nm", h, h), lambda h: h.T @ h, lambda h: h.T.sum(1)])

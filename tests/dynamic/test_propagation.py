@@ -60,7 +60,7 @@ def plain(g: DGLGraph, *functions: Any) -> None:
 
 def check(make: Callable[[], DGLGraph], functions: Callable[[], tuple], parameters: list[torch.Tensor]) -> None:
     """Compare what is written, and gradients."""
-    found = []
+    results = []
     for run in (lambda *args: propagate_as_program(*args), plain):
         g = make()
         leaves = [x for x in g.ndata.values() if x.requires_grad]
@@ -68,8 +68,8 @@ def check(make: Callable[[], DGLGraph], functions: Callable[[], tuple], paramete
         assert done is None
         outs = dict(g.ndata)
         loss = sum((x * torch.arange(x.numel()).view_as(x)).sum() for x in outs.values() if x.is_floating_point())
-        found.append((outs, torch.autograd.grad(loss, [*leaves, *parameters], allow_unused=True)))
-    (ours, our_grads), (theirs, their_grads) = found
+        results.append((outs, torch.autograd.grad(loss, [*leaves, *parameters], allow_unused=True)))
+    (ours, our_grads), (theirs, their_grads) = results
     assert ours.keys() == theirs.keys()
     for name in theirs:
         torch.testing.assert_close(ours[name], theirs[name])
@@ -167,7 +167,7 @@ def test_what_functions_capture_is_looked_up_once(monkeypatch: pytest.MonkeyPatc
 
 
 def test_second_derivatives_are_those_of_message_passing() -> None:
-    cell, found = Cell(4).double(), []
+    cell, results = Cell(4).double(), []
     for run in (propagate_as_program, plain):
         g = featured(TREE)
         leaf = g.ndata["x"]
@@ -176,9 +176,9 @@ def test_second_derivatives_are_those_of_message_passing() -> None:
         assert run(g, cell.message, cell.reduce, cell.apply) is None
         first = torch.autograd.grad(g.ndata["h"].square().sum(), tensors, create_graph=True)
         second = torch.autograd.grad(sum(x.square().sum() for x in first), tensors)
-        found.append([*first, *second])
+        results.append([*first, *second])
     assert cell.U.weight is tensors[1]
-    for x, y in zip(*found, strict=True):
+    for x, y in zip(*results, strict=True):
         torch.testing.assert_close(x, y)
 
 
@@ -352,17 +352,17 @@ def test_the_cell_of_the_tutorial_is_a_program(Cell: type[NaryCell]) -> None:
     cell = Cell(5, 4).double()
     leaves = [torch.randn(8, width, dtype=torch.float64, requires_grad=True) for width in (5, 4, 4)]
     assert dglite.explain(trees_of(cell, leaves), *functions_of(cell), order="topo").is_program
-    wanted = [*leaves, *(x for name, x in cell.named_parameters())]
-    found = []
+    sources = [*leaves, *(x for name, x in cell.named_parameters())]
+    results = []
     for run in (propagate_as_program, plain):
         g = trees_of(cell, leaves)
         assert run(g, *functions_of(cell)) is None
         loss = (g.ndata["h"] * torch.arange(32.0).view(8, 4)).sum() + g.ndata["c"].square().sum()
-        first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-        second = torch.autograd.grad(sum(x.square().sum() for x in first if x is not None), wanted, allow_unused=True)
+        first = torch.autograd.grad(loss, sources, create_graph=True, allow_unused=True)
+        second = torch.autograd.grad(sum(x.square().sum() for x in first if x is not None), sources, allow_unused=True)
         assert first[[name for name, _ in cell.named_parameters()].index("b_iou") + 3].any()
-        found.append([g.ndata["h"], g.ndata["c"], *first, *second])
-    for ours, theirs in zip(*found, strict=True):
+        results.append([g.ndata["h"], g.ndata["c"], *first, *second])
+    for ours, theirs in zip(*results, strict=True):
         if ours is None:
             assert theirs is None or not theirs.any()
         else:
@@ -392,7 +392,7 @@ def test_all_parameters_of_the_cell_are_trained(Cell: type[NaryCell], monkeypatc
 
 def test_a_trained_tensor_of_no_module() -> None:
     """Used directly, and in what is computed from it alone; second derivatives are those of message passing."""
-    found = []
+    results = []
     for run in (propagate_as_program, plain):
         g = featured(TREE)
         reduce = lambda nodes: {"h": nodes.mailbox["h"].sum(1) * TRAINED + (TRAINED * 2).exp()}  # noqa: E731
@@ -400,8 +400,8 @@ def test_a_trained_tensor_of_no_module() -> None:
         first = torch.autograd.grad(
             g.ndata["h"].square().sum(), [TRAINED, g.ndata["x"]], create_graph=True, allow_unused=True
         )
-        found.append([first[0], *torch.autograd.grad(first[0].square().sum(), [TRAINED])])
-    for x, y in zip(*found, strict=True):
+        results.append([first[0], *torch.autograd.grad(first[0].square().sum(), [TRAINED])])
+    for x, y in zip(*results, strict=True):
         torch.testing.assert_close(x, y)
 
 
@@ -409,9 +409,9 @@ def test_explain_says_whether_a_propagation_is_a_program() -> None:
     cell = NaryCell(5, 4)
     g = trees_of(cell, [torch.randn(8, width) for width in (5, 4, 4)])
     before = dict(g.ndata)
-    found = dglite.explain(g, *functions_of(cell), order="topo")
-    assert found.is_program and found.reason is None and found.num_frontiers == 3
-    assert "runs as one vertex program" in str(found) and "NaryCell.message_func" in str(found)
+    explanation = dglite.explain(g, *functions_of(cell), order="topo")
+    assert explanation.is_program and explanation.reason is None and explanation.num_frontiers == 3
+    assert "runs as one vertex program" in str(explanation) and "NaryCell.message_func" in str(explanation)
     assert all(g.ndata[name] is x for name, x in before.items())
     built_in = dglite.explain(g, fn.copy_u("h", "m"), fn.sum("m", "h"), order="topo")
     assert not built_in.is_program and "built-ins" in built_in.reason
@@ -467,13 +467,13 @@ def test_trees_of_many_in_degrees() -> None:
     cell = ChildSumCell(5, 3).double()
     torch.manual_seed(0)
     leaves = [torch.randn(11, width, dtype=torch.float64, requires_grad=True) for width in (5, 3, 3)]
-    found = []
+    results = []
     for run in (propagate_as_program, plain):
         g = dglite.graph((src, dst), num_nodes=11)
         g.ndata.update({"iou": cell.W_iou(leaves[0]), "h": leaves[1], "c": leaves[2]})
         assert run(g, *functions_of(cell)) is None
-        found.append([g.ndata["h"], *torch.autograd.grad(g.ndata["h"].cos().sum(), [leaves[0], *cell.parameters()])])
-    for ours, theirs in zip(*found, strict=True):
+        results.append([g.ndata["h"], *torch.autograd.grad(g.ndata["h"].cos().sum(), [leaves[0], *cell.parameters()])])
+    for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
     g = dglite.graph(([i for v in range(9) for i in range(v)], [9 + v for v in range(9) for _ in range(v)]))
     g.ndata["h"] = torch.ones(g.num_nodes(), 4, dtype=torch.float64)

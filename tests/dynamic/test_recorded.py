@@ -78,8 +78,8 @@ def compare(program: nn.Module, call: Call, x: torch.Tensor, rate: float = 0.1) 
     given = x.detach().clone().requires_grad_()
     expected = call(theirs, given)
     weights = [torch.randn_like(value) for value in values_of(expected)]
-    found = dynamic.run(list(values_of(call(program, dynamic.lazy(x)))))
-    for ours, value in zip(found, values_of(expected), strict=True):
+    result = dynamic.run(list(values_of(call(program, dynamic.lazy(x)))))
+    for ours, value in zip(result, values_of(expected), strict=True):
         torch.testing.assert_close(ours, value)
     loss = total(expected, weights)
     loss.backward()
@@ -390,5 +390,5 @@ def test_a_row_that_is_padding_has_no_gradient() -> None:
     handle.sync()
     assert theirs.weight.grad is not None
     torch.testing.assert_close(words.weight.detach(), theirs.weight.detach() - 0.1 * theirs.weight.grad)
-    found = dynamic.backward((words(dynamic.lazy(numbers)) * 2.0).sum())
-    assert found.isfinite() and words.weight.grad is not None and not words.weight.grad[2].any()
+    loss = dynamic.backward((words(dynamic.lazy(numbers)) * 2.0).sum())
+    assert loss.isfinite() and words.weight.grad is not None and not words.weight.grad[2].any()

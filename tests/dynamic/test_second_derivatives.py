@@ -141,7 +141,7 @@ def test_a_lazy_tree_lstm(wrap: Any, strategy: str) -> None:
     torch.manual_seed(0)
     model = TreeLSTM(wrap).double()
     trees = [random_tree(random.Random(i), i + 1) for i in range(4)]
-    found = []
+    results = []
     for make in (dynamic.lazy, torch.tensor):
         losses: list[Any] = []
         plain = TreeLSTM().double()
@@ -151,8 +151,8 @@ def test_a_lazy_tree_lstm(wrap: Any, strategy: str) -> None:
         for tree in trees:
             used(tree, make, losses)
         values = dynamic.run(losses, strategy) if make is dynamic.lazy else losses
-        found.append(orders(values, list(used.parameters())))
-    compare(*found)
+        results.append(orders(values, list(used.parameters())))
+    compare(*results)
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU], ids=lambda layer: layer.__name__)
@@ -174,12 +174,12 @@ def test_lazy_modules_and_vertex_programs(layer: Any) -> None:
 
 def test_tensors_that_are_made_of_each_other() -> None:
     layer, x = nn.Linear(3, 3).double(), torch.ones(3, dtype=torch.float64, requires_grad=True)
-    found = []
+    results = []
     for lazily in (True, False):
         y = layer(x).tanh()  # made of the layer's weights, which are used again
         z = torch.tanh(layer(dynamic.lazy(y) if lazily else y)).sum()
-        found.append(orders(dynamic.run(z) if lazily else z, [x, *layer.parameters()]))
-    compare(*found)
+        results.append(orders(dynamic.run(z) if lazily else z, [x, *layer.parameters()]))
+    compare(*results)
 
 
 def test_what_was_computed_before_has_second_derivatives() -> None:

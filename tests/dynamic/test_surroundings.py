@@ -244,5 +244,5 @@ def test_a_number_that_changes_at_each_call_is_named() -> None:
         for i in range(10):
             program.scale = 1.0 + i
             program(CHAIN, X)
-    (found,) = [w for w in caught if issubclass(w.category, DGLWarning)]
-    assert "since scale changed" in str(found.message) and found.filename == __file__
+    (warning,) = [w for w in caught if issubclass(w.category, DGLWarning)]
+    assert "since scale changed" in str(warning.message) and warning.filename == __file__

@@ -71,8 +71,8 @@ def check(way: str, kind: type[TreeModel], trees: list[Tree], num_words: int) ->
     torch.manual_seed(0)
     plain = NodeByNode(kind(num_words, HIDDEN))
     ours = WAYS[way](copy.deepcopy(plain.model))
-    expected, found = (w.loss(w.construct(trees)) for w in (plain, ours))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    expected, result = (w.loss(w.construct(trees)) for w in (plain, ours))
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
     for (name, x), y in zip(plain.model.named_parameters(), ours.model.parameters(), strict=True):
         assert x.grad is not None and y.grad is not None, name
         torch.testing.assert_close(y.grad.to_dense(), x.grad.to_dense(), rtol=1e-5, atol=1e-5)

@@ -67,6 +67,7 @@ def test_a_step_waits_for_nothing():
             step(trees)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert all(x.grad.isfinite().all() for x in program.parameters())
 
 
 def test_autocast_computes_in_float32():

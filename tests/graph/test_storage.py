@@ -208,3 +208,50 @@ def test_other_attributes_are_kept_silently(recwarn):
     g.smiles, g.y, g.distances, molecule.x = "CCO", 1, torch.ones(2), torch.ones(3)
     assert (g.smiles, g.y, len(g.distances), len(molecule.x)) == ("CCO", 1, 2, 3)
     assert not recwarn.list and not hasattr(dglite.DGLGraph, "x")
+
+
+# -- assignments -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "name", ["num_nodes", "ndata", "nodes", "device", "adjacency", "in_subgraph", "number_of_nodes"]
+)
+def test_methods_and_properties_cannot_be_set_or_deleted(name):
+    g = featured()
+    with pytest.raises(AttributeError, match=rf"g\.{name} is a (method|property) of graphs and cannot be set; .*g\."):
+        setattr(g, name, 5)
+    with pytest.raises(AttributeError, match=rf"g\.{name} is a (method|property) of graphs and cannot be deleted"):
+        delattr(g, name)
+    assert g.num_nodes() == 3 and name not in g.__dict__
+
+
+def test_a_method_may_be_replaced_by_a_function_and_put_back():
+    g = featured()
+    g.num_nodes = lambda: 7
+    assert g.num_nodes() == 7
+    del g.num_nodes
+    assert g.num_nodes() == 3
+
+
+def test_a_class_of_ones_own_sets_its_own_properties():
+    class Molecule(dglite.DGLGraph):
+        charge = 0
+
+        @property
+        def name(self):
+            return self._name
+
+        @name.setter
+        def name(self, value):
+            self._name = value
+
+    molecule = Molecule()
+    molecule.name, molecule.charge = "water", 1
+    assert (molecule.name, molecule.charge) == ("water", 1)
+
+
+def test_state_is_restored_by_a_scope_and_kept_by_pickles_as_before():
+    g = featured()
+    with g.local_scope():
+        g.ndata["z"] = torch.ones(3)
+        g.add_edges([0], [1])
+    assert "z" not in g.ndata and g.num_edges() == featured().num_edges()
+    assert pickle.loads(pickle.dumps(g)).num_nodes() == 3

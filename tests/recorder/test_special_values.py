@@ -10,6 +10,7 @@ import torch
 import dglite
 from tests.recorder.common import assert_recorded, compiled
 from tests.recorder.test_operations import spellings
+from tests.versions import has_exact_elu
 
 ONE = """
     -x | x.abs() | x.sign() | x + 0.5 | 0.5 - x | x * 3 | x * 0 | x / 3 | 3 / x | x.reciprocal() | x.exp() | x.expm1()
@@ -68,7 +69,10 @@ def check(text: str, columns: list[torch.Tensor]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("text", spellings(ONE))
 def test_of_one_number(text: str, dtype: torch.dtype) -> None:
-    check(text, [special(dtype)] * 2)
+    x = special(dtype)
+    if text.startswith("F.elu") and not has_exact_elu():
+        x = x[(x == 0) | (x.abs() >= 0.1)]  # not NaN, whose gradient is 1 there in short columns
+    check(text, [x] * 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])

@@ -17,6 +17,9 @@ from dglite.backend.torch_deferred import DeferredTensor
 from dglite.nn.functional import edge_softmax
 from dglite.ops import attention as fused
 from dglite.ops import scores
+from tests.versions import defers_scores
+
+pytestmark = defers_scores
 
 
 @pytest.fixture

@@ -229,7 +229,9 @@ def test_the_default_layout_keeps_distances(size: int) -> None:
 def test_graphs_without_edges_or_nodes(idtype: torch.dtype) -> None:
     for n in (0, 1, 7):
         g = dglite.graph(([], []), num_nodes=n, idtype=idtype)
-        drawn(dglite.plot(g, color=torch.arange(n), labels=True))
+        ax = dglite.plot(g, color=torch.arange(n), labels=True)
+        drawn(ax)
+        assert len(ax.texts) == n and not arrows_of(ax)
         drawn(dglite.plot(g))
     drawn(dglite.plot(dglite.graph(([0, 1], [1, 0]), idtype=idtype)))
 

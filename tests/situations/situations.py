@@ -182,7 +182,8 @@ def distributed(function: Function, xs: Tensors) -> Outcome:
     """DTensor, on one rank."""
     from torch.distributed import HashStore, init_process_group, is_initialized
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Replicate
+
+    from dglite.backend.torch_dtensor import DTensor, Replicate
 
     if not is_initialized():
         init_process_group("gloo", store=HashStore(), rank=0, world_size=1)

@@ -195,6 +195,45 @@ def test_control_flow_that_depends_on_data_is_refused(what: Any, named: str) -> 
         capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
 
 
+def test_a_random_number_decides_where_every_draw_does_alike() -> None:
+    def skipped(probability: float) -> Captured:
+        module = Branches(lambda h: -h if torch.rand([]) < probability else h)
+        return capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+    def negated(captured: Captured) -> bool:
+        return any(node.target is torch.ops.aten.neg.default for node in captured.graph.nodes)
+
+    assert (negated(skipped(0.0)), negated(skipped(1.0))) == (False, True)
+    with pytest.raises(DGLError, match="_local_scalar_dense"):
+        skipped(0.5)
+
+
+def test_rows_are_selected_by_masks_with_values() -> None:
+    mask, module = torch.tensor([True, False, True]), nn.Linear(2, 2)
+    new = nn.Parameter(torch.randn(2))
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.new = module, new
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.linear(x) * 1
+            h[mask] = self.new
+            return h[~mask].sum() + (h[mask] ** 2).sum()
+
+    x = torch.randn(3, 2)
+    captured = capture(Masked(), None, (x,))
+    inputs = {captured.parameters["new"]: new, captured.data[0]: x}
+    inputs |= {captured.parameters[f"linear.{name}"]: p for name, p in module.named_parameters()}
+    inputs |= {node: captured.constant_values[name] for name, node in captured.constants.items()}
+    values = run(captured, inputs)
+    loss = Masked()(x)
+    (gradient,) = torch.autograd.grad(loss, new)
+    torch.testing.assert_close(values[captured.loss], loss)
+    torch.testing.assert_close(values[captured.updates[captured.parameters["new"]]], gradient)
+
+
 def test_what_cannot_be_trained_is_refused() -> None:
     x, y = torch.randn(3, 2), torch.randn(3, 2)
     linear = nn.Linear(2, 2)

@@ -44,6 +44,25 @@ CASES: dict[str, dict[str, Any]] = {
     "ElectraForMaskedLM": ENCODER | {"embedding_size": 16},
     "DebertaForMaskedLM": ENCODER,
     "MixtralForCausalLM": DECODER | {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "RwkvForCausalLM": {"vocab_size": 32, "num_hidden_layers": 2, "hidden_size": 16, "context_length": 8},
+    "MambaForCausalLM": {"vocab_size": 32, "num_hidden_layers": 2, "hidden_size": 16, "state_size": 4},
+    "Wav2Vec2ForSequenceClassification": {
+        **{key: value for key, value in ENCODER.items() if key != "attention_probs_dropout_prob"},
+        "activation_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "feat_proj_dropout": 0.0,
+        "final_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "layerdrop": 0.0,
+        "apply_spec_augment": False,
+        "classifier_proj_size": 8,
+        "conv_dim": (8, 8),
+        "conv_stride": (4, 2),
+        "conv_kernel": (8, 3),
+        "num_feat_extract_layers": 2,
+        "num_conv_pos_embeddings": 4,
+        "num_conv_pos_embedding_groups": 2,
+    },
     "T5ForConditionalGeneration": {
         "vocab_size": 32,
         "d_model": 16,
@@ -73,13 +92,18 @@ def test_products_of_experts_are_split_by_columns() -> None:
 
 
 def work(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    """Return a model and a batch, equal in each process."""
+    """Return a model and a batch, equal in each process; a name may end in " checkpointed"."""
     torch.manual_seed(0)
+    name, _, checkpointed = name.partition(" ")
     config = getattr(transformers, name.partition("For")[0].removesuffix("LMHeadModel") + "Config")(**CASES[name])
     config.use_cache = False
     module = getattr(transformers, name)(config)
     if name not in SINGLE:
         module = module.double()
+    if checkpointed:
+        module.gradient_checkpointing_enable({"use_reentrant": False})
+    if name.startswith("Wav2Vec2"):
+        return module.train(), {"input_values": torch.randn(4, 200).double(), "labels": torch.randint(2, (4,))}
     words = torch.randint(1, 32, (4, 6))
     return module.train(), {"input_ids": words, "labels": words, "attention_mask": torch.ones_like(words)}
 
@@ -90,7 +114,7 @@ def train(rank: int, name: str) -> list[float]:
     return [step(**batch).item() for _ in range(3)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, "LlamaForCausalLM checkpointed"])
 def test_two_processes_train_as_one(two: Workers, name: str) -> None:
     module, batch = work(name)
     optimizer = torch.optim.AdamW(module.parameters(), 0.01)

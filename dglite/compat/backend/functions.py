@@ -117,5 +117,6 @@ no_grad = torch.no_grad
 
 def sync() -> None:
     """Wait until what was asked of the accelerator is done; on the CPU there is nothing to wait for."""
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
+    accelerator = getattr(torch, "accelerator", torch.cuda)  # torch 2.4 has none
+    if accelerator.is_available():
+        accelerator.synchronize()

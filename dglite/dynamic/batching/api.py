@@ -141,7 +141,7 @@ class _SessionResults(torch.autograd.Function):
             ctx.reached = True
             return None, None, None, *differentiable_gradients(again, ctx.tensors, ctx.needs_input_grad[3:], grads)
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
-        gradient_of = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
+        gradient_of = differentiate(ctx.session, outputs)
         ctx.reached = bool(gradient_of)
         return None, None, None, *[gradient_of.get(id(tensor)) for tensor in ctx.tensors]
 

@@ -214,19 +214,8 @@ def _with_absent(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(rows < 0, -1, 0), rows
 
 
+_METHODS = vars(_LevelValues)
 _COMPUTE: dict[NodeKind, Callable[..., Tensor]] = {
-    NodeKind.PULL: _LevelValues.pull,
-    NodeKind.GATHER: _LevelValues.gather,
-    NodeKind.CHILD: _LevelValues.child,
-    NodeKind.SHARED: _LevelValues.shared,
-    NodeKind.FULL: _LevelValues.full,
-    NodeKind.RANDOM: _LevelValues.random,
-    NodeKind.POINTWISE: _LevelValues.pointwise,
-    NodeKind.COPY: _LevelValues.copy,
-    NodeKind.MATMUL: _LevelValues.matmul,
-    NodeKind.REDUCE: _LevelValues.reduce,
-    NodeKind.EACH: _LevelValues.each,
-    NodeKind.SLICE: _LevelValues.slice,
-    NodeKind.CAT: _LevelValues.cat,
-    NodeKind.OPAQUE: _LevelValues.opaque,
+    kind: _METHODS[kind.value] for kind in NodeKind if kind.value in _METHODS
 }
+"""What computes a node of each kind of a forward program: the method that is called as the kind."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ...expr import Expr
 from ...kernels import compiled
 from ...kernels.cuda.dynamic.chains import Chain, RowFormulas, RowReduction, chain_of
@@ -19,10 +17,8 @@ from ...ops import devices
 from ..program.ir import NodeKind
 from ..program.recipe import DenseOp, PointwiseKernel
 from ..program.traced import ClassPlan, TracedProgram
-from .memory import Arena, empty
-from .order import VertexOrder
+from .memory import Arena
 from .parcel import ArrayParcel
-from .products import add_rows
 from .run import SweepRun
 from .script import CallAddresses, FilledScript, ProgramScript
 from .stages import SweepCall, run_stage
@@ -89,32 +85,18 @@ class DeviceRun(SweepRun):
 
     _script: DeviceScript
 
-    def __init__(
-        self,
-        script: DeviceScript,
-        order: VertexOrder,
-        rows: list[torch.Tensor | None],
-        values: Sequence[torch.Tensor],
-        shared: Sequence[torch.Tensor],
-    ) -> None:
-        self._device = script.device
-        super().__init__(script, order, rows, values, shared)
-
-    def _empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        return empty(shape, dtype, self._device)
-
     def _filled_in(self, addresses: CallAddresses, lease: Any) -> FilledScript:
         """Fill the script in with addresses of the device, and copy all that its kernels read there."""
         script, order, kernels = self._script, self._order, compiled("dynamic.fill")
         if lease is None:
-            lease = Arena(script.needed_bytes(order), self._device)
+            lease = Arena(script.needed_bytes(order), script.device)
         filled = script.fill(order, self._shared, self._rows_of, self._lengths, addresses, 1, None, lease)
         words, left, by_slot, *_, inverse = filled.keep[2]
         parcel = ArrayParcel()
         number = parcel.add(words)
         for array in (left, by_slot, inverse, filled.picked, *order.tables[: len(kernels.TABLES_OF_ORDER)]):
             parcel.add(array)
-        parcel.stage(self._device)
+        parcel.stage(script.device)
         parcel.change(parcel.view(number))
         self._there, self._words = parcel.send(), parcel.address(number)
         script.clear(filled, order.num_nodes)
@@ -123,7 +105,7 @@ class DeviceRun(SweepRun):
     def _go(self, filled: FilledScript, direction: int) -> SweepCall:
         """Go through the lines of a direction: a launch for each, but for stages of torch's."""
         call = SweepCall(self._values, self._shared, self._script, filled)
-        runner: Any = devices.device_on(self._device).queue
+        runner: Any = devices.device_on(self._script.device).queue
         chains, stages, words = self._script.chains, self._script.python_stages[direction], self._words
         for start, first, last, number in filled.lines[direction].tolist():
             if number >= 0:
@@ -132,20 +114,3 @@ class DeviceRun(SweepRun):
                 chain = chains[start]
                 runner.launch(chain.program, "run", chain.grid(last - first), (words + 8 * start, first, last))
         return call
-
-    def _of_rows(self, filled: FilledScript) -> dict[int, torch.Tensor]:
-        """Add up what the rows of all classes give to each shared tensor."""
-        sums = dict[int, torch.Tensor]()
-        for part, (count, x, x_row, y, y_row) in zip(self._script.parts, filled.parts.tolist(), strict=True):
-            weight, total = self._shared[part.shared], sums.get(part.shared)
-            result = sums[part.shared] = self._empty(weight.shape, weight.dtype) if total is None else total
-            into = result if part.form == "outer" else result.view(1, -1)
-            height, width = into.shape
-            right = filled.lease.view(y, count, y_row, (width,), into.dtype)
-            if part.form == "outer":
-                add_rows(filled.lease.view(x, count, x_row, (height,), into.dtype), right, into, total is not None)
-            elif total is None:
-                torch.sum(right, 0, out=into[0])
-            else:
-                into[0].add_(right.sum(0))
-        return sums

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from ...backend import active
 from ...kernels import compiled
 from ..program.ir import Node
-from ..program.layout import DTYPES, MOST_ROWS
 from ..program.traced import TracedProgram
 from .by_torch import push_by_torch
-from .memory import empty
+from .memory import Arena, empty
 from .order import VertexOrder
-from .products import add_rows
+from .products import GradientSums
 from .script import CallAddresses, FilledScript, ProgramScript, stacked_rows
 from .stages import SweepCall, run_stage
 
@@ -59,7 +58,7 @@ class SweepRun:
         return filled
 
     def _empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        return empty(shape, dtype)
+        return empty(shape, dtype, self._script.device)
 
     def _filled_in(self, addresses: CallAddresses, lease: Any) -> FilledScript:
         kernels = compiled("dynamic.schedule")
@@ -82,9 +81,9 @@ class SweepRun:
         self._filled = None  # what it gives is no longer ours: another time it is filled in anew
         for gradient, into in zip(gradients, self._push_grads, strict=False):
             into.zero_() if gradient is None else into.copy_(gradient.view(into.shape))
-        terms = self._go(filled, 1).shared_grads
-        shared_grads = self._of_rows(filled)
-        shared_grads |= {i: shared_grads[i] + term if i in shared_grads else term for i, term in terms.items()}
+        sums = self._go(filled, 1).shared_grads
+        self._add_rows(filled, sums)
+        shared_grads = sums.finish()
         return self._value_grads, [shared_grads.get(i) for i in range(len(self._shared))]
 
     def by_torch(
@@ -115,32 +114,16 @@ class SweepRun:
         kernels.run_lines(team, done, len(lines))
         return call
 
-    def _of_rows(self, filled: FilledScript) -> dict[int, torch.Tensor]:
-        """Add up what the rows of all classes give to each shared tensor: many rows by torch, then few by kernels."""
-        sums = dict[int, torch.Tensor]()
-        words, work, kernels = list[tuple[Any, ...]](), 0, compiled("dynamic.kernels")
+    def _add_rows(self, filled: FilledScript, sums: GradientSums) -> None:
+        """Add what the rows of all classes give to each shared tensor, parts of many rows first."""
         parts = zip(self._script.parts, filled.parts.tolist(), strict=True)
-        for part, (count, x, x_row, y, y_row) in sorted(parts, key=lambda pair: -pair[1][0]):
-            weight, total = self._shared[part.shared], sums.get(part.shared)
-            result = sums[part.shared] = empty(weight.shape, weight.dtype) if total is None else total
-            into = result if part.form == "outer" else result.view(1, -1)
-            (height, width), dtype = into.shape, DTYPES[into.dtype]
-            if count <= MOST_ROWS:
-                place = x, x_row, into.data_ptr(), width * into.element_size(), y, y_row
-                scales = (kernels.SET if total is None else kernels.ADD)[dtype]
-                words.append((kernels.matrix_kernel(part.form, dtype), count, height, width, *place, scales))
-                work += count * height * width
-                continue
-            right = filled.lease.view(y, count, y_row, (width,), into.dtype)
-            if part.form == "outer":
-                left = filled.lease.view(x, count, x_row, (height,), into.dtype)
-                add_rows(left, right, into, total is not None)
-            elif total is None:
-                into[0].copy_(active.sum(right, 0))
-            else:
-                into[0].add_(active.sum(right, 0))
-        if words:
-            table, size = np.array(words, np.int64), len(words[0])
-            starts = np.arange(0, table.size, size)
-            kernels.run_steps(table.ctypes.data, starts.ctypes.data, 0, len(words), work, torch.get_num_threads())
-        return sums
+        for part, (count, *places) in sorted(parts, key=lambda pair: -pair[1][0]):
+            like = self._shared[part.shared]
+            rows = partial(_rows, filled.lease, like.dtype, count, places)
+            sums.add_rows(part.shared, like, part.form, count, places, rows)
+
+
+def _rows(lease: Arena, dtype: torch.dtype, count: int, places: Sequence[int], *widths: int) -> list[torch.Tensor]:
+    """Return the rows at two addresses with strides, of two widths."""
+    pairs = zip(places[::2], places[1::2], widths, strict=True)
+    return [lease.view(address, count, stride, (width,), dtype) for address, stride, width in pairs]

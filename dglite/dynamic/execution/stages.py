@@ -6,14 +6,15 @@ The rest is kernels, which go through their lines without coming back (see :mod:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from ...backend import active
 from ..program.ir import Node, NodeKind
 from ..program.recipe import DenseOp, Place, PointwiseKernel
-from .products import add_rows, multiply
+from .products import GradientSums, add_rows, multiply
 from .script import FilledScript, ProgramScript
 
 
@@ -25,7 +26,11 @@ class SweepCall:
     shared: Sequence[torch.Tensor]
     script: ProgramScript
     filled: FilledScript
-    shared_grads: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def shared_grads(self) -> GradientSums:
+        """The gradients of shared tensors, none at first."""
+        return GradientSums(self.script.most_rows, self.script.device)
 
     def rows(self, place: Place, first: int, last: int) -> torch.Tensor:
         """Return rows of a place."""
@@ -64,9 +69,7 @@ def _gradient(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: None
 
 
 def _accumulate(call: SweepCall, index: int, term: torch.Tensor) -> None:
-    term = term if term.is_sparse else term.view(call.shared[index].shape)
-    total = call.shared_grads.get(index)
-    call.shared_grads[index] = term if total is None else term + total
+    call.shared_grads.add(index, term if term.is_sparse else term.view(call.shared[index].shape))
 
 
 def _opaque(node: Node, call: SweepCall, inputs: list[torch.Tensor], out: torch.Tensor) -> None:

@@ -33,6 +33,13 @@ class PlacedProgram(NamedTuple):
     filled: FilledScript
 
 
+def place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: int) -> None:
+    """Write the addresses of rows, 0 for row -1."""
+    np.multiply(rows, row_bytes, out=places)
+    places += address
+    places[rows < 0] = 0
+
+
 class LookupCopy:
     """Rows of a table that are copied: the rows, their addresses, and where the gradient lies."""
 
@@ -48,9 +55,7 @@ class LookupCopy:
         for i, (node, first) in enumerate(self._refs):
             numbers = session.given_at[node].numpy().reshape(-1)
             rows[i * each : (i + 1) * each] = numbers[first : first + each]
-        addresses = self.addresses[: len(rows)]
-        np.multiply(rows, self._row_bytes, out=addresses)
-        addresses += self.lookup.table.data_ptr()
+        place_rows(self.addresses[: len(rows)], rows, self.lookup.table.data_ptr(), self._row_bytes)
 
     @property
     def counted(self) -> np.ndarray:

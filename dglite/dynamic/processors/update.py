@@ -22,7 +22,7 @@ from ..batching.execution.matrices import EmbeddingLookup, WeightProduct
 from ..batching.recording.kinds import DTYPES
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import operand
-from .layout import StepLayout
+from .layout import StepLayout, place_rows
 from .rules import TrainedParameter, UpdateRule
 
 _SET, _ADD, _RULE = 0, 2, 4
@@ -87,7 +87,7 @@ class OperationList:
                 self.array[at + 1], self.array[at + 4], self.array[at + 8] = parts[i][0], parts[i][1], parts[i][3]
         for addresses, number, table, row_bytes in self.scattered:
             rows = layout.lookups[number].counted
-            _place_rows(addresses[: len(rows)], rows, table, row_bytes)
+            place_rows(addresses[: len(rows)], rows, table, row_bytes)
 
 
 class _GradientSource(NamedTuple):
@@ -189,13 +189,6 @@ def _alike(old: UpdateRule, new: UpdateRule) -> bool:
     return all(x is y for x, y in zip(old.states, new.states, strict=True))
 
 
-def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: int) -> None:
-    """Write the addresses of rows, 0 for row -1."""
-    np.multiply(rows, row_bytes, out=places)
-    places += address
-    places[rows < 0] = 0
-
-
 def _add_parts(
     listing: OperationList, parts: Sequence[_GradientSource], parameter: Tensor, into: Tensor, first: int, further: int
 ) -> None:
@@ -218,7 +211,7 @@ def _add_rows(
     item, row = into.element_size(), into.stride(0) * into.element_size()
     kernel = listing.machine.step(StepSpec((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype]))
     places = np.empty(part.rows, np.int64)
-    _place_rows(places, part.lookup_rows, into.data_ptr(), row)
+    place_rows(places, part.lookup_rows, into.data_ptr(), row)
     listing.keep.append(places)
     listing.scattered.append((places, part.source[0], into.data_ptr(), row))
     listing.sized.append(len(listing.words) + 1)

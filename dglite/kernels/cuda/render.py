@@ -16,8 +16,6 @@ from ..layout import Pattern
 from ..render.common import is_fused
 from .run.program import CPP_TYPES, CudaProgram, make_program
 
-__all__ = ["ROWS", "MessageSpec", "all_operands", "expression_text", "sddmm_program", "spmm_program"]
-
 PARTS = ("common", "rows", "sparse")
 ROWS = """const index* __restrict__ indptr, const index* __restrict__ indices, const index* __restrict__ edge_ids,
     long long num_rows, const index* __restrict__ chunk_rows, const index* __restrict__ chunk_firsts,

@@ -171,31 +171,21 @@ class HeteroGNNExplainer(MaskLearner):
     def explain_node(
         self, ntype: str, node_id: Any, graph: DGLGraph, feat: dict[str, Tensor], **kwargs: Any
     ) -> tuple[Tensor, DGLGraph, dict[str, Tensor], dict[tuple[str, str, str], Tensor]]:
-        """Explain the prediction for one node of a type.
+        """Explain the prediction for node ``node_id`` of type ``ntype``, as :meth:`GNNExplainer.explain_node`.
 
-        Parameters
-        ----------
-        ntype, node_id
-            The node.
-        graph
-            A heterogeneous graph.
-        feat
-            Features (num_nodes, size) by node type. Types without features get no mask.
-        kwargs
-            Further arguments of the model, given to it as they are.
+        ``feat`` are features (num_nodes, size) by node type; types without features get no mask. Further arguments of
+        the model are given to it as they are.
 
         Returns
         -------
         (Tensor, DGLGraph, dict, dict)
-            The node's id in the subgraph, (1,); the subgraph of the nodes within ``num_hops`` steps to the node, with
-            old ids in ``ndata[dglite.NID]`` and ``edata[dglite.EID]``; how much each feature counts by node type,
-            (size,), and each edge of the subgraph by canonical edge type, (num_edges,): between 0 and 1.
+            The node's id in the subgraph, (1,); the subgraph; how much each feature counts by node type, (size,), and
+            each edge of the subgraph by canonical edge type, (num_edges,): between 0 and 1.
 
         Raises
         ------
         DGLError
-            Several nodes were given, or a node that does not exist; features are not by node type; features or the
-            model's output for ``ntype`` do not have a row for each node; the output does not depend on ``eweight``.
+            As for one type; features are not by node type, or the model's output has none for ``ntype``.
         """
         features = self._features(graph, feat)
         near, new_ids = khop_in_subgraph(graph, {ntype: node_id}, self.num_hops)
@@ -217,16 +207,9 @@ class HeteroGNNExplainer(MaskLearner):
     def explain_graph(
         self, graph: DGLGraph, feat: dict[str, Tensor], **kwargs: Any
     ) -> tuple[dict[str, Tensor], dict[tuple[str, str, str], Tensor]]:
-        """Explain the prediction for a graph.
+        """Explain the prediction for a graph, as :meth:`GNNExplainer.explain_graph`.
 
-        Parameters
-        ----------
-        graph
-            A heterogeneous graph.
-        feat
-            Features (num_nodes, size) by node type. Types without features get no mask.
-        kwargs
-            Further arguments of the model.
+        ``feat`` are features (num_nodes, size) by node type; types without features get no mask.
 
         Returns
         -------
@@ -237,8 +220,7 @@ class HeteroGNNExplainer(MaskLearner):
         Raises
         ------
         DGLError
-            Features are not by node type or do not have a row for each node, or the model's output is not
-            (1, num_classes) or does not depend on ``eweight``.
+            As for one type, and features are not by node type.
         """
         features = self._features(graph, feat)
         return self._learn(graph, features, self._logits_of_graph, "Explain graph", kwargs)

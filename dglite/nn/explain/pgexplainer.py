@@ -201,24 +201,9 @@ class HeteroPGExplainer(EdgeScorer):
     typed = True
 
     def train_step(self, graph: DGLGraph, feat: dict[str, Tensor], temperature: float, **kwargs: Any) -> Tensor:
-        """Return the loss for a batch of graphs, a number to minimise.
+        """Return the loss for a batch of graphs, a number to minimise, as :meth:`PGExplainer.train_step`.
 
-        Parameters
-        ----------
-        graph
-            A heterogeneous graph or a batch of them.
-        feat
-            Features (num_nodes, size) by node type.
-        temperature
-            The temperature; usually lowered from 5 to 1.
-        kwargs
-            Further arguments of the model.
-
-        Raises
-        ------
-        DGLError
-            The explainer is for nodes, features are not by node type, or features or embeddings do not have a row for
-            each node.
+        ``feat`` are features (num_nodes, size) by node type. Raises ``DGLError`` if they are not, and as for one type.
         """
         return self._train_step(graph, feat, temperature, kwargs)
 
@@ -235,18 +220,9 @@ class HeteroPGExplainer(EdgeScorer):
     def explain_graph(
         self, graph: DGLGraph, feat: dict[str, Tensor], temperature: float = 1.0, training: bool = False, **kwargs: Any
     ) -> tuple[Tensor, dict[tuple[str, str, str], Tensor]]:
-        """Explain the prediction for a graph or a batch of graphs.
+        """Explain the prediction for a graph or a batch of graphs, as :meth:`PGExplainer.explain_graph`.
 
-        Parameters
-        ----------
-        graph
-            A heterogeneous graph.
-        feat
-            Features (num_nodes, size) by node type.
-        temperature, training
-            With ``training``, the mask is drawn at this temperature, and the results have gradients.
-        kwargs
-            Further arguments of the model.
+        ``feat`` are features (num_nodes, size) by node type.
 
         Returns
         -------
@@ -270,20 +246,9 @@ class HeteroPGExplainer(EdgeScorer):
         training: bool = False,
         **kwargs: Any,
     ) -> tuple[dict[str, Tensor], dict[tuple[str, str, str], Tensor], DGLGraph, dict[str, Tensor]]:
-        """Explain the predictions for some nodes.
+        """Explain the predictions for some nodes, as :meth:`PGExplainer.explain_node`.
 
-        Parameters
-        ----------
-        nodes
-            Ids by node type.
-        graph
-            A heterogeneous graph.
-        feat
-            Features (num_nodes, size) by node type, of all types.
-        temperature, training
-            With ``training``, the mask is drawn at this temperature, and the results have gradients.
-        kwargs
-            Further arguments of the model, given to it as they are, with the batch.
+        ``nodes`` are ids by node type, ``feat`` features (num_nodes, size) of all node types.
 
         Returns
         -------
@@ -295,7 +260,6 @@ class HeteroPGExplainer(EdgeScorer):
         Raises
         ------
         DGLError
-            The explainer is for graphs or has no ``num_hops``, there is no node, features are not by node type, or
-            features or embeddings do not have a row for each node.
+            As for one type, and features are not by node type, or not of all.
         """
         return self._explain_nodes(nodes, graph, feat, temperature, training, kwargs)

@@ -112,6 +112,8 @@ def activated(x: Tensor, bias: Tensor | None, activation: Any) -> Tensor:
         x, bias = biases.biased(x, bias, formula), None
         activation = activation if formula is None else None
     x = x if bias is None else x + bias
+    if isinstance(activation, type):
+        raise DGLError(f"activation is the class {activation.__name__}; pass a function, {activation.__name__}()")
     try:
         return x if activation is None else activation(x)
     except TypeError:
@@ -121,7 +123,11 @@ def activated(x: Tensor, bias: Tensor | None, activation: Any) -> Tensor:
 
 
 def require_module(layer: Any, argument: str, module: Any, example: str) -> None:
-    """Raise ``TypeError`` unless ``module`` can be called."""
+    """Raise ``TypeError`` unless ``module`` can be called, and for a class of modules."""
+    if isinstance(module, type):
+        raise TypeError(
+            f"{type(layer).__name__}: {argument} is the class {module.__name__}; expected a module, such as {example}"
+        )
     if not callable(module):
         name = type(layer).__name__
         raise TypeError(f"{name}: {argument} must be a module such as {example}, got {module!r:.60}")
@@ -198,7 +204,7 @@ def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -
         raise DGLError(
             f"{type(layer).__name__}: {argument} is missing; expected a row for each of the {expected} {owner}"
         )
-    if getattr(x, "ndim", None) is None:
+    if getattr(x, "ndim", None) is None or not hasattr(x, "dtype"):
         pair = ", or a tuple (source, destination) where the layer takes a pair" if "nodes" in owner else ""
         raise DGLError(
             f"{type(layer).__name__}: {argument} is of type {type(x).__name__}; expected a tensor with a row for each "

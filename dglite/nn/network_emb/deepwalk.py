@@ -10,6 +10,7 @@ from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 from ...graph import DGLGraph
+from ...graph.storage import require_graph
 from ...ops import core
 from ...sampling import random_walk
 from ...structure.adjacency import Adjacency
@@ -68,6 +69,7 @@ class DeepWalk(Layer):
     ) -> None:
         super().__init__()
         functional.require_torch(self)
+        require_graph(g)
         if walk_length < window_size + 1:
             raise DGLError(f"DeepWalk: {walk_length=} is not more than {window_size=}; no walk has a whole window")
         self.g, self.emb_dim, self.walk_length, self.window_size = g, emb_dim, walk_length, window_size

@@ -67,11 +67,11 @@ class Tagger(nn.Module):
         """Return the loss of each word."""
         vectors, zero, states = [self.words(make(word)) for word in words], make(torch.zeros(6)), []
         for step, inputs in zip(self.steps, (vectors, vectors[::-1]), strict=True):
-            h, c, found = zero, zero, []
+            h, c, outputs = zero, zero, []
             for x in inputs:
                 h, c = step(x, h, c)
-                found.append(h)
-            states.append(found)
+                outputs.append(h)
+            states.append(outputs)
         pairs = zip(states[0], states[1][::-1], tags, strict=True)
         return [F.cross_entropy(self.out(torch.cat([a, b])), make(tag)) for a, b, tag in pairs]
 
@@ -108,6 +108,6 @@ def plain(x: Any) -> torch.Tensor:
 
 def gradients_of(model: nn.Module) -> dict[str, torch.Tensor | None]:
     """Return the gradients of a model by name, and clear them."""
-    found = {name: x.grad for name, x in model.named_parameters()}
+    gradients = {name: x.grad for name, x in model.named_parameters()}
     model.zero_grad()
-    return found
+    return gradients

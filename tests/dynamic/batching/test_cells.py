@@ -35,12 +35,12 @@ def test_element_wise_work_is_fused_around_what_is_not() -> None:
 
     x, y = torch.randn(3, 6), torch.randn(3, 6)
     pairs = [body(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(y), strict=True)]
-    found = dynamic.run([value for pair in pairs for value in pair])
+    result = dynamic.run([value for pair in pairs for value in pair])
     names = [name.split("[")[0] for name, _ in dynamic.last_run().batches]
     assert names == ["fused", "linear", "fused"]
     expected = body(x, y)
-    torch.testing.assert_close(torch.stack(found[::2]), expected[0])
-    torch.testing.assert_close(torch.stack(found[1::2]), expected[1])
+    torch.testing.assert_close(torch.stack(result[::2]), expected[0])
+    torch.testing.assert_close(torch.stack(result[1::2]), expected[1])
 
 
 BODIES = {
@@ -84,8 +84,8 @@ def test_bodies(name: str) -> None:
     values = dynamic.run(flat)
     for k, value in enumerate(expected):
         torch.testing.assert_close(torch.stack(values[k :: len(expected)]), value)
-    found = torch.autograd.grad(sum(value.square().sum() for value in values), [x, y])
-    for a, b in zip(found, grads, strict=True):
+    result = torch.autograd.grad(sum(value.square().sum() for value in values), [x, y])
+    for a, b in zip(result, grads, strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -150,8 +150,8 @@ def test_losses_belong_to_a_macro(options: dict[str, Any]) -> None:
     expected.sum().backward()
     grad, layer.weight.grad = layer.weight.grad, None
     recorded = dynamic.cell(body)
-    found = dynamic.backward([recorded(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(labels), strict=True)])
-    torch.testing.assert_close(found, expected.sum().detach())
+    result = dynamic.backward([recorded(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(labels), strict=True)])
+    torch.testing.assert_close(result, expected.sum().detach())
     torch.testing.assert_close(layer.weight.grad, grad)
     assert [name.partition("[")[0].partition("(")[0] for name, _ in dynamic.last_run().batches] == [
         "linear",
@@ -178,10 +178,10 @@ def test_a_method_may_be_a_cell() -> None:
     model, other = Model(), Model()
     x = torch.randn(3)
     lazy = dynamic.lazy(x)
-    found = dynamic.run([model.step(lazy), other.step(lazy), model.step(model.step(lazy))])
-    torch.testing.assert_close(found[0], model.step(x[None])[0])
-    torch.testing.assert_close(found[1], other.step(x[None])[0])
-    torch.testing.assert_close(found[2], model.step(model.step(x[None]))[0])
+    result = dynamic.run([model.step(lazy), other.step(lazy), model.step(model.step(lazy))])
+    torch.testing.assert_close(result[0], model.step(x[None])[0])
+    torch.testing.assert_close(result[1], other.step(x[None])[0])
+    torch.testing.assert_close(result[2], model.step(model.step(x[None]))[0])
 
 
 def test_what_a_body_must_not_do() -> None:
@@ -219,6 +219,6 @@ def test_operations_of_a_cell_are_batched_with_those_outside() -> None:
     layer, x = nn.Linear(3, 3), torch.randn(3)
     inside = dynamic.cell(lambda x: torch.tanh(layer(x)))(dynamic.lazy(x))
     outside = torch.tanh(layer(dynamic.lazy(x + 1)))
-    found = dynamic.run([inside, outside])
-    torch.testing.assert_close(found, [torch.tanh(layer(x)), torch.tanh(layer(x + 1))])
+    result = dynamic.run([inside, outside])
+    torch.testing.assert_close(result, [torch.tanh(layer(x)), torch.tanh(layer(x + 1))])
     assert [count for _, count in dynamic.last_run().batches] == [2, 2]

@@ -23,10 +23,10 @@ def tree_losses(make: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     trees = [random_tree(generator, leaves) for leaves in (1, 2, 7, 4, 9)]
 
     def losses(model: Any) -> list[Any]:
-        found: list[Any] = []
+        terms: list[Any] = []
         for tree in trees:
-            model(tree, make, found)
-        return found
+            model(tree, make, terms)
+        return terms
 
     return losses
 
@@ -38,11 +38,11 @@ def tagger_losses(make: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
 MODELS = {"tree": (TreeLSTM, tree_losses), "tagger": (Tagger, tagger_losses)}
 
 
-def compare(found: dict[str, torch.Tensor | None], expected: dict[str, torch.Tensor | None]) -> None:
+def compare(result: dict[str, torch.Tensor | None], expected: dict[str, torch.Tensor | None]) -> None:
     for name, grad in expected.items():
         assert grad is not None
-        assert found[name] is not None, name
-        torch.testing.assert_close(found[name], grad, rtol=1e-9, atol=1e-12, msg=name)
+        assert result[name] is not None, name
+        torch.testing.assert_close(result[name], grad, rtol=1e-9, atol=1e-12, msg=name)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -106,8 +106,8 @@ def test_what_was_computed_is_not_computed_again() -> None:
 
 def test_only_what_is_needed_is_computed() -> None:
     x = dynamic.lazy(torch.ones(3))
-    wanted, _ = torch.tanh(x), torch.exp(x)
-    dynamic.run(wanted)
+    value, _ = torch.tanh(x), torch.exp(x)
+    dynamic.run(value)
     assert dynamic.last_run().operations == 1
 
 
@@ -146,9 +146,9 @@ def test_parameters_of_float32_and_two_threads() -> None:
         rows = dynamic.lazy(x)
         outputs = [torch.tanh(layer(row)) * torch.sigmoid(layer(row)) for row in rows]
         dynamic.backward([y.sum() for y in outputs])
-        found = gradients_of(layer)
+        result = gradients_of(layer)
         (torch.tanh(layer(x)) * torch.sigmoid(layer(x))).sum().backward()
         for name, grad in gradients_of(layer).items():
-            torch.testing.assert_close(found[name], grad, rtol=1e-4, atol=1e-3)
+            torch.testing.assert_close(result[name], grad, rtol=1e-4, atol=1e-3)
     finally:
         torch.set_num_threads(threads)

@@ -83,8 +83,8 @@ def test_modules(name: str, training: bool) -> None:
     module.zero_grad()
     total = dynamic.backward([(call(module, dynamic.lazy(x)) ** 2).sum() for x in samples])
     torch.testing.assert_close(total, torch.stack(losses).sum().detach())
-    found = [torch.zeros_like(x) if x.grad is None else x.grad for x in module.parameters()]
-    torch.testing.assert_close(found, expected)
+    result = [torch.zeros_like(x) if x.grad is None else x.grad for x in module.parameters()]
+    torch.testing.assert_close(result, expected)
 
 
 def test_recurrent_layers_of_one_length_are_one_batch() -> None:

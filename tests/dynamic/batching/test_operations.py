@@ -94,8 +94,8 @@ def test_vectors(name: str) -> None:
     assert lazies[0].shape == expected.shape[1:]
     values = torch.stack(dynamic.run(lazies))
     torch.testing.assert_close(values, expected, rtol=1e-10, atol=1e-12)
-    found = torch.autograd.grad((weights * values).sum(), [x, y], allow_unused=True)
-    for a, b in zip(found, grads, strict=True):
+    result = torch.autograd.grad((weights * values).sum(), [x, y], allow_unused=True)
+    for a, b in zip(result, grads, strict=True):
         assert (a is None or not a.any()) if b is None else a is not None
         if b is not None:
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
@@ -122,8 +122,8 @@ def test_modules(name: str) -> None:
     grads = torch.autograd.grad(expected.square().sum(), tensors)
     values = torch.stack(dynamic.run([call(module, row) for row in dynamic.lazy(x)]))
     torch.testing.assert_close(values, expected)
-    for found, grad in zip(torch.autograd.grad(values.square().sum(), tensors), grads, strict=True):
-        torch.testing.assert_close(found, grad)
+    for ours, grad in zip(torch.autograd.grad(values.square().sum(), tensors), grads, strict=True):
+        torch.testing.assert_close(ours, grad)
 
 
 @pytest.mark.parametrize("rows", [3, 60])
@@ -251,15 +251,15 @@ def test_booleans(name: str, wrap: Any) -> None:
     sample = wrap(form)
     ours = dynamic.run([sample(dynamic.lazy(x)[i], dynamic.lazy(y)[i], dynamic.lazy(b)[i]) for i in range(2)])
     theirs = [form(x[i], y[i], b[i]) for i in range(2)]
-    for found, expected in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(found, expected)
-    for found, expected in zip(
+    for result, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(result, expected)
+    for result, expected in zip(
         torch.autograd.grad(sum(z.square().sum() for z in ours), [x, y], create_graph=True, allow_unused=True),
         torch.autograd.grad(sum(z.square().sum() for z in theirs), [x, y], allow_unused=True),
         strict=True,
     ):
         missing = torch.zeros(2, 3)
-        torch.testing.assert_close(missing if found is None else found, missing if expected is None else expected)
+        torch.testing.assert_close(missing if result is None else result, missing if expected is None else expected)
 
 
 def test_boolean_results() -> None:

@@ -58,10 +58,10 @@ def test_random_programs(steps: Any, picks: list[int], strategy: str, looks: set
     values = dynamic.run([lazies[i] for i in chosen], strategy=strategy)
     for i, value in zip(chosen, values, strict=True):
         torch.testing.assert_close(value, expected[i])
-    found = torch.autograd.grad(
+    result = torch.autograd.grad(
         sum(((k + 1) * value).sum() for k, value in enumerate(values)), [x, w, v], allow_unused=True
     )
-    for a, b in zip(found, grads, strict=True):
+    for a, b in zip(result, grads, strict=True):
         assert a is not None or b is None
         if a is not None:
             torch.testing.assert_close(a, torch.zeros_like(a) if b is None else b)

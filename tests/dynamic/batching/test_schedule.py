@@ -29,8 +29,8 @@ def batches(strategy: str, losses: list[Any]) -> list[tuple[str, int]]:
 
 def test_losses_at_different_depths_are_one_batch_on_the_agenda() -> None:
     cell, out = nn.Linear(4, 4), nn.Linear(4, 3)
-    found = batches("agenda", chains([3, 5, 2], cell, out))
-    assert found == [
+    order = batches("agenda", chains([3, 5, 2], cell, out))
+    assert order == [
         *[step for alive in (3, 3, 2, 1, 1) for step in (("linear", alive), ("tanh", alive))],
         ("linear", 3),
         ("sum", 3),
@@ -39,16 +39,16 @@ def test_losses_at_different_depths_are_one_batch_on_the_agenda() -> None:
 
 def test_losses_at_different_depths_are_several_batches_by_depth() -> None:
     cell, out = nn.Linear(4, 4), nn.Linear(4, 3)
-    found = batches("depth", chains([3, 5, 2], cell, out))
-    assert [count for name, count in found if name == "sum"] == [1, 1, 1]
-    assert len(found) == 10 + 6
+    order = batches("depth", chains([3, 5, 2], cell, out))
+    assert [count for name, count in order if name == "sum"] == [1, 1, 1]
+    assert len(order) == 10 + 6
 
 
 def test_one_by_one_has_a_batch_for_each_operation() -> None:
     cell, out = nn.Linear(4, 4), nn.Linear(4, 3)
-    found = batches("none", chains([3, 5, 2], cell, out))
-    assert len(found) == 2 * 10 + 2 * 3
-    assert all(count == 1 for _, count in found)
+    order = batches("none", chains([3, 5, 2], cell, out))
+    assert len(order) == 2 * 10 + 2 * 3
+    assert all(count == 1 for _, count in order)
 
 
 @pytest.mark.parametrize("strategy", ["agenda", "depth"])
@@ -127,9 +127,9 @@ def test_threads_do_not_get_in_each_others_way(threads: int) -> None:
     try:
         shared = dynamic.lazy(y)
         values = torch.stack(dynamic.run([model(row, shared) for row in dynamic.lazy(x)]))
-        found = torch.autograd.grad(values.sum(), [x, y])
+        result = torch.autograd.grad(values.sum(), [x, y])
     finally:
         torch.set_num_threads(known)
     torch.testing.assert_close(values, expected)
-    for a, b in zip(found, grads, strict=True):
+    for a, b in zip(result, grads, strict=True):
         torch.testing.assert_close(a, b)

@@ -56,24 +56,24 @@ def trained(
     """Return losses, parameters and states after some steps, by torch's optimizer unless a handle is made."""
     torch.manual_seed(0)
     model = make()
-    optimizer, found = OPTIMIZERS[name](model.parameters()), []
+    optimizer, values = OPTIMIZERS[name](model.parameters()), []
     if handle is not None:
-        made = handle(list(model.parameters()), optimizer)
-        found = [made.step(losses(model, step)) for step in range(steps)][1:] + [made.sync()]
+        trainer = handle(list(model.parameters()), optimizer)
+        values = [trainer.step(losses(model, step)) for step in range(steps)][1:] + [trainer.sync()]
     for step in range(steps if handle is None else 0):
         optimizer.zero_grad()
-        found.append(dynamic.backward(losses(model, step)).item())
+        values.append(dynamic.backward(losses(model, step)).item())
         optimizer.step()
     states = [dict(optimizer.state[x]) for x in model.parameters()]
-    return torch.tensor(found), dict(model.named_parameters()), states
+    return torch.tensor(values), dict(model.named_parameters()), states
 
 
 def check(make: Callable[[], nn.Module], losses: Losses, name: str, handle: Any, steps: int = 3) -> None:
     expected = trained(make, losses, name, steps)
-    found = trained(make, losses, name, steps, handle)
+    result = trained(make, losses, name, steps, handle)
     single = torch.get_default_dtype() is torch.float32
     tolerance = {"rtol": 5e-5, "atol": 1e-5} if single else {"rtol": 1e-10, "atol": 1e-12}
-    for one, two in zip(found, expected, strict=True):
+    for one, two in zip(result, expected, strict=True):
         torch.testing.assert_close(one, two, **tolerance)
 
 
@@ -125,9 +125,9 @@ def test_rows_that_are_looked_up_together(name: str, on_gpu: Any, dtype: torch.d
 
 def test_small_work_is_one_blocks(on_gpu: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
     def handle(*given: Any) -> Any:
-        made = on_gpu(*given, 3, 1)
-        made._machine.small = 1 << 30
-        return made
+        trainer = on_gpu(*given, 3, 1)
+        trainer._machine.small = 1 << 30
+        return trainer
 
     check(Wide, wide_losses(3), "sgd", handle)
 

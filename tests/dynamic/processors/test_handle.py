@@ -212,7 +212,7 @@ def test_a_handle_without_processors() -> None:
 
 
 def test_the_number_of_processors_changes_no_bit() -> None:
-    found = []
+    runs = []
     for processors in (None, 1, 2, 3):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(40, 70), nn.Tanh(), nn.Linear(70, 5))
@@ -221,10 +221,10 @@ def test_the_number_of_processors_changes_no_bit() -> None:
             handle.step(
                 [F.cross_entropy(model(dynamic.lazy(torch.ones(3, 40))), dynamic.lazy(torch.tensor([label] * 3)))]
             )
-        found.append([handle.sync(), *weights(model)])
-    for other in found[1:]:
-        assert other[0] == found[0][0]
-        assert all(torch.equal(x, y) for x, y in zip(other[1:], found[0][1:], strict=True))
+        runs.append([handle.sync(), *weights(model)])
+    for other in runs[1:]:
+        assert other[0] == runs[0][0]
+        assert all(torch.equal(x, y) for x, y in zip(other[1:], runs[0][1:], strict=True))
 
 
 @pytest.mark.parametrize(("cores", "threads", "fewer"), [(4, 4, 3), (8, 4, 4), (1, 1, 1), (1, 2, 1)])

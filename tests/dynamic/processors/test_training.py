@@ -50,15 +50,15 @@ def train(
     optim = optimizer(model.parameters())
     if persistent:
         handle = dynamic.persistent(model.parameters(), optim, processors=torch.get_num_threads())
-        found = [handle.step(losses(model, step)) for step in range(steps)]
-        assert found[0] is None
-        return [*found[1:], handle.sync()], model, optim  # type: ignore[list-item]
-    found = []
+        values = [handle.step(losses(model, step)) for step in range(steps)]
+        assert values[0] is None
+        return [*values[1:], handle.sync()], model, optim  # type: ignore[list-item]
+    values = []
     for step in range(steps):
         optim.zero_grad()
-        found.append(dynamic.backward(losses(model, step)).item())
+        values.append(dynamic.backward(losses(model, step)).item())
         optim.step()
-    return found, model, optim
+    return values, model, optim
 
 
 def check(
@@ -74,11 +74,11 @@ def check(
     torch.set_default_dtype(dtype)
     try:
         expected, ours, other = train(make, losses, optimizer, False, steps)
-        found, theirs, optim = train(make, losses, optimizer, True, steps)
+        result, theirs, optim = train(make, losses, optimizer, True, steps)
     finally:
         torch.set_default_dtype(before)
     tolerance = {"rtol": 2e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 1e-10, "atol": 1e-12}
-    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), **tolerance)
+    torch.testing.assert_close(torch.tensor(result), torch.tensor(expected), **tolerance)
     torch.testing.assert_close(dict(theirs.named_parameters()), dict(ours.named_parameters()), **tolerance)
     for one, two in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(dict(optim.state[two]), dict(other.state[one]), **tolerance)
@@ -89,10 +89,10 @@ def tree_losses(batch: int) -> Losses:
     """Return the losses of ``batch`` random trees, others in each step."""
 
     def losses(model: Any, step: int) -> list[Any]:
-        generator, found = random.Random(step), list[Any]()
+        generator, terms = random.Random(step), list[Any]()
         for _ in range(batch):
-            model(random_tree(generator, generator.randrange(1, 7)), dynamic.lazy, found)
-        return found
+            model(random_tree(generator, generator.randrange(1, 7)), dynamic.lazy, terms)
+        return terms
 
     return losses
 
@@ -198,9 +198,9 @@ def test_learning_rates_may_change_between_steps() -> None:
         optimizer: torch.optim.Optimizer
 
     def optimizer(parameters: Any) -> torch.optim.Optimizer:
-        made = SGD(parameters, lr=1.0)
-        Scheduled.optimizer = made
-        return made
+        scheduled = SGD(parameters, lr=1.0)
+        Scheduled.optimizer = scheduled
+        return scheduled
 
     check(Scheduled, losses, optimizer)
 

@@ -106,6 +106,8 @@ def test_persistent_processors_hold_rows_in_registers():
 @needs_nvrtc
 @pytest.mark.parametrize("arch", [80, 90, 100])
 def test_no_register_is_spilled(arch):
+    if arch > 90 and COMPILER.version < (12, 8):
+        pytest.skip("this NVRTC is older than the processor")
     (rows,) = [kernel for kernel in figures_of(COMPILER, wide_sum(), arch) if kernel.kernel == "rows"]
     assert rows.spilled == 0 and 16 < rows.registers <= 64
 

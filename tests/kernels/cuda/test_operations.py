@@ -18,6 +18,7 @@ from tests.kernels.attention_cases import tensors
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, on_gpu, prepare
 from tests.kernels.sparse_cases import assert_close, graph
 from tests.pairs import cases
+from tests.versions import defers_scores
 
 pytestmark = needs_compiler
 SEED = 2**63 + 11
@@ -198,6 +199,7 @@ def test_attention_with_a_part_of_the_edge_is_composed_on_a_gpu(monkeypatch):
         assert_close(actual.numpy(), expected.numpy(), "float64")
 
 
+@defers_scores
 def test_scores_wait_on_a_gpu(monkeypatch):
     """Attention in steps is one kernel on a GPU, too, and equals the host's."""
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)

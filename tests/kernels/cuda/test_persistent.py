@@ -144,9 +144,9 @@ def test_softmax_and_losses(form, adds, blocks):
     script.run(blocks)
     expected = torch.tensor(x, requires_grad=True)
     function = getattr(F, form)
-    found = function(expected, torch.tensor(labels), reduction="none") if labelled else function(expected, 1)
-    found.backward(torch.tensor(grad).reshape(found.shape))
-    np.testing.assert_allclose(y.reshape(found.shape), found.detach().numpy(), rtol=1e-12)
+    result = function(expected, torch.tensor(labels), reduction="none") if labelled else function(expected, 1)
+    result.backward(torch.tensor(grad).reshape(result.shape))
+    np.testing.assert_allclose(y.reshape(result.shape), result.detach().numpy(), rtol=1e-12)
     np.testing.assert_allclose(into, expected.grad.numpy() + (before if adds else 0), rtol=1e-12, atol=1e-14)
     assert error[0] == 0
 
@@ -243,7 +243,7 @@ def test_losses_and_memory(dtype, repeated):
 
 def test_no_barrier_is_missing_inside_a_case():
     """Threads that take turns the other way round find the same bits."""
-    found = []
+    results = []
     for backwards in (False, True):
         script, x, w, total = Script(), values(11, 45), values(11, 45), np.zeros(11)
         m = script.matrices[0] = values(37, 45)
@@ -260,8 +260,8 @@ def test_no_barrier_is_missing_inside_a_case():
         script.do(cuda.Summed("outer", cuda.KEPT, 0, "float64"), words)
         script.matrices[1] = m
         script.run(3, backwards)
-        found.append([total, y, back, kept])
-    for one, two in zip(*found, strict=True):
+        results.append([total, y, back, kept])
+    for one, two in zip(*results, strict=True):
         np.testing.assert_array_equal(one, two)
 
 

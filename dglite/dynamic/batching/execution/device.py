@@ -56,11 +56,7 @@ def _check_devices(session: Session) -> None:
 def perform(device: torch.device, work: tuple[Any, ...], by_torch: Callable[[int], None]) -> None:
     """Run a sweep: steps as launches, batches of operations on matrices ``by_torch``."""
     words, starts, lists, rows, _ = work
-    parcel, runner = ArrayParcel(), _runner(device)
-    number, listed = parcel.add(words), parcel.add(lists)
-    parcel.stage(device)
-    parcel.change_into(listed, parcel.view(number))
-    memory, address = parcel.send(), parcel.address(number)
+    runner, (memory, address) = _runner(device), _sent(device, words, lists)
     for heavy, first, last, _, apart in rows.tolist():
         if heavy:
             by_torch(first)
@@ -73,15 +69,20 @@ def perform(device: torch.device, work: tuple[Any, ...], by_torch: Callable[[int
 
 def run_step(device: torch.device, words: np.ndarray, addresses: np.ndarray) -> None:
     """Run one step, whose words may have the address of the list ``addresses``."""
-    parcel = ArrayParcel()
-    number, listed = parcel.add(words), parcel.add(addresses)
-    parcel.stage(device)
-    parcel.change_into(listed, parcel.view(number))
-    memory = parcel.send()
+    memory, address = _sent(device, words, addresses)
     spec, width = step_of(int(words[0])), int(words[2])
     apart = not spec.add or _are_apart(addresses, width * ITEM_BYTES[spec.dtype])
-    _launch(_runner(device), words, parcel.address(number), apart)
+    _launch(_runner(device), words, address, apart)
     del memory
+
+
+def _sent(device: torch.device, words: np.ndarray, lists: np.ndarray) -> tuple[torch.Tensor, int]:
+    """Copy words, and lists whose addresses they have, to a device; return that memory and where the words are."""
+    parcel = ArrayParcel()
+    number, listed = parcel.add(words), parcel.add(lists)
+    parcel.stage(device)
+    parcel.change_into(listed, parcel.view(number))
+    return parcel.send(), parcel.address(number)
 
 
 def _launch(runner: Any, words: np.ndarray, address: int, apart: bool) -> None:

@@ -18,7 +18,7 @@ from ...execution.memory import empty
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import MOVED_AS, operand
 from .device import bring, run_step
-from .products import GradientSums
+from .products import SessionGradients
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -48,10 +48,8 @@ def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     return values.to(kind.dtype)
 
 
-def differentiate(
-    session: Session, outputs: Sequence[tuple[TensorKind, np.ndarray, Tensor]]
-) -> list[tuple[Tensor, Tensor]]:
-    """Return (tensor, gradient) for all that was given or is a parameter, from the gradients of ``outputs``.
+def differentiate(session: Session, outputs: Sequence[tuple[TensorKind, np.ndarray, Tensor]]) -> dict[int, Tensor]:
+    """Return the gradients of all that was given or is a parameter, by its id, from the gradients of ``outputs``.
 
     ``outputs`` are (kind, places in the session, gradients (n, *shape)).
     """
@@ -66,7 +64,7 @@ def differentiate(
     buffers = [empty(tensor.shape, tensor.dtype, tensor.device).zero_() for tensor, _ in sources]
     for (_, node), buffer in zip(sources, buffers, strict=True):
         grads[node] = buffer.data_ptr()
-    gradients, runs = GradientSums(), session.runs
+    gradients, runs = SessionGradients(session.device), session.runs
     for run in runs:
         run.prepare(session, grads, active)
     for kind, refs, values in outputs:
@@ -78,5 +76,5 @@ def differentiate(
     for run in reversed(runs):
         run.backward(session, grads, gradients)
     for (tensor, _), buffer in zip(sources, buffers, strict=True):
-        gradients.add(tensor, buffer)
+        gradients.add(id(tensor), buffer)
     return gradients.finish()

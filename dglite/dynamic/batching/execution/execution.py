@@ -21,7 +21,7 @@ from .device import perform
 from .instructions import HostKernels, batch_words, has_kernel, words_of
 from .matrices import GradientTarget, TorchCall, WeightProduct
 from .placement import BatchPlacement
-from .products import GradientSums
+from .products import SessionGradients
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -120,7 +120,7 @@ class BatchedRun(BatchPlacement):
         self._shift = self.grad_arena.address - self.arena.address
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
-    def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
+    def backward(self, session: Session, grads: np.ndarray, gradients: SessionGradients) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
         work = program.build(self.plan(True, session.where, grads, self._shift))
         adds, first = (self.input_at == 0).tolist(), self.first_input.tolist()

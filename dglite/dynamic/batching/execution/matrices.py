@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from ...execution.products import multiply
 from ..recording.kinds import TensorKind
-from .products import GradientSums
+from .products import SessionGradients
 
 
 class GradientTarget(NamedTuple):
@@ -86,7 +86,7 @@ class TorchCall:
         for value, result in zip(values, results, strict=True):
             result.copy_(value.detach())
 
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: SessionGradients) -> None:
         """Differentiate the recorded call."""
         leaves, values = saved
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
@@ -103,7 +103,7 @@ class TorchCall:
             target.take(grad)
         for parameter, grad in zip(parameters, gradients_of[len(float_inputs) :], strict=True):
             if grad is not None:
-                gradients.add(parameter, grad)
+                gradients.add(id(parameter), grad)
 
 
 class WeightProduct(TorchCall):
@@ -143,19 +143,19 @@ class WeightProduct(TorchCall):
         bias = None if self.bias is None else self.bias.detach()
         multiply(self.rows_of(inputs[0]), self.matrix, self.columns_of(results[0]), bias)
 
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: SessionGradients) -> None:
         """Multiply the gradient by the weight."""
         assert into[0] is not None
         target = self.rows_of(into[0].place)
         multiply(self.columns_of(grads[0]), self.matrix.t(), target, target if into[0].adds else None)
 
-    def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
+    def add_gradients(self, x: Tensor, grad: Tensor, gradients: SessionGradients) -> None:
         """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
         x, grad = self.rows_of(x), self.columns_of(grad)
         if self.weight.requires_grad:
             gradients.add_product(self.weight, *((x, grad) if self.turned else (grad, x)))
         if self.bias is not None and self.bias.requires_grad:
-            gradients.add(self.bias, grad.sum(0))
+            gradients.add(id(self.bias), grad.sum(0))
 
     def rows_of(self, x: Tensor) -> Tensor:
         """Return inputs (n, *rows, features) as a matrix."""

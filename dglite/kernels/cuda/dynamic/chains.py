@@ -18,8 +18,6 @@ from ..render import expression_text
 from ..run.program import BLOCK, CPP_TYPES, CudaProgram, blocks_for, make_program
 from .persistent import FormulaStep
 
-__all__ = ["Chain", "RowFormulas", "RowReduction", "chain_of", "step_grid", "step_program"]
-
 
 @dataclass(frozen=True)
 class RowFormulas:

@@ -17,9 +17,6 @@ from ...spec import ITEM_BYTES
 from ..render import expression_text
 from ..run.program import BLOCK, CPP_TYPES, CudaProgram, make_program
 
-__all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "LOSSES", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Matrix"]
-__all__ += ["FormulaStep", "Rowwise", "Summed", "Times", "persistent_program", "slots_of"]
-
 WAIT, CHECK, FIRST_CASE = 0, 1, 2
 """Operations: to wait for all blocks, to end the sweeps, and from there on the cases of a program."""
 STATUS_WORDS, ERROR, LOSS, UNUSED, ELAPSED = 8, 1, 2, 3, 4

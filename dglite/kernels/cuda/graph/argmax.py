@@ -7,8 +7,6 @@ from functools import cache
 from ..run.program import CPP_TYPES, CudaProgram, Runner, blocks_for
 from .convert import simple_program, sort_by_key
 
-__all__ = ["gather", "scatter"]
-
 
 def gather(
     dtype: str,

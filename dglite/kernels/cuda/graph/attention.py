@@ -16,17 +16,6 @@ from .convert import simple_program
 from .sparse import VECTOR_BYTES, WARP, power_of_two, widest_vector
 from .structure import Structure
 
-__all__ = [
-    "attention_program",
-    "attention_spec",
-    "bind_attention",
-    "bind_projection",
-    "dropout_multipliers",
-    "dropout_words",
-    "projection_program",
-    "run_attention",
-]
-
 PARTS = ("common", "rows", "philox", "softmax", "attention", "attention_forward", "attention_backward")
 WORDS = {
     **dict.fromkeys(("x", "left", "right", "attn", "attn_right", "weight", "grad"), "const item*"),

@@ -7,8 +7,6 @@ from functools import cache
 
 from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Memory, Runner, blocks_for, make_program
 
-__all__ = ["DeviceRows", "compress", "running_sums", "simple_program", "sort_by_key"]
-
 TILE, DIGIT_BITS = 8 * BLOCK, 8
 ITEM = {"int32": 4, "int64": 8}
 

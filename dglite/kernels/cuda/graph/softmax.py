@@ -13,8 +13,6 @@ from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, make_program, p
 from .sparse import VECTOR_BYTES, team_of, widest_vector
 from .structure import Structure
 
-__all__ = ["bind_softmax", "softmax_program"]
-
 HELD = 4, 1
 """Entries that a lane takes at once and keeps for the second pass, and blocks on a multiprocessor."""
 _ROWS = "const Rows<index> rows{indptr, indices, edge_ids, num_rows, chunk_rows, chunk_firsts, num_chunks, limit};"

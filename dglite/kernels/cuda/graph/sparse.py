@@ -16,16 +16,6 @@ from ..render import MessageSpec, all_operands, sddmm_program, spmm_program
 from ..run.program import BLOCK, CudaProgram, Memory, Runner, packed
 from .structure import Structure
 
-__all__ = [
-    "CudaSddmmKernel",
-    "CudaSpmmKernel",
-    "bind_sddmm",
-    "bind_several",
-    "bind_spmm",
-    "team_of",
-    "widest_vector",
-]
-
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 VECTOR_BYTES = 16

@@ -10,8 +10,6 @@ import numpy as np
 from ..run.program import Memory, Runner
 from .convert import compress, cut_rows
 
-__all__ = ["Structure", "row_limit"]
-
 LEAST_LIMIT, TIMES_MEAN = 256, 8
 """Rows longer than the first, and than the mean times the second, are cut: shorter ones do not delay their warp."""
 

@@ -18,8 +18,6 @@ from typing import Any, final
 from ....errors import DGLError
 from .program import BLOCK
 
-__all__ = ["CudaDevice", "Driver", "find_driver"]
-
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The library that is installed with the driver."""
 _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76

@@ -27,8 +27,6 @@ from ....errors import DGLError
 from ... import store
 from .program import BLOCK, SOURCE, CudaProgram, library, packed
 
-__all__ = ["Emulator", "available"]
-
 _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
 
 

@@ -23,8 +23,6 @@ from .driver import CudaDevice, Driver, find_driver
 from .nvrtc import Nvrtc, find_nvrtc
 from .program import CudaProgram, Memory, packed
 
-__all__ = ["StreamRunner", "binary", "why_unavailable"]
-
 OPTIONS = ("-std=c++17", "-default-device", "-lineinfo")
 
 

@@ -20,8 +20,6 @@ from typing import final
 
 from ....errors import DGLError
 
-__all__ = ["Nvrtc", "find_nvrtc"]
-
 _PATTERN = "nvrtc64_*.dll" if sys.platform == "win32" else "libnvrtc*.so*"
 _BELOW = ("lib", "*/lib", "*/bin")
 _NAME = re.compile(r"(?:nvrtc64_|libnvrtc(?:-\w+)?\.so\.)(?P<major>\d\d)[^/\\]*$")

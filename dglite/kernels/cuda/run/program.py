@@ -13,8 +13,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["BLOCK", "CPP_TYPES", "CudaProgram", "Memory", "Runner", "as_word", "blocks_for", "make_program", "packed"]
-
 BLOCK = 256
 """Threads of every block (``BLOCK`` in common.cuh)."""
 SOURCE = Path(__file__).parents[1] / "source"

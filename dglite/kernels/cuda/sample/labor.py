@@ -11,8 +11,6 @@ from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 from .number import DeviceNumbering
 from .sample import MOST_ROOM, Counters, DeviceWeights, Ids, Sampled, sample_neighbors
 
-__all__ = ["Importances", "Variates", "sample_weighed"]
-
 
 @dataclass(frozen=True)
 class Variates:

@@ -8,8 +8,6 @@ from ..graph.convert import ITEM, running_sums, simple_program
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 from .sample import Ids
 
-__all__ = ["DeviceNumbering"]
-
 
 class DeviceNumbering:
     """Numbers ids 0, 1, ...: first those that it begins with, in their order, then others as they come up.

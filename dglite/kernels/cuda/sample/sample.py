@@ -16,19 +16,6 @@ from ..graph.sparse import WARP
 from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
-__all__ = [
-    "NO_TIMES",
-    "Counters",
-    "DeviceTimes",
-    "DeviceWeights",
-    "Ids",
-    "Sampled",
-    "sample_alike",
-    "sample_by_weight",
-    "sample_neighbors",
-    "sum_weights",
-]
-
 TIMES = (
     "const long long* times, const long long* levels, long long kinds, const long long* versioned, long long versions, "
 )

@@ -9,8 +9,6 @@ from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 from .sample import TIMES, Counters, DeviceTimes, DeviceWeights, Ids, Sampled, count_entries, listed_entries, read_sum
 
-__all__ = ["join_nodes", "sample_latest", "split_nodes"]
-
 
 def split_nodes(runner: Runner, versioned: Ids, versions: int) -> Ids:
     """Return the nodes of nodes at times, int64."""

@@ -9,8 +9,6 @@ from ..graph.convert import simple_program
 from ..graph.structure import Structure
 from ..run.program import CPP_TYPES, CudaProgram, Runner, blocks_for
 
-__all__ = ["Walks", "walk"]
-
 
 @dataclass(frozen=True)
 class Walks:
