@@ -16,7 +16,7 @@ from ..structure.adjacency import Adjacency
 from .devices import HOST, device_of
 from .sparse import spmm_unchecked
 
-_LEAST_BYTES = 1 << 20
+_LEAST_BYTES, _LEAST_ROWS = 1 << 20, 1 << 10
 """Size of a result from which a kernel makes it: smaller ones are made in memory that malloc has at hand."""
 
 
@@ -62,10 +62,13 @@ def _is_gather(x: Tensor) -> bool:
 
 def _gather(x: Tensor, rows: np.ndarray) -> Tensor:
     """Return ``x[rows]`` without a gradient; a large one on the host by a kernel, in memory of the pool."""
+    if not isinstance(rows, np.ndarray) or len(rows) < _LEAST_ROWS or rows.dtype != np.int64:
+        return active.take(x, rows)
+    if active.compiling() or active.needs_operator((x,)) or device_of(x) is not HOST:  # sizes may be symbols
+        return active.take(x, rows)
     shape = (len(rows), *active.shape(x)[1:])
     width = math.prod(shape[1:]) * ITEM_BYTES.get(active.dtype(x), 0)
-    few = width * len(rows) < max(_LEAST_BYTES, 1) or rows.dtype != np.int64 or not rows.flags.c_contiguous
-    if few or active.compiling() or active.needs_operator((x,)) or device_of(x) is not HOST:
+    if width * len(rows) < max(_LEAST_BYTES, 1) or not rows.flags.c_contiguous:
         return active.take(x, rows)
     count = active.shape(x)[0]
     if int(rows.view(np.uint64).max()) >= count:  # a negative number is larger than any other

@@ -404,6 +404,7 @@ def test_rows_are_cut_by_a_driver_that_graphs_without_long_rows_do_not_need(monk
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 16)])
 def test_many_rows_are_taken_by_a_kernel(shape, dtype, monkeypatch):
     monkeypatch.setattr("dglite.ops.rows._LEAST_BYTES", 1)
+    monkeypatch.setattr("dglite.ops.rows._LEAST_ROWS", 1)
     wide = torch.arange(2 * 50 * int(np.prod(shape))).reshape(50, *shape, 2).to(dtype)
     rows = np.random.default_rng(0).integers(50, size=1000)
     for x in (wide[..., 0], wide[..., 1].contiguous(), wide[::2, ..., 0], wide[:0, ..., 0]):
