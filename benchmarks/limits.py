@@ -37,6 +37,7 @@ from dglite.kernels.cpu.lanes import simd
 
 word, prefetch, exp, index = simd.word, simd.prefetch_l2, simd.exp, simd.index_loader("int32")
 load, store, splat = simd.loader("float32", 16), simd.storer("float32", 16), simd.splat("float32", 16)
+store_past_caches = simd.storer("float32", 16, nontemporal=True)
 load_part = simd.part_loader("float32", 16, 0.0)
 
 
@@ -64,16 +65,17 @@ def gather_source(row: int, ahead: int) -> str:
     return "\n".join([HEAD.format(what="rows at random"), *lines, ""])
 
 
-def stream_source(copies: bool, writes: bool) -> str:
+def stream_source(copies: bool, writes: bool, past_caches: bool) -> str:
     """Return a probe that reads, writes or copies ``count`` blocks of 256 bytes, ``repeats`` times."""
+    store = "store_past_caches" if past_caches else "store"
     lines = [*(f"    t{i} = splat(0.0)" for i in range(4)), "    for r in range(repeats):"]
     lines += ["        for i in range(begin, end):"]
     for i in range(4):
         at = f"256 * i + {64 * i}"
         if copies:
-            lines.append(f"            store(out + {at}, load(data + {at}))")
+            lines.append(f"            {store}(out + {at}, load(data + {at}))")
         elif writes:
-            lines.append(f"            store(out + {at}, t{i})")
+            lines.append(f"            {store}(out + {at}, t{i})")
         else:
             lines.append(f"            t{i} = t{i} + load(data + {at})")
     if not copies and not writes:
@@ -143,7 +145,7 @@ class Machine:
             size = LEVELS[level] * (self.threads if level != "memory" else 1)
             data, out = torch.zeros(size // 4), torch.zeros(size // 4) if kind != "read" else self.sink
             repeats = max((1 << 26) // size, 1)
-            source = stream_source(kind == "copy", kind == "write")
+            source = stream_source(kind == "copy", kind == "write", level == "memory")
             taken = self.seconds(source, data, size // 256, out, 0, repeats)
             self._rates[kind, level] = size * repeats / taken
         return self._rates[kind, level]
