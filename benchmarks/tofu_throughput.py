@@ -185,21 +185,21 @@ def main() -> None:
     options = parser(__doc__.split("\n\n")[0])
     options.add_argument("--only", default="", help="models whose name has this in it")
     options.add_argument("--tflops", type=float, default=4.4, help="10^12 operations per second of a device")
-    given = options.parse_args()
-    speed = speeds(given.tflops)
+    arguments = options.parse_args()
+    speed = speeds(arguments.tflops)
     cases: list[tuple[str, Callable[[int], tofu_models.Work], int]] = [
         ("WResNet", lambda b, n=n, w=w: tofu_models.wresnet(n, w, b), n) for n in (50, 152) for w in (4, 6, 8, 10)
     ]
     cases += [("RNN", lambda b, n=n, h=h: tofu_models.rnn(n, h, b, STEPS), n) for n in (6, 10) for h in (4, 6, 8)]
     records = []
-    for family, make, layers in [cases[0], cases[8]] if given.quick else cases:
-        if given.only and given.only not in make(8).name:
+    for family, make, layers in [cases[0], cases[8]] if arguments.quick else cases:
+        if arguments.only and arguments.only not in make(8).name:
             continue
         records.append(simulate(family, make, layers, speed))
         gc.collect()
         print(throughput_table(records[-1:]).splitlines()[-1], flush=True)
-        if not given.quick and not given.only:  # after each, so that a run may be cut off
-            save("tofu_throughput", {"records": records, "speeds": vars(speed), "tflops": given.tflops})
+        if not arguments.quick and not arguments.only:  # after each, so that a run may be cut off
+            save("tofu_throughput", {"records": records, "speeds": vars(speed), "tflops": arguments.tflops})
     print(throughput_table(records))
 
 
