@@ -68,7 +68,7 @@ def _gather(x: Tensor, rows: np.ndarray) -> Tensor:
         return active.take(x, rows)
     shape = (len(rows), *active.shape(x)[1:])
     width = math.prod(shape[1:]) * ITEM_BYTES.get(active.dtype(x), 0)
-    if width * len(rows) < max(_LEAST_BYTES, 1) or not rows.flags.c_contiguous:
+    if width * len(rows) < _LEAST_BYTES or not rows.flags.c_contiguous:
         return active.take(x, rows)
     count = active.shape(x)[0]
     if int(rows.view(np.uint64).max()) >= count:  # a negative number is larger than any other

@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Expr, Operand, Side, compact, operands_of
-from dglite.kernels.cpu.graph import sparse
+from dglite.kernels.cpu.graph import gather, sparse
 from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
@@ -405,11 +405,15 @@ def test_rows_are_cut_by_a_driver_that_graphs_without_long_rows_do_not_need(monk
 def test_many_rows_are_taken_by_a_kernel(shape, dtype, monkeypatch):
     monkeypatch.setattr("dglite.ops.rows._LEAST_BYTES", 1)
     monkeypatch.setattr("dglite.ops.rows._LEAST_ROWS", 1)
+    calls, take = [], gather.take_rows
+    monkeypatch.setattr(gather, "take_rows", lambda *args: calls.append(args) or take(*args))
     wide = torch.arange(2 * 50 * int(np.prod(shape))).reshape(50, *shape, 2).to(dtype)
     rows = np.random.default_rng(0).integers(50, size=1000)
     for x in (wide[..., 0], wide[..., 1].contiguous(), wide[::2, ..., 0], wide[:0, ..., 0]):
         mine = rows % len(x) if len(x) else rows[:0]
+        calls.clear()
         assert torch.equal(core.take_rows(x, mine), x[torch.from_numpy(mine)])
+        assert len(calls) == (dtype.is_floating_point and len(x) > 0)
         for bad in (-1, len(x)) if len(x) else ():
             with pytest.raises(IndexError):
                 core.take_rows(x, np.append(mine, bad))
