@@ -28,9 +28,9 @@ from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
 from .identity import FunctionIdentity
-from .mailbox import EachMessage, side_by_side
 from .program.ir import Node, NodeKind, RowDomain
 from .program.surroundings import generator_states
+from .program.trace import FunctionRecorder
 from .program.traced import active_recorder
 from .vertex import VertexFunction
 
@@ -278,6 +278,15 @@ class _ColumnSpec:
         return next(iter(columns_of_vertex.values())).new_zeros(rows, self.created[name])
 
 
+def _side_by_side(recorder: FunctionRecorder, messages: list[torch.Tensor]) -> torch.Tensor:
+    """Return the messages of each vertex, all of one shape, as (vertices, how many, *feat)."""
+    builder, nodes = recorder.builder, [recorder.node(x) for x in messages]
+    if any(node.shape != nodes[0].shape or node.domain is not RowDomain.VERTEX for node in nodes):
+        raise _UnfitError("messages differ in shape, or are no values of the nodes")
+    flat = [builder.reshaped(node, (node.width,)) for node in nodes]
+    return recorder.value(builder.reshaped(builder.cat(flat), (len(nodes), *nodes[0].shape)))
+
+
 class _NotedColumns(dict[str, torch.Tensor]):
     """Columns that note which of them are read."""
 
@@ -319,8 +328,7 @@ class _DegreeFunction(VertexFunction):
         rows = recorder.rows[RowDomain.VERTEX]
         names = [name for name, _ in spec.states]
         sources = [dict(zip(names, self.gather(k), strict=True)) for k in range(self._degree)]
-        with EachMessage(recorder):
-            table = spec.compute(columns_of_vertex, sources, rows, partial(side_by_side, recorder))
+        table = spec.compute(columns_of_vertex, sources, rows, partial(_side_by_side, recorder))
         result = {
             name: table[name] if name in table else self._before(columns_of_vertex, name, rows) for name in spec.written
         }

@@ -1,6 +1,7 @@
-"""``torch.einsum`` and ``bilinear`` inside of vertex functions: products with parameters row by row.
+"""``torch.einsum``, ``bilinear`` and products of (rows, *, features) in vertex functions, row by row.
 
-torch puts the operands' axes into another order and multiplies by ``bmm``, in which rows are no vertices any more.
+torch puts the operands' axes into another order, or multiplies (rows * n, features), in which rows are no vertices any
+more.
 """
 
 from __future__ import annotations
@@ -37,11 +38,25 @@ class RowContractions(TorchFunctionMode):
             x, y, weight, bias = (*args, None)[:4]
             result = _contracted([("i", x), ("j", y)], [("kij", weight)], "k")
             return result if bias is None else result + bias
+        if func in _PRODUCTS and len(args) > 1 and all(isinstance(x, Tensor) for x in args[:2]):
+            return self._product(func, args, kwargs)
         if func is F.one_hot and self._has_rows(args[0]):
             number = kwargs.get("num_classes", args[1] if len(args) > 1 else -1)
             if number >= 0:
                 return (args[0].unsqueeze(-1) == torch.arange(number)).long()
         return func(*args, **kwargs)
+
+    def _product(self, func: Any, args: Any, kwargs: Any) -> Tensor:
+        """Multiply (rows, *, features) by a matrix, or a matrix by (rows, features, n), part by part of each row."""
+        x, y = args[:2]
+        if x.dim() > 2 and y.dim() == 2 and self._has_rows(x) and not self._has_rows(y):
+            parts = [func(part, *args[1:], **kwargs) for part in x.flatten(1, -2).unbind(1)]
+            return torch.cat(parts, 1).reshape(*x.shape[:-1], -1)
+        if x.dim() > 2 and y.dim() == 1 and func is not F.linear and self._has_rows(x):
+            return self._product(func, (x, y[:, None]), {}).squeeze(-1)
+        if y.dim() == 3 and x.dim() == 2 and self._has_rows(y) and not self._has_rows(x):
+            return self._product(torch.matmul, (y.mT, x.mT), {}).mT
+        return func(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _parsed(self, equation: str, tensors: list[Tensor]) -> tuple[list[_Operand], list[_Operand], str] | None:
         """Return operands with rows, those that all rows share, and the result's labels; None for what mixes rows."""
@@ -79,6 +94,7 @@ def _explicit(equation: str, tensors: list[Tensor]) -> str:
 
 
 _BILINEAR = (F.bilinear, torch.bilinear)
+_PRODUCTS = (F.linear, torch.matmul, Tensor.matmul, Tensor.__matmul__)
 
 
 def _contracted(rows: list[_Operand], shared: list[_Operand], output: str) -> Tensor:

@@ -177,9 +177,9 @@ class Builder:
         if (name == "mul" and 0 in (a, b)) or (name == "div" and a == 0):
             return self.full(0.0, like)
         if (name == "sub" and a == 0) or (name == "mul" and a == -1):
-            return self.pointwise("neg", args[1], like=like)
+            return self.pointwise("neg", self.spread(args[1], like), like=like)
         if name == "mul" and b == -1:
-            return self.pointwise("neg", args[0], like=like)
+            return self.pointwise("neg", self.spread(args[0], like), like=like)
         return None
 
     def spread(self, x: Node, like: Node) -> Node:

@@ -157,7 +157,7 @@ class _StagePlanner:
             return KernelInput(RowAccess.SHARED if shared else RowAccess.INDEXED, source, column)
         if x.kind is NodeKind.EACH:
             return KernelInput(RowAccess.INDEXED, self._place(source.inputs[0]), 0, "parents")
-        inlined = self.options.fuse or x.attr in COMPARISONS
+        inlined = self.options.fuse or x.attr in COMPARISONS or x.domain is RowDomain.SHARED
         if x.kind is NodeKind.FULL or (x.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined):
             return None
         return KernelInput(RowAccess.SAME, self._place(x))

@@ -41,7 +41,7 @@ from .replay import (
     on_copy,
     outputs_of,
 )
-from .views import overlap, start_in_row
+from .views import overlap, part_of_row, start_in_row
 
 
 class FunctionRecorder(TorchDispatchMode):
@@ -58,6 +58,8 @@ class FunctionRecorder(TorchDispatchMode):
         """The inputs of F, and whether each is a boolean."""
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
+        self._given: list[torch.Tensor] = []
+        """Made-up states and inputs."""
         self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
         self._numbers: dict[Node, float] = {}
@@ -75,6 +77,8 @@ class FunctionRecorder(TorchDispatchMode):
             if not boolean and node.dtype.is_floating_point:
                 tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
             tensor = active.to_device(tensor, self.device, True)
+        if node.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
+            self._given.append(tensor)
         return self.bind(tensor, node)
 
     def bind(self, tensor: torch.Tensor, node: Node) -> torch.Tensor:
@@ -138,6 +142,7 @@ class FunctionRecorder(TorchDispatchMode):
         written = args[0] if func._schema.is_mutable and tensors else None
         if written is not None:
             self._check_write(written, name, kwargs)
+            tensors = [x.clone() if x is written else x for x in tensors]
         result = func(*args, **kwargs)
         constant = self._factory(name, args, kwargs, result)
         if constant is not None:
@@ -151,12 +156,12 @@ class FunctionRecorder(TorchDispatchMode):
             lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
             return self._refuse(result, mixing(name))
-        if written is not None:
-            self._spoil(written)
         results = lowered if isinstance(lowered, list) else [lowered]
         for tensor, node in zip(outputs_of(result), results, strict=True):
             if isinstance(tensor, torch.Tensor) and node is not None:
                 self.bind(tensor, node)
+        if written is not None:
+            self._note_write(written, self._nodes[id(written)])
         return result
 
     def _of_turned(self, func: Any, name: str, args: Any, kwargs: Any, tensors: list) -> Any:
@@ -195,24 +200,30 @@ class FunctionRecorder(TorchDispatchMode):
     def _check_write(self, written: torch.Tensor, name: str, kwargs: Mapping[str, Any]) -> None:
         if "out" in kwargs:
             raise DGLError(f"F calls {name} with out=; use its result instead")
-        node = self._nodes.get(id(written))
-        if node is None or node.domain is RowDomain.SHARED:
+        if not self.has_rows(written):
             raise DGLError(
                 f"F writes to a tensor that it does not make itself ({name} on {tuple(written.shape)}), a parameter or "
                 "a buffer perhaps; F must only compute. Layers that keep statistics, such as BatchNorm, do not fit"
             )
-        while node.kind is NodeKind.SLICE:  # a part of the row
-            node = node.inputs[0]
-        if node.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
+        if any(overlap(x, written) for x in self._given):
             raise DGLError(
                 f"F changes gathered state or a pulled input in place ({name}); other vertices see the same state. "
                 f"Use the operation without the underscore, {name.rstrip('_')}"
             )
 
-    def _spoil(self, written: torch.Tensor) -> None:
-        """Mark the tensors that show memory which has been written."""
+    def _note_write(self, written: torch.Tensor, new: Node) -> None:
+        """Change what tensors stand for that show memory which has been written, or mark them."""
         for tensor in self._alive:
-            if tensor is not written and tensor.data_ptr() and overlap(tensor, written):
+            if tensor is written or not tensor.data_ptr() or not overlap(tensor, written):
+                continue
+            before, cut = self._nodes.get(id(tensor)), self.builder.slice
+            start, stop = part_of_row(tensor, written), part_of_row(written, tensor)
+            if before is not None and start is not None:  # a part of it was written
+                parts = cut(before, 0, start), cut(new, 0, new.width), cut(before, start + new.width, before.width)
+                self._nodes[id(tensor)] = self.builder.reshaped(self.builder.cat(parts), before.shape)
+            elif before is not None and stop is not None:
+                self._nodes[id(tensor)] = self.builder.reshaped(cut(new, stop, stop + before.width), before.shape)
+            else:
                 self._refused[id(tensor)] = DGLError(
                     "F uses a tensor after an in-place operation on another that shares its memory; write "
                     "y = x.add(1) instead of x.add_(1)"

@@ -18,14 +18,22 @@ def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
     return int(y.storage_offset()) - int(x.storage_offset()) if alike and whole else None
 
 
+def part_of_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
+    """Return where a row of ``y`` begins in that of ``x``, if all of it lies there; else None."""
+    start = start_in_row(x, y)
+    inside = start is not None and 0 <= start and start + y[:1].numel() <= x[:1].numel()
+    return start if inside else None
+
+
 def overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Return whether two tensors may share elements: parts of the same rows that lie apart do not."""
     if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
         return False
-    if x.dim() == y.dim() == 2 and x.stride() == y.stride() and x.stride(1) == 1:
-        start, other, row = x.storage_offset(), y.storage_offset(), max(x.stride(0), 1)
-        start, other = start % row, other % row
-        return start < other + y.shape[1] and other < start + x.shape[1]
+    runs = x.dim() and y.dim() and all(_follow(z.shape[1:], z.stride()[1:]) for z in (x, y))
+    if runs and x.shape[0] == y.shape[0] and x.stride(0) == y.stride(0):
+        row = max(x.stride(0), 1)
+        start, other = x.storage_offset() % row, y.storage_offset() % row
+        return start < other + y[:1].numel() and other < start + x[:1].numel()
     return True
 
 

@@ -252,6 +252,8 @@ def on_matrices(name: str, matrices: TorchCall) -> Signature:
     """
     signature = Signature(name, len(matrices.kinds), places_of(matrices.results)[-1], matrices=matrices)
     for slot, kind in enumerate(matrices.kinds):
+        if not kind.numel:
+            continue
         there, back = _moves(slot, kind)
         signature.forward.append(there)
         if kind.dtype in DTYPES:

@@ -196,8 +196,10 @@ def _parts_of(
     return not isinstance(returned, Tensor), places
 
 
-def getitem(x: LazyTensor, key: Any) -> LazyTensor:
-    """Return a part of the first axis (no operation), or record the indexing."""
+def getitem(x: Any, key: Any) -> LazyTensor:
+    """Return a part of the first axis (no operation), or record the indexing, of a tensor by a lazy index also."""
+    if type(x) is not LazyTensor:
+        return _lookup(x, key) if type(key) is LazyTensor else later.record(Tensor.__getitem__, (x, key), {})
     if type(key) is int and x._kind in _rows:
         length, kind = _rows[x._kind]
         if not -length <= key < length:
@@ -288,13 +290,17 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     return session.record(signature, (input._ref,), kind)
 
 
-def _lookup(x: LazyTensor, index: Any) -> LazyTensor:
-    position = None
-    if type(index) is LazyTensor and not index._kind.shape and index.dtype is not torch.bool:
-        position = index._session.integer_at(index._ref)
-    elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
+def _lookup(x: Any, index: Any) -> LazyTensor:
+    """Record the indexing by a tensor; one number that is known already is a place."""
+    is_number = not index.dim() and not index.dtype.is_floating_point and index.dtype is not torch.bool
+    position = index._session.integer_at(index._ref) if is_number and type(index) is LazyTensor else None
+    if is_number and isinstance(index, Tensor):
         position = int(index)
-    return later.record(Tensor.__getitem__, (x, index), {}) if position is None else getitem(x, position)
+    if position is not None:
+        return getitem(x if type(x) is LazyTensor else index._session.give(x), position)
+    if is_number:
+        return torch.index_select(x, 0, index.reshape(1))[0]  # type: ignore[return-value]
+    return later.record(Tensor.__getitem__, (x, index), {})  # type: ignore[no-any-return]
 
 
 install(

@@ -82,6 +82,11 @@ class LazyTensor(_Base):
         """The transposed matrix."""
         return self.t()
 
+    @property
+    def mT(self) -> Any:  # type: ignore[override]
+        """The value with its last two axes exchanged."""
+        return self.transpose(-2, -1)
+
     def dim(self) -> int:
         """Return how many axes one sample's value has."""
         return len(self._kind.shape)
