@@ -21,7 +21,7 @@ def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
 def part_of_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
     """Return where a row of ``y`` begins in that of ``x``, if all of it lies there; else None."""
     start = start_in_row(x, y)
-    inside = start is not None and 0 <= start and start + y[:1].numel() <= x[:1].numel()
+    inside = start is not None and start >= 0 and start + y[:1].numel() <= x[:1].numel()
     return start if inside else None
 
 
