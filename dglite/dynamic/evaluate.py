@@ -153,6 +153,7 @@ def _key(functions: Sequence[Any], pulled: Sequence[PulledInput], device: torch.
     modules = _modules(functions)
     parameters = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
     floats = [*islice(parameters, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
+    floats += [p.values for p in pulled if p.values.dtype.is_complex]
     dtype = floats[0].dtype if floats else torch.get_default_dtype()
     for x in floats:
         if x.dtype != dtype or dtype not in _FLOATS:

@@ -56,7 +56,7 @@ def writes_parameter(self: Any) -> None:
 
 
 def reads_stale(self: Any) -> None:
-    y = self.pull() * 2
+    y = torch.cat([self.pull(), self.pull()], 1)
     part = y[:, ::2]
     y.add_(1)
     self.push(torch.cat([part, part], 1))
@@ -64,6 +64,10 @@ def reads_stale(self: Any) -> None:
 
 def mixes_by_softmax(self: Any) -> None:
     self.push(self.pull().softmax(0))
+
+
+def mixes_by_flip(self: Any) -> None:
+    self.push(self.pull().flip(0))
 
 
 def mixes_by_sum(self: Any) -> None:
@@ -114,6 +118,7 @@ def gathers_before_the_first(self: Any) -> None:
         (writes_parameter, "does not make itself"),
         (reads_stale, "after an in-place"),
         (mixes_by_softmax, "mixes vertices: _softmax"),
+        (mixes_by_flip, "mixes vertices: flip"),
         (mixes_by_sum, "mixes vertices: sum"),
         (mixes_by_product, "mix"),
         (draws, "randn_like"),

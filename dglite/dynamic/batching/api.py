@@ -177,6 +177,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     recording = perf_counter() - session.started
     session.settle()
     try:
+        session.check_layouts()
         bring(session)
     except DGLError:
         end_session(session)  # or nothing that is recorded from now on could be computed either

@@ -61,6 +61,7 @@ class Session:
         self.external: dict[int, ExternalTensor] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
+        self._layouts: dict[int, tuple[torch.Size, torch.dtype]] = {}
         self.device = torch.device("cpu")
         self._new: list[int] = []
         self.pools: dict[torch.dtype, tuple[array, int]] = {}
@@ -83,6 +84,7 @@ class Session:
         for tensor in matrices.tensors:
             self._note_device(tensor)
             self.parameters[id(tensor)] = tensor, version_of(tensor)
+            self._layouts[id(tensor)] = tensor.shape, tensor.dtype
         signature = on_matrices(name, matrices)
         self.own_signatures.append(signature)
         signature.number = -len(self.own_signatures)
@@ -188,6 +190,16 @@ class Session:
         """Return the tensors that were given and want a gradient, with their nodes."""
         differentiable = [x for x in self.external.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
         return [(x.tensor, x.node) for x in differentiable]
+
+    def check_layouts(self) -> None:
+        """Raise if a tensor that operations read has become another one, as by ``weight.data = ...``."""
+        for key, (shape, dtype) in self._layouts.items():
+            tensor = self.parameters[key][0]
+            if tensor.shape != shape or tensor.dtype is not dtype:
+                raise DGLError(
+                    f"a tensor was {list(shape)} of {dtype} when operations with it were recorded, and is "
+                    f"{list(tensor.shape)} of {tensor.dtype} now; record them again"
+                )
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""

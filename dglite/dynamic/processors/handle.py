@@ -144,6 +144,7 @@ class Persistent:
 
     def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> StepPlan:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
+        session.check_layouts()
         machine = self._machine
         key, sizes = key_of(session, lazies, self._trained, machine.processors) if machine.again else (None, ())
         plan = self._plans.take(key, sizes)

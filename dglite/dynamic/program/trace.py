@@ -31,12 +31,14 @@ from .lower import (
     stop_gradient,
 )
 from .replay import (
+    INNER,
     SharedTensor,
     TracedFunction,
     batch_filler,
     converted,
     expanded,
     filler,
+    inner_rows_alike,
     is_tensor,
     on_copy,
     outputs_of,
@@ -93,6 +95,11 @@ class FunctionRecorder(TorchDispatchMode):
         if id(tensor) in self._refused:
             raise self._refused[id(tensor)]
         if id(tensor) not in self._nodes:
+            if tensor.device != self.device and tensor.dim():
+                raise DGLError(
+                    f"a parameter or tensor that F reads is {tuple(tensor.shape)} on {tensor.device}, but the graph is "
+                    f"on {self.device}: move the whole module, program.to({str(self.device)!r})"
+                )
             self.bind(tensor, self._shared(SharedTensor(tensor=tensor), tensor.shape, tensor.dtype))
         return self._nodes[id(tensor)]
 
@@ -374,7 +381,11 @@ class FunctionRecorder(TorchDispatchMode):
             return None
         arguments = batch_filler(call, nodes, rows)
         func = partial(on_copy, func) if func._schema.is_mutable else func
-        self._check_rows(name, func, arguments, values, nodes, outputs, rows)
+        few = [x if node.domain is RowDomain.SHARED else x[INNER] for x, node in zip(values, nodes, strict=True)]
+        with torch.utils._python_dispatch._disable_current_modes():
+            args, kwargs = arguments(few, rows - 3)
+            if not inner_rows_alike(result, func(*args, **kwargs)):
+                raise mixing(name)
         token = next(self._tokens)
         booleans = tuple([i for i, x in enumerate(values) if x.dtype is torch.bool and nodes[i].dtype == self.dtype])
         results: list[Node | None] = []
@@ -387,20 +398,3 @@ class FunctionRecorder(TorchDispatchMode):
             dtype = self.dtype if is_boolean else x.dtype
             results.append(self.builder.make(NodeKind.OPAQUE, nodes, call_again, domain, x.shape[1:], dtype))
         return results if several else results[0]
-
-    def _check_rows(
-        self, name: str, func: Any, arguments: Any, values: list, nodes: list[Node], outputs: list, rows: int
-    ) -> None:
-        """Raise unless the inner rows come out alike when they are alone: scans see those before or after."""
-        few = rows - 2
-        with torch.utils._python_dispatch._disable_current_modes():
-            some = [x if node.domain is RowDomain.SHARED else x[1:-1] for x, node in zip(values, nodes, strict=True)]
-            args, kwargs = arguments(some, few)
-            again = func(*args, **kwargs)
-            for whole, part in zip(outputs, outputs_of(again), strict=True):
-                if isinstance(whole, torch.Tensor) and whole.numel():
-                    alike = part.shape == (few, *whole.shape[1:]) and torch.allclose(
-                        whole[1:-1].double(), part.double(), rtol=1e-4, atol=1e-5, equal_nan=True
-                    )
-                    if not alike:
-                        raise mixing(name)

@@ -165,6 +165,23 @@ def test_a_loss_of_all_samples_together_is_refused() -> None:
         dynamic.cell(lambda x, y: F.cross_entropy(x, y))(x, dynamic.lazy(1))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x - x.mean(0),
+        lambda x: x - x.mean(),
+        lambda x: x.softmax(0),
+        lambda x: torch.sort(x, 0).values,
+        lambda x: x.roll(1, 0),
+        lambda x: x / x.norm(),
+        lambda x: (x @ x.T) @ x,
+    ],
+)
+def test_a_body_that_mixes_samples_is_refused(body: Any) -> None:
+    with pytest.raises(DGLError, match="mixes rows"):
+        dynamic.cell(body)(dynamic.lazy(torch.ones(3)))
+
+
 def test_a_method_may_be_a_cell() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -188,7 +205,7 @@ def test_what_a_body_must_not_do() -> None:
     x = dynamic.lazy(torch.ones(3))
     with pytest.raises(DGLError, match="branches on a value"):
         dynamic.cell(lambda x: x if x else -x)(x)
-    with pytest.raises(DGLError, match="a row for each sample"):
+    with pytest.raises(DGLError, match="sum in a cell's body mixes rows"):
         dynamic.cell(lambda x: torch.softmax(x, 1).sum())(x)
     with pytest.raises(DGLError, match="make the tensor lazy"):
         dynamic.cell(lambda x, y: x + y)(x, torch.ones(3))

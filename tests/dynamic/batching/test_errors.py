@@ -155,3 +155,18 @@ def test_a_label_that_is_no_class(label: int) -> None:
     with pytest.raises(IndexError, match=f"label {label} "):
         dynamic.backward([good, bad])
     assert scores.grad is None
+
+
+def test_a_weight_that_becomes_another_one() -> None:
+    layer = torch.nn.Linear(4, 3)
+    result = layer(dynamic.lazy(torch.ones(4)).relu())
+    layer.weight.data = torch.ones(3, 5)
+    with pytest.raises(DGLError, match=r"was \[3, 4\].*is \[3, 5\]"):
+        dynamic.run(result)
+
+
+def test_a_weight_and_a_bias_of_several_dtypes() -> None:
+    layer = torch.nn.Linear(4, 3)
+    layer.bias.data = layer.bias.data.float()
+    with pytest.raises(DGLError, match="float64 and a bias of"):
+        layer(dynamic.lazy(torch.ones(4)))

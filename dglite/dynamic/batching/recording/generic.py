@@ -17,13 +17,13 @@ from torch.utils import _pytree as pytree
 from ....errors import DGLError
 from ....formulas import FORMULAS
 from ...autocast import without_autocast
-from ...program.replay import filler
+from ...program.replay import INNER, filler, inner_rows_alike
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .kinds import TensorKind, is_recordable, kind_of
 from .pointwise import refs_of
 from .signatures import Signature, places_of
-from .tensor import LazyTensor, UntraceableBody, later
+from .tensor import LazyTensor, UntraceableBody, later, mixing_samples
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -134,18 +134,31 @@ def _made_in_cell(
 def made_by_rows(
     session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
 ) -> RecordedFunction:
-    """Return the operation that calls a function of tensors with a row for each sample; it is tried on zeros first."""
+    """Return the operation that calls a function of tensors with a row for each sample; it is tried first."""
     name, arguments = getattr(function, "__name__", "cell"), filler(recorded, _is_lazy)
     rows = next(n for n in count(7) if all(n not in kind.shape for kind in kinds))
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.zeros((rows, *kind.shape), dtype=kind.dtype) for kind in kinds]
+    for x in values:
+        if x.is_floating_point():
+            x.uniform_(0.1, 0.9, generator=generator)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        args, kwargs = arguments([torch.zeros((rows, *kind.shape), dtype=kind.dtype) for kind in kinds])
-        results, assemble = _results_of(name, function(*args, **kwargs))
+        before, (args, kwargs) = torch.get_rng_state(), arguments(values)
+        returned = function(*args, **kwargs)
+        results, assemble = _results_of(name, returned)
+        if torch.equal(before, torch.get_rng_state()):  # else rows differ by random numbers
+            args, kwargs = arguments([x[INNER] for x in values])
+            alike = inner_rows_alike(returned, function(*args, **kwargs))
+        else:
+            alike = True
     for kind in results:
         if kind.shape[:1] != (rows,):
             raise DGLError(
                 f"in a cell's body {name} returned {list(kind.shape)} for {rows} samples; it must return tensors with "
                 "a row for each sample"
             )
+    if not alike:
+        raise mixing_samples(name)
     of_one = [kind_of(kind.shape[1:], kind.dtype) for kind in results]
     return made_operation(session, name, TorchCall(kinds, of_one, _on_values(function, arguments)), assemble)
 

@@ -17,7 +17,7 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
 from .kinds import DTYPES, TensorKind, kind_of
 from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise
-from .tensor import LazyTensor, blank, install, later
+from .tensor import LazyTensor, blank, install, later, mixing_samples
 
 _X = operand(0)
 
@@ -166,6 +166,8 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
 
     def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
         kind = x._kind
+        if x._session.tracing and not (options or named):
+            raise mixing_samples(name)
         if options or named or kind.dtype not in DTYPES or not kind.numel:
             return later.record(function, (x, *options), named)
         scalar = kind_of((), kind.dtype)

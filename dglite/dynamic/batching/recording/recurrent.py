@@ -19,7 +19,7 @@ from .kinds import TensorKind, kind_of, of_row
 from .pointwise import as_lazy
 from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise, result
 from .structure import axis_of, linear
-from .tensor import LazyTensor, install, later
+from .tensor import LazyTensor, install, later, mixing_samples
 
 
 # -- recurrent cells ---------------------------------------------------------------------------------------------------
@@ -162,6 +162,8 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if dim is None or args or kwargs.get("dtype") is not None:
             return later.record(function, (input, dim, *args), kwargs)
         axis = axis_of(input, dim) - len(kind.shape)
+        if session.tracing and -axis == len(kind.shape):
+            raise mixing_samples(name)
         row = of_row(kind, -axis)
         softmax = session.caches.get((name, row, axis))
         if softmax is None:

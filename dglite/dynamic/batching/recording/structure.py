@@ -62,8 +62,13 @@ def matmul(x: Any, y: Any) -> LazyTensor:
 
 
 def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -> LazyTensor:
-    kind = x._kind
-    if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
+    kind, tensors = x._kind, [weight] if bias is None else [weight, bias]
+    if any(tensor.dtype != kind.dtype for tensor in tensors):
+        dtypes = " and a bias of ".join(str(tensor.dtype) for tensor in tensors)
+        raise DGLError(
+            f"a product of {kind!r} with a weight of {dtypes}: these must be of one dtype, e.g. model.float()"
+        )
+    if kind.dtype not in DTYPES or not kind.numel or (bias is not None and bias.shape != weight.shape[:1]):
         function = torch.matmul if turned else F.linear
         return later.record(function, (x, weight) if turned else (x, weight, bias), {})
     session = x._session

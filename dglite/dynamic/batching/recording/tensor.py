@@ -35,6 +35,14 @@ class UntraceableBody(DGLError):
     """The body of a cell does what cannot be recorded for one sample; it is run on stacked tensors then."""
 
 
+def mixing_samples(name: str) -> DGLError:
+    """Return the error of a function that combines the rows of a cell's body."""
+    return DGLError(
+        f"{name} in a cell's body mixes rows, which are samples: it works across dimension 0. Operate on dimension 1 "
+        "and up (dim=-1), or call it on lazy tensors outside of the cell"
+    )
+
+
 if TYPE_CHECKING:  # so that modules and functions of torch take lazy tensors, and their results may be annotated
     _Base = torch.Tensor
 else:
