@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, OperationGraph, parse
+from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, PLACE_MASK, OperationGraph, parse
 from ...ops import devices
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
@@ -142,7 +142,7 @@ class Session:
     def integer_at(self, ref: int) -> int | None:
         """Return the integer that was given at a place, None if it is a result."""
         pool = self.pools.get(torch.int64)
-        node, place = ref >> PLACE_BITS, ref & ((1 << PLACE_BITS) - 1)
+        node, place = ref >> PLACE_BITS, ref & PLACE_MASK
         if pool is not None and pool[1] >> PLACE_BITS == node:
             return pool[0][place // 8]
         external = self.given_at.get(node)

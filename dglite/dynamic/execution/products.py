@@ -61,7 +61,7 @@ def _place(x: Tensor) -> tuple[int, int]:
 
 
 class GradientSums:
-    """The gradients of shared tensors by number: sums of terms, and of products and totals of rows.
+    """The gradients of shared tensors by number, or by id: sums of terms, and of products and totals of rows.
 
     See docs/decisions/0267-gradient-sums-are-one-class-runners-stay-three.md.
     """
@@ -72,11 +72,21 @@ class GradientSums:
         self._kernels = compiled("dynamic.kernels")
         self._terms, self._sums = dict[int, Tensor](), dict[int, Tensor]()
         self._words, self._work = list[tuple[int, ...]](), 0
+        self._products: dict[int, tuple[Tensor, list[Tensor], list[Tensor]]] = {}
 
     def add(self, number: int, term: Tensor) -> None:
         """Add a gradient, which may be sparse."""
         total = self._terms.get(number)
         self._terms[number] = term if total is None else term + total
+
+    def add_product(self, weight: Tensor, x: Tensor, y: Tensor) -> None:
+        """Add ``x.T @ y``, for x (n, height), y (n, width), to the gradient of the id of ``weight``.
+
+        All that are added are one product.
+        """
+        _, left, right = self._products.setdefault(id(weight), (weight, [], []))
+        left.append(x)
+        right.append(y)
 
     def add_rows(
         self,
@@ -113,6 +123,11 @@ class GradientSums:
 
     def finish(self) -> dict[int, Tensor]:
         """Return the gradients."""
+        read = list[list[Tensor]]()  # kept, as kernels read them below
+        for number, (weight, *sides) in self._products.items():
+            read.append([rows[0] if len(rows) == 1 else torch.cat(rows) for rows in sides])
+            places = [word for x in read[-1] for word in _place(x)]
+            self.add_rows(number, weight, "outer", len(read[-1][0]), places, lambda *_: read[-1])
         if self._words:
             table, size = np.array(self._words, np.int64), len(self._words[0])
             starts, threads = np.arange(0, table.size, size), torch.get_num_threads()

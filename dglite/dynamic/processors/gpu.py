@@ -208,14 +208,11 @@ class GpuBlocks:
         """Note where on the GPU what was given on the host will lie."""
         external = [x for x in layout.session.external.values() if not self._is_there(x)]
         arrays = [*((x.node, x.values.view(-1).numpy()) for x in external), *layout.pools]
-        sizes = [(array.nbytes + 15) // 16 * 16 for _, array in arrays]
-        places = np.cumsum([0, *sizes])
-        values = np.zeros(max(int(places[-1]), 16), np.uint8)
-        memory = self.runner.empty(len(values))
-        for (node, array), place in zip(arrays, places.tolist(), strict=False):
-            values[place : place + array.nbytes] = array.view(np.uint8)
-            layout.where[node] = memory.address + place
-        layout.inbound = _InboundBuffer(values, memory)
+        parcel = ArrayParcel()
+        numbers = [(node, parcel.add(array)) for node, array in arrays]
+        layout.inbound = _InboundBuffer(*parcel.pack(self.runner))
+        for node, number in numbers:
+            layout.where[node] = parcel.address(number)
 
     def _is_there(self, external: ExternalTensor) -> bool:
         return external.values.device.type != "cpu" or id(external.tensor) in self._there

@@ -9,7 +9,7 @@ import numpy as np
 from torch.autograd.graph import increment_version
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import PLACE_BITS
+from ...kernels.cpu.dynamic.batching import PLACE_BITS, PLACE_MASK
 from ...kernels.cpu.dynamic.kernels import CLEAR, TOTALS
 from ...kernels.cpu.dynamic.program import BATCH_WORDS
 from ...kernels.cpu.dynamic.script import FOLLOWS, Stage, make_script
@@ -20,7 +20,6 @@ from .layout import StepLayout
 from .rules import TrainedParameter
 from .update import OperationList, ParameterUpdates
 
-_MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
 """Plans are kept of short sessions, with little memory each, and not too many."""
 _LEAST_SIZE = 8
@@ -230,9 +229,9 @@ def _reached(
 def _seeds(layout: StepLayout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> OperationList:
     """Return what sums up the losses and starts their gradients."""
     listing, nodes, kinds = OperationList(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
-    losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
+    losses, unused = layout.where[nodes] + (refs & PLACE_MASK), np.zeros(1)
     # A loss that depends on no parameter has no gradient to start.
-    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
+    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & PLACE_MASK), unused.ctypes.data)
     listing.keep.append(unused)
     items = np.array([x._kind.item for x in lazies])
     repeated = len(set(refs.tolist())) < len(lazies)

@@ -18,6 +18,7 @@ from .ir import GRADIENT_KINDS, Node, NodeKind, OpaqueCall, RowDomain
 from .recipe import BufferRole, DenseOp, KernelInput, Place, PointwiseKernel, StagePhase, Stages, rows_of_all
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+"""The dtypes that kernels compute in."""
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""
 _REDUCTIONS = (NodeKind.REDUCE, NodeKind.COLLECT)

@@ -13,7 +13,7 @@ from ....backend import active
 from ....errors import DGLError
 from ....expr import evaluate
 from ....kernels.cpu.dynamic import program
-from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ....kernels.cpu.dynamic.batching import PLACE_BITS, PLACE_MASK
 from ....kernels.cpu.dynamic.kernels import step_of
 from ...autocast import without_autocast
 from ...execution.by_torch import rows_of_parts
@@ -23,8 +23,6 @@ from ..recording.signatures import Signature, places_of
 if TYPE_CHECKING:
     from ..recording.kinds import TensorKind
     from ..session import Session
-
-_MASK = (1 << PLACE_BITS) - 1
 
 
 def values_by_torch(
@@ -76,7 +74,7 @@ class _SessionReplay:
 
     def read(self, refs: np.ndarray, count: int) -> Tensor:
         """Return ``count`` values from each place on, (places, count)."""
-        nodes, places = refs >> PLACE_BITS, refs & _MASK
+        nodes, places = refs >> PLACE_BITS, refs & PLACE_MASK
         numbers = self._last[nodes]
         while (before := places < self._of_part(numbers, lambda part: part[0])).any():
             numbers = numbers - before

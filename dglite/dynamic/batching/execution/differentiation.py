@@ -10,20 +10,18 @@ import torch
 from torch import Tensor
 
 from ....backend import active as backend
-from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
+from ....kernels.cpu.dynamic.batching import PLACE_BITS, PLACE_MASK
+from ....kernels.cpu.dynamic.kernels import MOST_ROWS, run_steps, step_kernel
 from ....kernels.cpu.dynamic.placement import active_nodes
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
+from ...execution.products import GradientSums
 from ..recording.kinds import DTYPES, TensorKind
 from ..recording.signatures import MOVED_AS, operand
 from .device import bring, run_step
-from .products import SessionGradients
 
 if TYPE_CHECKING:
     from ..session import Session
-
-_MASK = (1 << PLACE_BITS) - 1
 
 
 def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bool) -> None:
@@ -44,7 +42,7 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
 def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     """Return values of one kind at ``refs`` as one tensor, (n, *shape)."""
     values = torch.empty((len(refs), *kind.shape), dtype=kind.stored, device=session.device)
-    _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
+    _move(kind, session.where[refs >> PLACE_BITS] + (refs & PLACE_MASK), values, add=False, out=True)
     return values.to(kind.dtype)
 
 
@@ -64,7 +62,7 @@ def differentiate(session: Session, outputs: Sequence[tuple[TensorKind, np.ndarr
     buffers = [empty(tensor.shape, tensor.dtype, tensor.device).zero_() for tensor, _ in sources]
     for (_, node), buffer in zip(sources, buffers, strict=True):
         grads[node] = buffer.data_ptr()
-    gradients, runs = SessionGradients(session.device), session.runs
+    gradients, runs = GradientSums(MOST_ROWS["outer"], session.device), session.runs
     for run in runs:
         run.prepare(session, grads, active)
     for kind, refs, values in outputs:
@@ -72,7 +70,7 @@ def differentiate(session: Session, outputs: Sequence[tuple[TensorKind, np.ndarr
         if kind.dtype in DTYPES:
             reached = np.nonzero(grads[nodes])[0]
             values = values if len(reached) == len(refs) else values[backend.from_numpy(reached, values.device)]
-            _move(kind, (grads[nodes] + (refs & _MASK))[reached], values.contiguous(), add=True, out=False)
+            _move(kind, (grads[nodes] + (refs & PLACE_MASK))[reached], values.contiguous(), add=True, out=False)
     for run in reversed(runs):
         run.backward(session, grads, gradients)
     for (tensor, _), buffer in zip(sources, buffers, strict=True):

@@ -15,13 +15,13 @@ from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import MOST_ROWS, run_steps
 from ....kernels.cpu.run.launch import launch_at, num_threads
 from ...execution.memory import Arena
+from ...execution.products import GradientSums
 from ..recording.kinds import DTYPES
 from ..recording.signatures import places_of
 from .device import perform
 from .instructions import HostKernels, batch_words, has_kernel, words_of
 from .matrices import GradientTarget, TorchCall, WeightProduct
 from .placement import BatchPlacement
-from .products import SessionGradients
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -120,7 +120,7 @@ class BatchedRun(BatchPlacement):
         self._shift = self.grad_arena.address - self.arena.address
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
-    def backward(self, session: Session, grads: np.ndarray, gradients: SessionGradients) -> None:
+    def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
         work = program.build(self.plan(True, session.where, grads, self._shift))
         adds, first = (self.input_at == 0).tolist(), self.first_input.tolist()

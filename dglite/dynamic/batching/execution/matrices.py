@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from ...execution.products import multiply
+from ...execution.products import GradientSums, multiply
 from ..recording.kinds import TensorKind
-from .products import SessionGradients
 
 
 class GradientTarget(NamedTuple):
@@ -86,7 +85,7 @@ class TorchCall:
         for value, result in zip(values, results, strict=True):
             result.copy_(value.detach())
 
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: SessionGradients) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Differentiate the recorded call."""
         leaves, values = saved
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
@@ -109,7 +108,7 @@ class TorchCall:
 class WeightProduct(TorchCall):
     """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
 
-    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.products`.
+    Weight gradients wait until the sweep is over: they are one GEMM for all batches together.
     """
 
     def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
@@ -143,13 +142,13 @@ class WeightProduct(TorchCall):
         bias = None if self.bias is None else self.bias.detach()
         multiply(self.rows_of(inputs[0]), self.matrix, self.columns_of(results[0]), bias)
 
-    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: SessionGradients) -> None:
+    def backward(self, saved: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Multiply the gradient by the weight."""
         assert into[0] is not None
         target = self.rows_of(into[0].place)
         multiply(self.columns_of(grads[0]), self.matrix.t(), target, target if into[0].adds else None)
 
-    def add_gradients(self, x: Tensor, grad: Tensor, gradients: SessionGradients) -> None:
+    def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
         """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
         x, grad = self.rows_of(x), self.columns_of(grad)
         if self.weight.requires_grad:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ....errors import DGLError
-from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS
+from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS, PLACE_MASK
 from ...autocast import without_autocast
 from ..session import Session
 from .fusion import RecordedOperation, fused
@@ -25,7 +25,6 @@ from .pointwise import refs_of
 from .signatures import ARGUMENT
 from .tensor import LazyTensor, UntraceableBody, blank
 
-_MASK = (1 << PLACE_BITS) - 1
 _kind_of = attrgetter("_kind")
 
 
@@ -121,7 +120,7 @@ class _TracedCell(NamedTuple):
             if origin == INNER:
                 lazy._ref = first + place
             else:  # an argument, or what is the same for all samples
-                lazy._ref = place if origin == ABSOLUTE else refs[place >> PLACE_BITS] + (place & _MASK)
+                lazy._ref = place if origin == ABSOLUTE else refs[place >> PLACE_BITS] + (place & PLACE_MASK)
             parts.append(lazy)
         return self.assemble(parts)
 
@@ -151,7 +150,7 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
         node = ref >> PLACE_BITS
         if node < 0:
             return ABSOLUTE, places[-1 - node]
-        return (INPUT, ref) if node < num_inputs else (INNER, inner[node] + (ref & _MASK))
+        return (INPUT, ref) if node < num_inputs else (INNER, inner[node] + (ref & PLACE_MASK))
 
     words = [num_inputs]
     for step in steps:

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....expr import Expr
-from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ....kernels.cpu.dynamic.batching import PLACE_BITS, PLACE_MASK
 from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise, replaced, result
-
-_MASK = (1 << PLACE_BITS) - 1
 
 
 class RecordedOperation(NamedTuple):
@@ -105,7 +103,7 @@ def _fused_step(group: Sequence[RecordedOperation], results: Sequence[int]) -> R
         formulas_of_step, operands = _formulas(step), list[Expr]()
         for part in formulas_of_step.parts:
             ref = step.refs[part.slot]
-            node, place = ref >> PLACE_BITS, (ref & _MASK) // dtype.itemsize + part.start
+            node, place = ref >> PLACE_BITS, (ref & PLACE_MASK) // dtype.itemsize + part.start
             if node in values:
                 operands.append(values[node][place // width])
             else:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-"""The dtypes that element-wise kernels compute in."""
+from ...program.layout import DTYPES as DTYPES
 
 
 class TensorKind:

@@ -15,6 +15,7 @@ from ..compile.written import Kernel
 from .levels import by_head
 
 PLACE_BITS = 36
+PLACE_MASK = (1 << PLACE_BITS) - 1
 EXTERNAL = 0
 """The signature of what is given, not computed."""
 FIRST_MACRO = -(1 << 40)
@@ -52,7 +53,7 @@ def _expand(macro: np.ndarray, inputs: np.ndarray, first: int, graph: OperationG
         for i in range(arity):
             origin, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
             if origin == INPUT:
-                place = inputs[place >> PLACE_BITS] + (place & ((1 << PLACE_BITS) - 1))
+                place = inputs[place >> PLACE_BITS] + (place & PLACE_MASK)
             elif origin == INNER:
                 place += first << PLACE_BITS
             graph.args[end + i] = place

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..compile.written import Kernel
-from .batching import PLACE_BITS, OperationGraph, PendingNodes
+from .batching import PLACE_BITS, PLACE_MASK, OperationGraph, PendingNodes
 
-_MASK = (1 << PLACE_BITS) - 1
 ALIGNMENT = 64
 
 
@@ -61,7 +60,7 @@ def in_place(
     if not distance or not len(members):
         return 0, distance
     ref = int(graph.args[graph.argptr[members[0]] + slot])
-    return int(where[ref >> PLACE_BITS]) + (ref & _MASK), distance
+    return int(where[ref >> PLACE_BITS]) + (ref & PLACE_MASK), distance
 
 
 @Kernel
@@ -72,7 +71,7 @@ def _common_distance(
     distance, last = size, 0
     for i in range(len(members)):
         ref = graph.args[graph.argptr[members[i]] + slot]
-        address = where[ref >> PLACE_BITS] + (ref & _MASK)
+        address = where[ref >> PLACE_BITS] + (ref & PLACE_MASK)
         if i == 1:
             distance = address - last
         if address < low or address + size > high or (i > 0 and address - last != distance) or distance < size:

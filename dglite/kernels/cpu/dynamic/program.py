@@ -17,7 +17,7 @@ import numpy as np
 from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE
 from ..compile.written import Kernel
 from ..lanes.arrays import address_of
-from .batching import PLACE_BITS, OperationGraph
+from .batching import PLACE_BITS, PLACE_MASK, OperationGraph
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)  # in the same order: ``role % ARG_GRAD`` tells whose
 KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
@@ -26,7 +26,6 @@ TEMPLATE_WORDS = FIRST_ROWS + WORDS_PER_ROWS * MOST_ROWS
 BATCH_WORDS = 16
 """Most words of an operation on a batch."""
 
-_MASK = (1 << PLACE_BITS) - 1
 _EVERY_TASK = -1
 _SEVERAL = -2
 
@@ -103,7 +102,7 @@ def _list_rows(plan: BatchPlan, batch: int, row: np.ndarray, is_result: bool, gr
             if side == ARG:
                 ref = plan.graph.args[plan.graph.argptr[node] + slot]
                 owner = ref >> PLACE_BITS
-                offset += ref & _MASK
+                offset += ref & PLACE_MASK
             address = plan.grads[owner] if of_grads else plan.where[owner]
             if address != 0:
                 address += offset

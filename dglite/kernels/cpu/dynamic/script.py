@@ -14,14 +14,13 @@ import numpy as np
 
 from ..compile.cached import njit
 from . import program
-from .batching import PLACE_BITS
+from .batching import PLACE_BITS, PLACE_MASK
 from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
 WORTH_SHARING = 1024
 """Values up to which a step is not worth sharing out."""
 
-_MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
 COUNT, NUMBER, OPEN, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(6)
 
@@ -204,6 +203,6 @@ def touched_rows(plan: program.BatchPlan, table: int, num_rows: int, row_bytes: 
                 for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
                     ref = plan.graph.args[plan.graph.argptr[node] + slot]
                     if ref >> PLACE_BITS == table and plan.grads[node] != 0:
-                        first = (ref & _MASK) + place
+                        first = (ref & PLACE_MASK) + place
                         touched[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
     return np.nonzero(touched)[0]
