@@ -131,6 +131,9 @@ class _LevelValues:
         """Compute nodes, whose inputs come before them."""
         for node in nodes:
             rows = self._count(node)
+            if rows == 0:  # without children: torch cannot differentiate some functions of no rows twice
+                self._values[node] = torch.zeros(0, node.width, dtype=node.dtype, device=self._device)
+                continue
             value: Tensor = _COMPUTE[node.kind](self, node, rows)
             plain = node.kind is NodeKind.SHARED
             self._values[node] = value if plain else value.reshape(-1 if rows is None else rows, node.width)
