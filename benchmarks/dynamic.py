@@ -8,7 +8,8 @@ A step begins with a list of trees and ends with new parameters: joining the gra
 ("construction"), finding the order of levels or batches ("scheduling"), forward, the loss of every node, backward,
 plain gradient descent. Orders are found anew in each step, as for batches that have not been seen before. All ways
 compute with torch's number of threads; ``OMP_NUM_THREADS`` pins it, DGL's own loops included. The GEMM rate is that of
-a large product that takes its turn among the ways.
+a large product that takes its turn among the ways, the peak that of the fastest product of several shapes, by dglite's
+own kernels or torch's.
 
 The trees are those of the Stanford Sentiment Treebank, random ones where it is not found; Tree-FC runs on
 complete trees. The tables have the form of Table 1 and Figures 8 to 10 of Xu et al. ("Cavs", 2018).
@@ -20,6 +21,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import cycle
 from types import ModuleType
 from typing import Any
@@ -31,6 +33,7 @@ from tree_models import Tree, TreeFC, TreeLSTM, TreeModel, complete_tree, load_t
 from tree_ways import Lazy, Messages, NodeByNode, Persistent, PersistentProgram, VertexProgram, Way
 
 from dglite import dynamic
+from dglite.kernels import compiled
 
 VERTEX, DGL, DYNET, GEMM = "vertex program", "DGL 2.1", "DyNet, one thread", "GEMM"
 WAYS: dict[str, Callable[[TreeModel, Sequence[Tree], ModuleType | None], Way | None]] = {
@@ -136,6 +139,7 @@ def measure(
     seconds = interleave({**runners, GEMM: product}, budget=budget, slow_from=slow_from)
     return {
         "gemm_flops": arithmetic / seconds[GEMM],
+        "peak_flops": max(peak(torch.get_num_threads()), arithmetic / seconds[GEMM]),
         "flops_per_tree": flops(model, trees),
         "ways": {name: run.record(seconds[name]) for name, run in runners.items()},
     }
@@ -145,6 +149,26 @@ def gemm(hidden: int) -> tuple[Callable[[], Any], float]:
     """Return a large product of the model's largest shape, and how many FLOP it is."""
     x, w, out = torch.randn(2048, 2 * hidden), torch.randn(2 * hidden, 5 * hidden), torch.empty(2048, 5 * hidden)
     return lambda: torch.mm(x, w, out=out), 2.0 * x.numel() * w.shape[1]
+
+
+@cache
+def peak(threads: int) -> float:
+    """Return the FLOP per second of the fastest product that is found."""
+    kernels, fastest = compiled("rows.products"), 0.0
+    for rows, height, width in ((2048, 512, 1280), (4096, 256, 512), (2048, 128, 256), (8192, 64, 64)):
+        x, w, out = torch.randn(rows, height), torch.randn(height, width), torch.empty(rows, width)
+        places = [(y.data_ptr(), 4 * y.stride(0)) for y in (x, w, out)]
+        own = (rows, height, width), (places[0], places[1], (0, 0), places[2]), False, threads, False
+        products = partial(kernels.product, "float32", *own), partial(torch.mm, x, w, out=out)
+        seconds = [min(_seconds(product) for _ in range(20)) for product in products]
+        fastest = max(fastest, 2.0 * x.numel() * width / min(seconds))
+    return fastest
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def flops(model: TreeModel, trees: Sequence[Tree]) -> float:
@@ -213,24 +237,31 @@ def tree_fc(leaves: Sequence[int], hidden: int, size: int) -> list[dict[str, Any
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
+def rate_of(records: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Return the name of the rate that others are compared with, and its key; older records have no peak."""
+    return ("peak", "peak_flops") if all("peak_flops" in r for r in records) else ("GEMM rate", "gemm_flops")
+
+
 def trees_table(records: Sequence[dict[str, Any]]) -> str:
     """Return trees per second: one row per size of state and of batch, a column for each way."""
     names = [name for name in WAYS if any(name in r["ways"] for r in records)]
+    rate, key = rate_of(records)
     rows = []
     for r in records:
         speeds = {name: way["trees_per_second"] for name, way in r["ways"].items()}
         ratio = f"{speeds[VERTEX] / speeds[DGL]:.1f}" if DGL in speeds else "-"
         cells = [f"{speeds[name]:,.0f}" if name in speeds else "-" for name in names]
-        rows.append([f"{r['hidden']}, {r['batch']}", *cells, ratio, f"{r['gemm_flops'] / 1e9:.0f}"])
-    return table(["hidden, batch", *names, "vertex / DGL", "GEMM, GFLOP/s"], rows)
+        rows.append([f"{r['hidden']}, {r['batch']}", *cells, ratio, f"{r[key] / 1e9:.0f}"])
+    return table(["hidden, batch", *names, "vertex / DGL", f"{rate.removesuffix(' rate')}, GFLOP/s"], rows)
 
 
 def steps_table(records: Sequence[dict[str, Any]]) -> str:
     """Return what a step of each way consists of."""
+    rate, key = rate_of(records)
     header = [
         "hidden, batch, way",
         "trees/s",
-        "of GEMM rate",
+        f"of {rate}",
         "construction",
         "scheduling",
         "batches",
@@ -240,7 +271,7 @@ def steps_table(records: Sequence[dict[str, Any]]) -> str:
         [
             f"{r['hidden']}, {r['batch']}, {name}",
             f"{way['trees_per_second']:,.0f}",
-            f"{way['trees_per_second'] * r['flops_per_tree'] / r['gemm_flops']:.1%}",
+            f"{way['trees_per_second'] * r['flops_per_tree'] / r[key]:.1%}",
             f"{way['construction_share']:.1%}",
             *(
                 [f"{way['scheduling_share']:.1%}", f"{way['batches']:,}", f"{way['bytes_per_tree'] / 1e3:,.0f}"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from common import parser, save, table
-from dynamic import DGL, DYNET, VERTEX, check, measure
+from dynamic import DGL, DYNET, VERTEX, check, measure, rate_of
 from tree_models import TreeLSTM, load_trees
 
 WAYS = ("persistent, vertex program", VERTEX, "persistent", "lazy, cells, agenda", DGL, DYNET)
@@ -22,14 +22,14 @@ TURN = 128
 
 def one_tree_table(records: Sequence[dict[str, Any]]) -> str:
     """Return one row for each size of state and way."""
-    rows = []
+    (rate, key), rows = rate_of(records), []
     for r in records:
         speeds = {name: way["trees_per_second"] for name, way in r["ways"].items()}
         for name, speed in speeds.items():
             ratios = [f"{speed / speeds[peer]:.1f}" if peer in speeds else "-" for peer in (DGL, DYNET)]
-            share = speed * r["flops_per_tree"] / r["gemm_flops"]
+            share = speed * r["flops_per_tree"] / r[key]
             rows.append([f"{r['hidden']}, {name}", f"{speed:,.0f}", *ratios, f"{share:.0%}"])
-    return table(["hidden, way", "trees/s", f"x {DGL}", "x DyNet", "of GEMM rate"], rows)
+    return table(["hidden, way", "trees/s", f"x {DGL}", "x DyNet", f"of {rate}"], rows)
 
 
 def main() -> None:
