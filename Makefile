@@ -77,7 +77,7 @@ format: $(BIN)/test.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-BENCHMARKS := spmm overhead first_calls memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy scaling giant sweep minibatch out_of_core tofu_search tofu_throughput tofu_train
+BENCHMARKS := spmm overhead first_calls memory udf attention layers models graphs sampling reorder backends dynamic one_tree lazy ed_batch scaling giant sweep minibatch out_of_core tofu_search tofu_throughput tofu_train
 bench bench-quick: $(BIN)/bench.installed
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(if $(filter bench-quick,$@),--quick) || exit 1; done
 	$(if $(filter bench,$@),$(BIN)/python benchmarks/report.py)

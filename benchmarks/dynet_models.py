@@ -1,4 +1,4 @@
-"""The Tree-LSTM and the tagger in DyNet, whose operations are batched as they are recorded (Neubig et al., 2017).
+"""The Tree-LSTM, tagger and lattice in DyNet, whose operations are batched as they are recorded (Neubig et al., 2017).
 
 DyNet computes on one thread. ``pip install --no-deps dyNET38`` has it for today's Python; without it the benchmarks
 leave it out.
@@ -116,12 +116,65 @@ class DyNetTagger:
             for before, after, tag in zip(left, right[::-1], tags.tolist(), strict=True):
                 scores = dy.affine_transform([self.bias, self.weight, dy.concatenate([before, after])])
                 losses.append(dy.pickneglogsoftmax(scores, tag))
-        total = dy.esum(losses)
-        total.forward()
-        loss = float(total.value())
-        total.backward()
-        self.trainer.update()
-        return loss
+        return _trained(dy.esum(losses), self.trainer)
+
+
+class DyNetLattice:
+    """The lattice LSTM of ``ed_batch.py``, with copies of its parameters."""
+
+    def __init__(self, model: nn.Module, dynet: ModuleType) -> None:
+        self.dynet, self.memory = dynet, dynet.ParameterCollection()
+        tables = {name: x for name, x in model.named_parameters() if name.startswith(("chars", "words"))}
+        self.tables = {name: self.memory.lookup_parameters_from_numpy(_array(x)) for name, x in tables.items()}
+        others = {name: x for name, x in model.named_parameters() if name not in tables}
+        self.own = {name: self.memory.parameters_from_numpy(_array(x)) for name, x in others.items()}
+        self.trainer = _descent(dynet, self.memory)
+        self.hidden: int = model.hidden  # type: ignore[assignment]
+
+    def _linear(self, name: str, *inputs: Expression) -> Expression:
+        weights = self.own[f"{name}.bias"], self.own[f"{name}.weight"]
+        return self.dynet.affine_transform([*weights, self.dynet.concatenate(list(inputs))])
+
+    def _gates(self, name: str, *inputs: Expression) -> list[Expression]:
+        gates, n = self._linear(name, *inputs), self.hidden
+        return [self.dynet.pick_range(gates, i * n, (i + 1) * n) for i in range(3)]
+
+    def step(self, lattices: Sequence[Any]) -> float:
+        """Do one step of gradient descent and return the sum of the losses of all characters."""
+        dy, losses = self.dynet, list[Expression]()
+        dy.renew_cg()
+        for characters, arcs, tags in lattices:
+            states = [(dy.zeros(self.hidden), dy.zeros(self.hidden))]
+            ending = [[(begin, word) for begin, end, word in arcs if end == at] for at in range(len(characters))]
+            for at, character in enumerate(characters.tolist()):
+                x = dy.lookup(self.tables["chars.weight"], character)
+                memories = [self._linked(x, states[begin], word) for begin, word in ending[at]]
+                states.append(self._char(x, *states[-1], memories))
+            for (h, _), tag in zip(states[1:], tags.tolist(), strict=True):
+                losses.append(dy.pickneglogsoftmax(self._linear("out", h), tag))
+        return _trained(dy.esum(losses), self.trainer)
+
+    def _linked(self, x: Expression, state: tuple[Expression, Expression], word: int) -> Expression:
+        dy = self.dynet
+        f, i, u = self._gates("word", dy.lookup(self.tables["words.weight"], word), state[0])
+        memory = dy.cmult(dy.logistic(f), state[1]) + dy.cmult(dy.logistic(i), dy.tanh(u))
+        return dy.cmult(dy.logistic(self._linear("link", x, memory)), memory)
+
+    def _char(self, x: Expression, h: Expression, c: Expression, memories: list[Expression]) -> Any:
+        dy = self.dynet
+        i, o, u = self._gates("char", x, h)
+        i = dy.logistic(i)
+        c = dy.esum([c, -dy.cmult(i, c), dy.cmult(i, dy.tanh(u)), *memories])
+        return dy.cmult(dy.logistic(o), dy.tanh(c)), c
+
+
+def _trained(total: Expression, trainer: Any) -> float:
+    """Do one step of gradient descent and return the loss."""
+    total.forward()
+    loss = float(total.value())
+    total.backward()
+    trainer.update()
+    return loss
 
 
 def _array(x: nn.Parameter) -> np.ndarray:

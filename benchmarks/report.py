@@ -27,6 +27,7 @@ from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_ta
 from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
+from ed_batch import ed_batch_table
 from export import export_table, summary
 from first_calls import LIMIT, first_calls_table
 from giant import conversions_table, shapes_table
@@ -195,6 +196,11 @@ def one_tree(results: dict[str, Any]) -> str:
     return one_tree_table(results["records"])
 
 
+def ed_batch(results: dict[str, Any]) -> str:
+    """Return one row for each case, batch size and way of recording."""
+    return ed_batch_table(results["records"])
+
+
 def lazy(results: dict[str, Any]) -> str:
     """Return one row for each model, batch size, number of threads and way of recording."""
     return lazy_table(results)
@@ -355,6 +361,7 @@ SECTIONS = (
     (dynamic, "dynamic"),
     (one_tree, "one_tree"),
     (lazy, "lazy"),
+    (ed_batch, "ed_batch"),
     (ways, "dynamic"),
     (minibatch, "minibatch"),
     (accuracy, "accuracy"),
