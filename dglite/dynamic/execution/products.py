@@ -126,8 +126,8 @@ class GradientSums:
         read = list[list[Tensor]]()  # kept, as kernels read them below
         for number, (weight, *sides) in self._products.items():
             read.append([rows[0] if len(rows) == 1 else torch.cat(rows) for rows in sides])
-            places = [word for x in read[-1] for word in _place(x)]
-            self.add_rows(number, weight, "outer", len(read[-1][0]), places, lambda *_: read[-1])
+            words = [word for x in read[-1] for word in _place(x)]
+            self.add_rows(number, weight, "outer", len(read[-1][0]), words, lambda *_: read[-1])
         if self._words:
             table, size = np.array(self._words, np.int64), len(self._words[0])
             starts, threads = np.arange(0, table.size, size), torch.get_num_threads()

@@ -73,8 +73,8 @@ def cell(function: Callable[..., Any]) -> Cell:
 
     The function is written for a batch: each tensor that it is given has an axis in front that stands for the samples,
     and so has each that it returns (a tensor, or a list or tuple of them). It is called with lazy tensors of one
-    sample. It must do the same for every row, must not mix rows, and is looked at once per session and kinds of
-    arguments: what it reads from outside, modules apart, must not change in between.
+    sample. It must do the same for every row, or raises ``DGLError`` where it mixes them, and is looked at once per
+    session and kinds of arguments: what it reads from outside, modules apart, must not change in between.
 
     >>> import torch
     >>> from dglite import dynamic
