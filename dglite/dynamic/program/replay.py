@@ -92,7 +92,7 @@ def outputs_of(result: Any) -> list[Any]:
 
 
 INNER = slice(2, -1)
-"""Rows that must come out alike when they are alone: scans see those before or after; reversed they are others."""
+"""Rows that must come out alike when they are alone: scans see those before or after, and a reversal moves them."""
 
 
 def inner_rows_alike(whole: Any, part: Any) -> bool:

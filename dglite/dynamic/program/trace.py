@@ -60,7 +60,7 @@ class FunctionRecorder(TorchDispatchMode):
         """The inputs of F, and whether each is a boolean."""
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
-        self._given: list[torch.Tensor] = []
+        self._states_and_inputs: list[torch.Tensor] = []
         """Made-up states and inputs."""
         self._refused: dict[int, DGLError] = {}
         self._tokens = itertools.count()
@@ -80,7 +80,7 @@ class FunctionRecorder(TorchDispatchMode):
                 tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
             tensor = active.to_device(tensor, self.device, True)
         if node.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
-            self._given.append(tensor)
+            self._states_and_inputs.append(tensor)
         return self.bind(tensor, node)
 
     def bind(self, tensor: torch.Tensor, node: Node) -> torch.Tensor:
@@ -212,7 +212,7 @@ class FunctionRecorder(TorchDispatchMode):
                 f"F writes to a tensor that it does not make itself ({name} on {tuple(written.shape)}), a parameter or "
                 "a buffer perhaps; F must only compute. Layers that keep statistics, such as BatchNorm, do not fit"
             )
-        if any(overlap(x, written) for x in self._given):
+        if any(overlap(x, written) for x in self._states_and_inputs):
             raise DGLError(
                 f"F changes gathered state or a pulled input in place ({name}); other vertices see the same state. "
                 f"Use the operation without the underscore, {name.rstrip('_')}"
