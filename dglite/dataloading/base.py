@@ -20,16 +20,13 @@ Names = Sequence[str] | Mapping[Any, Any] | None
 def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     """Gather features of a subgraph's nodes now, in the thread that samples, not when they are first read.
 
+    Raises DGLError: the nodes of a type have no such feature, or there are several types and no dictionary.
+
     Parameters
     ----------
     feature_names
         names for a graph of one node type, or a dictionary of them by type; in place of a list of names, a dictionary
         of a :class:`FeatureStore` by name.
-
-    Raises
-    ------
-    DGLError
-        The nodes of a type have no such feature, or there are several types and no dictionary.
     """
     _gather(g.nodes, g.ntypes, feature_names, "node")
 

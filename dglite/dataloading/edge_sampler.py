@@ -51,6 +51,8 @@ def as_edge_prediction_sampler(
 ) -> EdgePredictionSampler[Any]:
     """Return a sampler of edges: ``sampler``, a sampler of nodes, is applied to the ends of a batch of edges.
 
+    Raises TypeError: ``sampler.sample`` takes no edges to leave out.
+
     Parameters
     ----------
     sampler
@@ -62,11 +64,6 @@ def as_edge_prediction_sampler(
         them by edge type: see :mod:`dglite.dataloading.negative_sampler`.
     prefetch_labels
         edge features to gather for the graph of the batch's edges; names, or by edge type.
-
-    Raises
-    ------
-    TypeError
-        ``sampler.sample`` takes no edges to leave out.
 
     Notes
     -----

@@ -33,6 +33,8 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
 
     An entry's operands are read once for all of them. More than ``MOST_AT_ONCE`` are cut into several passes.
 
+    Raises DGLError as for :func:`~.sparse.spmm`.
+
     Parameters
     ----------
     parts
@@ -45,11 +47,6 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
     list of Tensor
         For each part ``(num_dst, *broadcast feat)``, feat being broadcast over all operands. A destination without
         in-edges gets 0. Gradients of any order, as of :func:`~.sparse.spmm`.
-
-    Raises
-    ------
-    DGLError
-        As for :func:`~.sparse.spmm`.
     """
     if len(parts) == 1:
         ((expr, reducer),) = parts

@@ -34,6 +34,9 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Where an operand is the weights of an attention that has not been read, the sum is attention in one kernel: see
     :mod:`.scores`.
 
+    Raises DGLError: row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of
+    several dtypes are cast to autocast's.
+
     Parameters
     ----------
     operands
@@ -47,12 +50,6 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     -------
     Tensor
         ``(num_dst, *broadcast feat)``. The gradient of MAX and MIN goes to the winning edge, the first among equals.
-
-    Raises
-    ------
-    DGLError
-        Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
-        dtypes are cast to autocast's.
     """
     result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
     if result is not None:
@@ -185,6 +182,8 @@ class Spmm(GraphOp):
 def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return ``expr`` for every edge, in edge-id order.
 
+    Raises DGLError as for :func:`spmm`.
+
     Parameters
     ----------
     operands
@@ -196,11 +195,6 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     -------
     Tensor
         ``(num_edges, *broadcast feat)``.
-
-    Raises
-    ------
-    DGLError
-        As for :func:`spmm`.
     """
     result = None if is_read(adj) else run_cached(adj, (expr, dot), operands)
     return sddmm_unchecked(adj, expr, check_operands(adj, expr, operands), dot) if result is None else result

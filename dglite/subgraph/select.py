@@ -20,6 +20,8 @@ def node_subgraph(
 ) -> DGLGraph:
     """Return the nodes given and the edges between them.
 
+    Raises DGLError: a node does not exist or is given twice, or the graph is a block.
+
     Parameters
     ----------
     nodes
@@ -36,11 +38,6 @@ def node_subgraph(
     -------
     DGLGraph
         Edges are ordered by the place of their source node in ``nodes``, then by id. Batch numbers are not kept.
-
-    Raises
-    ------
-    DGLError
-        A node does not exist or is given twice, or the graph is a block.
 
     Examples
     --------
@@ -110,6 +107,8 @@ def edge_subgraph(
 ) -> DGLGraph:
     """Return the edges given and their ends.
 
+    Raises DGLError: an edge does not exist, or the graph is a block.
+
     Parameters
     ----------
     edges
@@ -122,11 +121,6 @@ def edge_subgraph(
         as in :func:`node_subgraph`.
     preserve_nodes
         classic: the opposite of ``relabel_nodes``.
-
-    Raises
-    ------
-    DGLError
-        An edge does not exist, or the graph is a block.
 
     Examples
     --------

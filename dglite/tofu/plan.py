@@ -305,6 +305,9 @@ def plan(
 ) -> PartitionPlan:
     """Partition a training step over workers so that they communicate least. No process is started.
 
+    Raises DGLError if the module cannot be captured, an operator has no description, ``workers`` and ``links`` do not
+    match, or no plan fits the memory.
+
     Parameters
     ----------
     module, loss, example_inputs, optimizer, named_inputs
@@ -318,12 +321,6 @@ def plan(
     memory : float, optional
         Bytes that a worker may hold. Tensors are then replicated where that saves communication and memory allows.
         Left out, every tensor that can be is split, so that memory is least.
-
-    Raises
-    ------
-    DGLError
-        If the module cannot be captured, an operator has no description, ``workers`` and ``links`` do not match, or no
-        plan fits the memory.
     """
     start = time.perf_counter()
     captured = capture(module, loss, example_inputs, optimizer, named_inputs)

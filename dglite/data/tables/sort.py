@@ -27,6 +27,8 @@ def bytes_to_sort(num_dst: int) -> int:
 class SortedRelation:
     """The edges of one type, in files of sources and destinations, to be written by destination.
 
+    Raises DGLError: the limit has no room for the counters of the destinations.
+
     Parameters
     ----------
     ends
@@ -35,11 +37,6 @@ class SortedRelation:
         counts.
     memory
         limit in bytes.
-
-    Raises
-    ------
-    DGLError
-        The limit has no room for the counters of the destinations.
     """
 
     def __init__(

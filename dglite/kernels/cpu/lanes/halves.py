@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from .target import converts_halves
-from .vec import I16, I32, constant, shape_of
+from .types import I16, I32, constant, shape_of
 
 _INFINITY = 0x7F800000
 _QUIET = 0x400000
