@@ -13,8 +13,8 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import graphs_of, make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
-from .structure.adjacency import FORMATS, index_dtype_for
 from .structure.arrays import HOST
+from .structure.formats import FORMATS, index_dtype_for
 from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import frame as frames
 from ..backend import Tensor, active
+from ..column import Initializer, zeros
 from ..errors import DGLError
-from ..frame import Initializer, zeros
 from ..structure.ids import as_ids
 from .base import dgl_warning
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import NID, TensorOrDict
+from ..frame import NID
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from .features import FeatureStore, take_rows

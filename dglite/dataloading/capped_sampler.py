@@ -8,7 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
-from ..frame import NID, TensorOrDict
+from ..column import TensorOrDict
+from ..frame import NID
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused

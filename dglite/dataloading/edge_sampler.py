@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, final, overload
 
+from ..column import TensorOrDict
 from ..convert import heterograph
 from ..errors import DGLError
-from ..frame import EID, NID, TensorOrDict
+from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs

@@ -10,8 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import EID, TensorOrDict
+from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import generator

@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..ops.traced import reversed_of
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.ids import integer_array
 from .container import DGL_MAGIC, PACKED_VERSION, Container, first_bytes, local_path, write_container
 from .dgl_file import DGLFile

@@ -14,7 +14,8 @@ from typing import Any
 from ..backend import Tensor, active
 from ..expr import Expr, Side
 from ..opspec import Reducer
-from ..structure.adjacency import Adjacency, index_dtype_for
+from ..structure.adjacency import Adjacency
+from ..structure.formats import index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
 from .operands import broadcast, check_operands, reads_edges

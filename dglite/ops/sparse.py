@@ -17,7 +17,8 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
-from ..structure.adjacency import Adjacency, index_dtype_for
+from ..structure.adjacency import Adjacency
+from ..structure.formats import index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
 from .call_cache import cache_recorded, run_cached

@@ -12,8 +12,8 @@ from ..expr import Operand, Side
 from ..ops import core
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
-from ..structure.adjacency import index_dtype_for
 from ..structure.compressed import expand_ranges
+from ..structure.formats import index_dtype_for
 from .base import MatrixBase, is_float, take_rows, value_shape
 from .duplicates import grouping
 from .reduction import reduced

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from ..frame import TensorOrDict
+from ..column import TensorOrDict
 from ..graph import DGLGraph
 from ..structure.arrays import HOST
 from ..structure.distinct import contains, distinct

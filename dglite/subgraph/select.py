@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
-from ..structure.adjacency import index_dtype_for
 from ..structure.arrays import HOST
 from ..structure.distinct import Positions
+from ..structure.formats import index_dtype_for
 from .parts import copied, ends_of, extracted, nodes_by_set, refuse_block, subgraph_of_edges
 
 

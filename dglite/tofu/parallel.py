@@ -29,7 +29,8 @@ from .checkpoint import Sharding
 from .execute import compile_plan
 from .layout import Layout
 from .links import Broken, Links
-from .plan import PartitionPlan, plan_captured, plan_like
+from .plan import PartitionPlan
+from .planning import plan_captured, plan_like
 from .program import Program
 from .settings import CallSettings, input_problem, modes, signature
 from .state import PartitionedState

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import ops
 from ..backend import Tensor, active
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import EID, NID, TensorOrDict
+from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies

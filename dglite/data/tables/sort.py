@@ -12,7 +12,7 @@ import numpy as np
 from ...backend import active
 from ...errors import DGLError
 from ...kernels import compiled
-from ...structure.adjacency import index_dtype_for
+from ...structure.formats import index_dtype_for
 from .files import ConversionState, write_all
 
 _DEALT = 80
