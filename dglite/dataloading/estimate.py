@@ -155,7 +155,7 @@ def _waiting(loader: Any) -> int:
 
 @contextmanager
 def _highest_memory() -> Iterator[list[int]]:
-    """Yield a list that holds the highest memory of the process so far, or nothing where it is not told."""
+    """Yield a list that holds the highest memory of the process so far, or nothing if the system has no such number."""
     highest: list[int] = []
     if _memory() is None:
         yield highest

@@ -107,7 +107,7 @@ def _projected(operands: Sequence[Tensor], weight: Tensor | None) -> Sequence[Te
 def _unfused(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], relu: bool
 ) -> Tensor:
-    if active.autocast_dtype() is not None:  # or what is added may widen the result
+    if active.autocast_dtype() is not None:  # or a residual may widen the result
         count, operands = len(operands), to_common_dtype((*operands, *more))
         operands, more = operands[:count], operands[count:]
     result = spmm(adj, expr, reducer, operands)
@@ -288,7 +288,7 @@ class _SpmmEpilogue(GraphOp):
         return check_operands(self.adj, every_operand(self.expr, After(added)), inputs)
 
     def _apart(self, inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Return the operands of the reduction, and what is added to it."""
+        """Return the operands of the reduction, and the terms added to it."""
         bias, residual, _ = self.follows
         count = len(inputs) - bias - residual
         return inputs[:count], inputs[count:]
@@ -338,7 +338,7 @@ class _SpmmOfProduct(_SpmmThen):
 def _to_operand(
     side: Side, slope: Expr, operands: Sequence[Tensor | None], grad: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
-    """Return the gradient of an operand of what is added, of ``shape``."""
+    """Return the gradient of an operand of the added terms, of ``shape``."""
     grad = grad if slope == ONE else grad * evaluated(slope, operands)
     if side is Side.G and active.shape(grad)[0] != 1:
         grad = active.sum(grad, 0, keepdims=True)

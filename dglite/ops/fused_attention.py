@@ -28,9 +28,9 @@ _OPERANDS = {
     Score.DOT: ("x", "right"),
 }
 _STRIDES = {name: f"{name}_stride" for name in "x left right x_grad left_grad right_grad".split()}
-"""What the kernels are told of rows that need not lie one behind the other."""
+"""The kernels' argument with the bytes from row to row, for each operand whose rows need not be contiguous."""
 _SIDES = ("left", "right", "left_grad", "right_grad")
-"""What lies side by side, left before right, (rows, 2 * heads), where scores are projected."""
+"""Operands that are one array (rows, 2 * heads), left before right, if scores are projected."""
 
 
 @dataclass(frozen=True)

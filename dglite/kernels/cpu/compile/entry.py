@@ -1,10 +1,10 @@
-"""How a translated function with arrays is called: by Python, as functions of C extensions are, or by tasks.
+"""Entry points of a translated function with arrays: for Python, as a function of a C extension, or for tasks.
 
-A function is compiled for each combination of the types of its arguments. Python's way in is given Python's objects,
-and reads an array's address and length where NumPy's C interface has them: at the cost of a few loads. It looks whether
-each argument has the type that it was compiled for, and gives ``NotImplemented`` back where one has not. The way in for
-tasks has the three arguments of kernels, see :mod:`..run.launch`. Words of ``args``: 0 how many rows there are, 1 set
-to 1 where there is no memory, then for each array its address and its length, and each number.
+A function is compiled for each combination of argument types. The entry for Python receives Python objects, and reads
+an array's address and length where NumPy's C interface has them: at the cost of a few loads. It checks that each
+argument has the type that the function was compiled for, and returns ``NotImplemented`` if one has not. The entry for
+tasks has the three arguments of kernels, see :mod:`..run.launch`. Words of ``args``: 0 the number of rows, 1 set to 1
+if an allocation failed, then for each array its address and its length, and each number.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _BYTE_ORDER, _TYPE_NUMBER = _HEAD + 10, _HEAD + 12
 _WHOLE = 0x101
 """The flags of one that is contiguous and aligned."""
 _ARRAY, _OTHERWISE, _NONE = range(3)
-"""Positions in what Python's way in has with it."""
+"""Positions in ``_CONSTANTS``, the tuple that Python's entry point is called with."""
 _CONSTANTS = (np.ndarray, NotImplemented, None)
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
 def kind_of(value: Any) -> Any:
-    """Return what tells the type of an argument, of strings and tuples."""
+    """Return the type of an argument as a string, or as a tuple of (field, type)."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}[]"
     if isinstance(value, tuple):
@@ -49,7 +49,7 @@ def kind_of(value: Any) -> Any:
 
 
 def type_of(kind: Any) -> Type:
-    """Return the type that :func:`kind_of` told."""
+    """Return the type for a result of :func:`kind_of`."""
     if isinstance(kind, tuple):
         return Record(tuple((name, type_of(field)) for name, field in kind))
     return Array(kind[:-2]) if kind.endswith("[]") else none if kind == "none" else NUMBERS[kind]
@@ -96,7 +96,7 @@ def _for_tasks(module: ir.Module, name: str, body: Callee) -> None:
 
 # -- for Python --------------------------------------------------------------------------------------------------------
 class _FromPython:
-    """Writes a function of Python's objects: their number, what it has with it, and where they lie."""
+    """Writes a function of Python objects. Its arguments: ``_CONSTANTS``, the objects' array, and their number."""
 
     def __init__(self, module: ir.Module, name: str) -> None:
         kind = ir.FunctionType(_OBJECT, [_OBJECT, _OBJECT.as_pointer(), I64])
@@ -226,7 +226,7 @@ def _for_address(module: ir.Module, name: str, body: Callee) -> None:
 
 
 WAYS = {"tasks": _for_tasks, "python": _for_python, "address": _for_address}
-"""What writes each way in to a function, named so, of a module."""
+"""The writer of each entry point, by name."""
 
 
 def _field(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:

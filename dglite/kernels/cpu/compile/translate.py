@@ -10,13 +10,14 @@ or not``, ``a if c else b``, ``min max float int``;
 ``if``, ``while``, ``for`` over a ``range``, ``break``, ``continue``, ``return``. A sum or difference of floats with a
 product in it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive, divisors not
 zero, and indices inside and not negative is up to the source. A name may change its type. Where branches or rounds of a
-loop meet, numbers take the wider of their types, and a name that has no one meaning is unknown. What it does not know
-it refuses with ``TypeError``.
+loop meet, numbers take the wider of their types, and a name with different meanings is undefined. Anything else is
+refused with ``TypeError``.
 
 Functions that take arrays are written for the types that they are called with (see :mod:`.entry`): a parameter that is
-annotated otherwise than as a number is whatever it is given, an array of one dimension (``x[i]``, ``x[i] = y``,
+annotated otherwise than as a number has the type of its argument: an array of one dimension (``x[i]``, ``x[i] = y``,
 ``x[i:j]``, ``len(x)``), a named tuple of some, or None. Every integer is an int64 when it is read. A function that
-Python calls may ask for memory, ``np.empty(n, np.int64)``, which lasts until that place is come to again.
+Python calls may allocate memory, ``np.empty(n, np.int64)``, which is freed when the same line runs again or the
+function returns.
 """
 
 from __future__ import annotations
@@ -289,8 +290,8 @@ class _Function(ArrayExpressions):
     ) -> None:
         """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too.
 
-        LLVM is told not to write several rounds out where the source gives the step: of blocks of columns there are
-        few, and rounds that wait for memory gain nothing by it, but need a second loop for those that are left over.
+        Loops whose source gives the step are marked not to be unrolled: there are few blocks of columns, and rounds
+        that wait for memory gain nothing by unrolling, but need a second loop for the remainder.
         """
         changing = _assigned(node).union(more)
         here = self.function.name

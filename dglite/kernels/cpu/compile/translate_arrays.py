@@ -119,7 +119,7 @@ class ArrayExpressions(Expressions):
         return super().of_Call(node)
 
     def empty(self, node: ast.Call) -> Value:
-        """Return room for numbers, until this place is come to again or the function ends."""
+        """Return memory for numbers, freed when the same line runs again or the function returns."""
         if self.leave is None:
             refuse(node, "asks for memory in a function that others call")
         count, dtype = self.number(node.args[0], int64), "float64"

@@ -24,14 +24,14 @@ class Callee(NamedTuple):
 
 
 class Template:
-    """A function of the same source, which is written once for each combination of types of its arguments.
+    """A function of the same source, written once for each combination of types of its arguments.
 
     Parameters
     ----------
     parameters
-        types of its parameters, None for one that is whatever it is given.
+        types of its parameters, None for one that has the type of its argument.
     write
-        writes it for some types of arguments; what it returns has the ``callee``.
+        writes the function for argument types; the result has the attribute ``callee``.
     """
 
     def __init__(self, parameters: list[Type | None], write: Callable[..., Any]) -> None:
@@ -50,6 +50,7 @@ Names = dict[str, Value]
 
 
 _ORDER = [*NUMBERS]
+"""Names of numbers' types from narrow to wide."""
 
 
 def wider(left: Type, right: Type) -> Type:
@@ -66,8 +67,8 @@ def is_number(ty: Type) -> bool:
 
 
 class Expressions:
-    """The translation of expressions, at the place where ``builder`` writes. ``names`` tells what a name means there,
-    ``meanings`` what it means in the whole source."""
+    """The translation of expressions, at the position of ``builder``. ``names`` are the local variables there,
+    ``meanings`` the names of the whole source."""
 
     def __init__(self, builder: ir.IRBuilder, names: Names, meanings: dict[str, Any]) -> None:
         self.builder, self.names, self.meanings = builder, names, meanings

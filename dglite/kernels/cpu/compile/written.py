@@ -66,7 +66,7 @@ class Kernel:
         return result
 
     def entry(self, *args: Any) -> Callable:
-        """Return what runs the function for arguments of these types, ``NotImplemented`` being its answer to others."""
+        """Return the compiled function for arguments of these types; it returns ``NotImplemented`` for others."""
         kinds = tuple(map(kind_of, args))
         if kinds not in self._entries:
             name = self.function.__name__

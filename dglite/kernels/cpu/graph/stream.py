@@ -25,8 +25,8 @@ def assign(
 ) -> int:
     """Move the nodes ``first`` to ``last``, in place; return how many changed their part.
 
-    ``loads`` (num_types * num_parts,) holds the weights of the nodes of each type in each part, none of which is to be
-    above ``capacities`` (num_types,). A part of -1 stands for none so far.
+    ``loads`` (num_types * num_parts,) holds the sum of the weights of each type's nodes in each part, at most
+    ``capacities`` (num_types,). A node without a part yet has part -1.
     """
     num_parts, moved = len(loads) // len(capacities), 0
     near = np.empty(num_parts, np.int64)

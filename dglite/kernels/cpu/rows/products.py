@@ -108,7 +108,7 @@ def kernel(args, task, num_tasks):
             sums += length
 '''
 _ADD = {name: np.array([1.0, 1.0], name) for name in ("float32", "float64")}
-"""How much of a sum is kept, and the scale of what is added."""
+"""The factor of the old sum, and the factor of the added product."""
 _ADDRESSES = {name: numbers.ctypes.data for name, numbers in _ADD.items()}
 Place = tuple[int, int]
 """Address, and bytes from row to row."""

@@ -6,12 +6,11 @@ is compiled once for all kernels, so a kernel costs only its own, serial compila
 
 Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
 with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
-the system's. Where there is no GNU OpenMP (macOS, Windows), threads of our own serve (:mod:`.threads`). One thread of
-Python at a time uses the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not
-depend on it.
+the system's library. Without GNU OpenMP (macOS, Windows) kernels use threads of our own (:mod:`.threads`). One Python
+thread at a time uses the pool; another one runs its tasks itself, the same ones, so that results do not depend on it.
 
 Tasks are rows in order, and each thread begins with the same share of them in every kernel: so it reads rows that it
-wrote itself, which lie in the caches near its core. Then it takes what others have left.
+wrote itself, which are in the caches near its core. Then it takes tasks of other threads.
 """
 
 from __future__ import annotations

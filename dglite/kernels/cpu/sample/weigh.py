@@ -60,7 +60,7 @@ class Weights(NamedTuple):
 
 
 class ExcludedEdges(NamedTuple):
-    """Edges that have weight 0 whatever it is.
+    """Edges that count as having weight 0.
 
     Attributes
     ----------
