@@ -226,14 +226,15 @@ class _Messages:
     tape: RelationTape
     relation: Relation
     receivers: np.ndarray | None
-    fields: Mapping[str, Sequence[Any]]
+    fields: Mapping[str, tuple[Expr, Sequence[tuple[Side, Any]]]]
     table: Table
     read: dict[str, EdgeColumn] = field(default_factory=dict)
 
     def column(self, name: str) -> EdgeColumn:
         """Return a column. ``Unrecordable`` for messages of a dtype that kernels lack."""
         if name in self.fields:
-            self.read[name] = _mailbox_column(self.tape, self.relation, *self.fields[name], self.receivers)
+            expr, sources = self.fields[name]
+            self.read[name] = _mailbox_column(self.tape, self.relation, expr, sources, self.receivers)
         elif has_kernels(self.table[name]):
             self.read[name] = self.tape.capture(Side.E, self.table[name])
         else:
@@ -256,7 +257,7 @@ def reduce_once(
     adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
-    messages = _Messages(tape, relation, receivers, {name: parts for name, *parts in fields}, table)
+    messages = _Messages(tape, relation, receivers, {name: (expr, sources) for name, expr, sources in fields}, table)
     nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
     batch = AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
