@@ -53,6 +53,7 @@ OWNERS = {
         "tofu",
     },
     "llvmlite": {"kernels/cpu"},
+    "numba": set(),
     "cupy": {"backend/cupy.py", "kernels/cuda"},
     "matplotlib": {"show", "tofu/drawing.py"},
 }
