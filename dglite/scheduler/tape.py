@@ -217,7 +217,7 @@ class RelationTape(Mailbox):
 
 
 @dataclass
-class _Messages:
+class _MailboxColumns:
     """The columns of a deferred mailbox: ``fields`` (expression, sources) are computed, those of ``table`` exist.
 
     ``read`` collects the columns that a function has asked for.
@@ -257,7 +257,9 @@ def reduce_once(
     adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
-    messages = _Messages(tape, relation, receivers, {name: (expr, sources) for name, expr, sources in fields}, table)
+    messages = _MailboxColumns(
+        tape, relation, receivers, {name: (expr, sources) for name, expr, sources in fields}, table
+    )
     nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
     batch = AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
