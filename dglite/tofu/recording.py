@@ -27,7 +27,7 @@ from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
 from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of
-from .views import View
+from .views import RecordedView
 
 aten = torch.ops.aten
 
@@ -57,7 +57,7 @@ class StepRecorder(TorchDispatchMode):
         self.sources = SourceTensors()
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
-        self._views: dict[int, View] = {}
+        self._views: dict[int, RecordedView] = {}
         self._outputs: list[tuple[torch.Tensor, int]] = []
         self._forward_of: dict[Any, Node] = {}
         self._first: Node | None = None
@@ -110,7 +110,7 @@ class StepRecorder(TorchDispatchMode):
         self._bind(tensor, node)
         return node
 
-    def _renew(self, tensor: torch.Tensor, view: View) -> None:
+    def _renew(self, tensor: torch.Tensor, view: RecordedView) -> None:
         view.source = self.node_of(view.base)
         if view.func is None:
             self._nodes[id(tensor)] = view.source
@@ -147,7 +147,7 @@ class StepRecorder(TorchDispatchMode):
         if func in SAME and self._is_symbolic(args[0]):
             out = self._symbolic(func(shapes_of(args[0])))
             self._bind(out, self.node_of(args[0]))
-            self._views[id(out)] = View(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
+            self._views[id(out)] = RecordedView(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
             return out
         if func is aten.permute.default and (before := self._undone(args)) is not None:
             out = self._symbolic(func(shapes_of(args[0]), args[1]))
@@ -317,7 +317,7 @@ class StepRecorder(TorchDispatchMode):
         base, source = args[0], self.node_of(args[0])
         rest = tuple(self._read(a) for a in args[1:])
         for index, x in [(None, out)] if isinstance(out, torch.Tensor) else list(enumerate(out)):
-            self._views[id(x)] = View(base, source, func, rest, kwargs, index, shapes)
+            self._views[id(x)] = RecordedView(base, source, func, rest, kwargs, index, shapes)
 
     def _forget_views(self, func: Any, out: Any) -> None:
         """Let the outputs of an operator that promises not to alias its input, though it may, be no views."""

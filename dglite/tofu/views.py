@@ -20,7 +20,7 @@ SAME_ORDER |= {aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims}
 
 
 @dataclass(slots=True)
-class View:
+class RecordedView:
     """How a tensor looks at another: ``func(base, *rest)[index]``, or the same if there is no ``func``."""
 
     base: torch.Tensor
