@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from ...convert import heterograph
-from ...errors import DGLError
 from ...frame import EID, NID
 from ...graph import DGLGraph
 from ...sampling import sample_labors, sample_neighbors, sample_neighbors_fused
 from ...transforms import to_block
 from .base import ORIGINAL_EDGE_ID, CSCFormatBase, expand_indptr, indptr_edge_ids
+from .errors import InputError
 from .subgraph import SampledSubgraphImpl, subgraph_of
 
 Draw = Callable[..., DGLGraph]
@@ -62,9 +62,9 @@ def listed_fanouts(graph: Any, fanouts: Sequence[Any]) -> list[list[int]]:
     for fanout in fanouts:
         numbers = np.atleast_1d(np.asarray(fanout))
         if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or (numbers < -1).any():
-            raise DGLError(f"fan-outs must be integers >= -1, got {fanout!r:.80}")
+            raise InputError(f"fan-outs must be integers >= -1, got {fanout!r:.80}")
         if len(numbers) not in (1, count):
-            raise DGLError(f"fan-outs {numbers.tolist()} are for {len(numbers)} edge types; the graph has {count}")
+            raise InputError(f"fan-outs {numbers.tolist()} are for {len(numbers)} edge types; the graph has {count}")
         listed.append(numbers.tolist())
     return listed
 
@@ -88,22 +88,22 @@ def check_seeds(graph: Any, seeds: Any) -> None:
     if graph.typed != isinstance(seeds, Mapping):
         expected = "a dictionary of tensors by node type" if graph.typed else "a tensor of node ids"
         types = "several types" if graph.typed else "one type"
-        raise DGLError(f"seeds must be {expected}, as the graph has {types}; got {type(seeds).__name__}")
+        raise InputError(f"seeds must be {expected}, as the graph has {types}; got {type(seeds).__name__}")
     for ids in seeds.values() if isinstance(seeds, Mapping) else [seeds]:
         if not torch.is_tensor(ids) or ids.ndim != 1:
             shape = tuple(ids.shape) if torch.is_tensor(ids) else type(ids).__name__
-            raise DGLError(f"seeds must be of one dimension, got {shape}")
+            raise InputError(f"seeds must be of one dimension, got {shape}")
 
 
 def numbered(graph: Any, seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Return seeds by type in the numbering of all types, types in their order."""
     first = graph.columns.first_nodes()
     if unknown := set(seeds) - set(first):
-        raise DGLError(f"seeds are of node types {sorted(unknown)}; the graph has {list(first)}")
+        raise InputError(f"seeds are of node types {sorted(unknown)}; the graph has {list(first)}")
     for ntype, (start, end) in first.items():
         ids = seeds.get(ntype)
         if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < end - start:
-            raise DGLError(f"seeds of type {ntype!r} are {ids.min()} to {ids.max()}; there are {end - start} nodes")
+            raise InputError(f"seeds of type {ntype!r} are {ids.min()} to {ids.max()}; there are {end - start} nodes")
     dtype = graph.columns.indices.dtype
     parts = [seeds[ntype].to(dtype) + start for ntype, (start, _) in first.items() if ntype in seeds]
     return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
@@ -267,11 +267,11 @@ def _in_order(graph: Any, seeds: Any, values: Any) -> torch.Tensor | None:
     for key, ids in seeds.items():
         if key not in values or len(values[key]) != len(ids):
             suffix = "" if key is None else f" of type {key!r}"
-            raise DGLError(f"there are {len(ids)} seeds{suffix}; give a time for each")
+            raise InputError(f"there are {len(ids)} seeds{suffix}; give a time for each")
     return torch.cat([values[ntype] for ntype in (graph.node_type_to_id or [None]) if ntype in seeds])
 
 
 def _attribute(attributes: Any, name: str) -> torch.Tensor:
     if name not in (attributes or {}):
-        raise DGLError(f"the graph has no attribute {name!r}; it has {sorted(attributes or {})}")
+        raise InputError(f"the graph has no attribute {name!r}; it has {sorted(attributes or {})}")
     return attributes[name]  # type: ignore[no-any-return]

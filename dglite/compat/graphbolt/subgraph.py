@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ...convert import create_block
-from ...errors import DGLError
 from ...frame import EID, NID
 from ...graph import DGLGraph
 from .base import (
@@ -23,6 +22,7 @@ from .base import (
     shown,
 )
 from .compact import Ready, unique_and_compact_csc_formats
+from .errors import InputError
 
 __all__ = [
     "PyGLayerData",
@@ -96,7 +96,7 @@ class SampledSubgraph(Movable):
         csc = self.sampled_csc
         if isinstance(csc, Mapping) != isinstance(edges, Mapping):
             with_types = "several edge types" if isinstance(csc, Mapping) else "no edge types"
-            raise DGLError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
+            raise InputError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
         keep = by_type(self._edge_mask, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
         fields = dict(vars(self))
         fields["sampled_csc"] = by_type(_selected, csc, keep)
@@ -121,7 +121,7 @@ class SampledSubgraph(Movable):
         if edges is None or not len(edges) or not len(csc.indices):
             return None
         if edges.ndim != 2 or edges.shape[1] != 2:
-            raise DGLError(f"edges to exclude have shape {tuple(edges.shape)}; expected pairs (num_pairs, 2)")
+            raise InputError(f"edges to exclude have shape {tuple(edges.shape)}; expected pairs (num_pairs, 2)")
         _, rows, columns = ends
         src = csc.indices.long() if rows is None else rows[csc.indices.long()].long()
         dst = expand_indptr(csc.indptr, torch.int64, None if columns is None else columns.long())
@@ -141,8 +141,7 @@ class SampledSubgraph(Movable):
         ends = {etype: etype_str_to_tuple(etype) for etype in csc}
         sizes = {etype: (len(rows[ends[etype][0]]), len(columns[ends[etype][2]])) for etype in csc}
         features = (x, {ntype: values[: len(columns[ntype])] for ntype, values in x.items() if ntype in columns})
-        tuples = {ends[etype]: _edge_index(edges) for etype, edges in csc.items()}
-        return PyGLayerHeteroData(features, tuples, {ends[etype]: size for etype, size in sizes.items()})
+        return PyGLayerHeteroData(features, {etype: _edge_index(edges) for etype, edges in csc.items()}, sizes)
 
 
 class SampledSubgraphImpl(SampledSubgraph):
@@ -158,7 +157,7 @@ class SampledSubgraphImpl(SampledSubgraph):
     ) -> None:
         parts = list(sampled_csc.values()) if isinstance(sampled_csc, Mapping) else [sampled_csc]
         if wrong := [x for x in parts if not isinstance(x, CSCFormatBase)]:
-            raise DGLError(
+            raise InputError(
                 f"sampled_csc must be a CSCFormatBase, or a dictionary of them; got {type(wrong[0]).__name__}"
             )
         for etype in sampled_csc if isinstance(sampled_csc, Mapping) else ():
