@@ -135,9 +135,9 @@ def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
 def split(graph: Any, block: DGLGraph) -> SampledSubgraphImpl:
     """Return a block of the merged graph as a sampled subgraph of all types."""
     indptr, indices, order = block.adj_tensors("csc")
-    places = block.edata[EID].long()
+    places = block.edata[EID]
     places = places[order.long()] if len(order) else places
-    return _split_edges(graph, block.srcdata[NID].long(), block.dstdata[NID].long(), indptr.long(), indices, places)
+    return _split_edges(graph, block.srcdata[NID], block.dstdata[NID], indptr, indices, places)
 
 
 def _split_edges(
@@ -147,19 +147,28 @@ def _split_edges(
 
     ``rows`` and ``columns`` are the nodes that edges are between; ``places`` the edges' places in the columns.
     """
-    kinds, dst = graph.columns.type_per_edge[places.cpu()], expand_indptr(indptr, torch.int64)
-    dtype, local = graph.columns.indices.dtype, _ids_in_types(graph)
-    (row_ids, row_places), (column_ids, column_places) = (_by_type(graph, x, dtype) for x in (rows, columns))
+    device, number_type = rows.device, _numpy(graph.columns.indices).dtype
+    bounds, sources, places = (_numpy(x) for x in (indptr, indices, places))
+    kinds, local = _numpy(graph.columns.type_per_edge)[places], _numpy(_ids_in_types(graph))
+    row_ids, row_places, _ = _by_type(graph, _numpy(rows), number_type)
+    column_ids, _, of_type = _by_type(graph, _numpy(columns), number_type)
     original = graph.edge_attributes[ORIGINAL_EDGE_ID] if graph.has_original_edge_ids else None
     csc, edge_ids, original_ids = {}, {}, {}
     for etype, number in graph.edge_type_to_id.items():
-        destination, mask = etype.split(":")[2], kinds == number
-        bounds = bounds_of(column_places[dst[mask]], len(column_ids[destination]))
-        csc[etype] = CSCFormatBase(bounds, row_places[indices[mask].long()].to(dtype))
-        edge_ids[etype] = local[places[mask]].to(dtype)
+        picked = np.flatnonzero(kinds == number)
+        counts = np.diff(np.searchsorted(picked, bounds))[of_type[etype.split(":")[2]]]
+        ends = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
+        csc[etype] = CSCFormatBase(ends, torch.from_numpy(row_places[sources[picked]].astype(number_type)).to(device))
+        own_places = places[picked]
+        edge_ids[etype] = torch.from_numpy(local[own_places].astype(number_type)).to(device)
         if original is not None:
-            original_ids[etype] = original[places[mask]]
-    return SampledSubgraphImpl(csc, column_ids, row_ids, original_ids or None, edge_ids)
+            original_ids[etype] = original[torch.from_numpy(own_places).to(original.device)]
+    nodes = [{ntype: torch.from_numpy(ids).to(device) for ntype, ids in x.items()} for x in (column_ids, row_ids)]
+    return SampledSubgraphImpl(csc, *nodes, original_ids or None, edge_ids)
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.cpu().numpy()
 
 
 def bounds_of(destinations: torch.Tensor, count: int) -> torch.Tensor:
@@ -169,14 +178,14 @@ def bounds_of(destinations: torch.Tensor, count: int) -> torch.Tensor:
     return bounds
 
 
-def _by_type(graph: Any, nodes: torch.Tensor, dtype: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Return ids by type, and each node's place among its type's."""
-    places, ids = torch.empty(len(nodes), dtype=torch.int64), {}
+def _by_type(graph: Any, nodes: np.ndarray, dtype: Any) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, Any]]:
+    """Return ids by type, each node's place among its type's, and by type the positions of its nodes."""
+    places, ids, positions = np.empty(len(nodes), np.int64), {}, {}
     for ntype, (start, end) in graph.columns.first_nodes().items():
-        mask = (nodes >= start) & (nodes < end)
-        ids[ntype] = (nodes[mask] - start).to(dtype)
-        places[mask] = torch.arange(len(ids[ntype]))
-    return ids, places
+        positions[ntype] = of_type = np.flatnonzero((nodes >= start) & (nodes < end))
+        ids[ntype] = (nodes[of_type] - start).astype(dtype)
+        places[of_type] = np.arange(len(of_type))
+    return ids, places, positions
 
 
 def _ids_in_types(graph: Any) -> torch.Tensor:
