@@ -173,7 +173,7 @@ class _Mailbox:
 
     def _ask(self, target: int, kind: int, service: int, sender: int, data: torch.Tensor) -> Any:
         """Send a message to a rank, and return what it answers."""
-        with self._peers[target].used(f"answering service {service}") as peer:
+        with self._peers[target].used(f"processing a request of service {service}") as peer:
             peer.send(kind, service, np.array([sender]), data)
             answer = peer.receive()
         return _decoded(service, _RESPONSE, answer) if len(answer) else None
