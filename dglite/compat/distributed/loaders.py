@@ -144,9 +144,13 @@ def of_types(graph: DGLGraph, etypes: Sequence[Any]) -> DGLGraph:
         return graph
     ends = {etype: graph.edges(etype=etype, order="eid") for etype in etypes}
     if graph.is_block:
-        counts = (graph.num_src_nodes, graph.srctypes), (graph.num_dst_nodes, graph.dsttypes)
-        result = create_block(ends, *({ntype: count(ntype) for ntype in ntypes} for count, ntypes in counts))
-        views = [(graph.srcnodes, result.srcnodes, graph.srctypes), (graph.dstnodes, result.dstnodes, graph.dsttypes)]
+        sources = {ntype: graph.num_src_nodes(ntype) for ntype in graph.srctypes}
+        destinations = {ntype: graph.num_dst_nodes(ntype) for ntype in graph.dsttypes}
+        result = create_block(ends, sources, destinations)
+        views: list[Any] = [
+            (graph.srcnodes, result.srcnodes, graph.srctypes),
+            (graph.dstnodes, result.dstnodes, graph.dsttypes),
+        ]
     else:
         result = heterograph(ends, {ntype: graph.num_nodes(ntype) for ntype in graph.ntypes})
         views = [(graph.nodes, result.nodes, graph.ntypes)]

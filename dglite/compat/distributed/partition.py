@@ -17,7 +17,7 @@ def partition_graph(*args: Any, **kwargs: Any) -> Any:
     That file and ``edge_feat.dgl`` have the part's features by ``"type/name"``. Where a program writes them again, the
     graph has the new features when it is opened next.
     """
-    given = inspect.signature(partition).bind(*args, **kwargs).arguments
+    arguments = inspect.signature(partition).bind(*args, **kwargs).arguments
     mapping = partition(*args, **kwargs)
-    write_feature_files(read_config(local_path(given["out_path"]) / f"{given['graph_name']}.json"))
+    write_feature_files(read_config(local_path(arguments["out_path"]) / f"{arguments['graph_name']}.json"))
     return mapping

@@ -133,13 +133,13 @@ def _decoded(service_id: int, kind: int, data: torch.Tensor) -> Any:
     if cls is None:
         name = ("request", "response")[kind]
         raise DGLError(f"service {service_id} has no class of {name}s on rank {get_rank()}; register it on all ranks")
-    made = cls.__new__(cls)
+    content: Any = object.__new__(cls)
     state = pickle.loads(data.numpy().tobytes())
-    if hasattr(made, "__setstate__"):
-        made.__setstate__(state)
+    if hasattr(content, "__setstate__"):
+        content.__setstate__(state)
     else:
-        vars(made).update(state or {})
-    return made
+        vars(content).update(state or {})
+    return content
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def recv_response(timeout: int = 0) -> Any:
 
 
 def remote_call(target_and_requests: Sequence[tuple[int, Request]], timeout: int = 0) -> list[Any]:
-    """Send requests of (rank, request), and return their responses in that order, None where there is none.
+    """Send requests of (rank, request), and return their responses in that order, or None for one without a response.
 
     ``timeout`` is accepted: the graph's is used. Errors are those of :func:`send_request` and :func:`recv_response`.
     """

@@ -135,7 +135,7 @@ def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
 def split(graph: Any, block: DGLGraph) -> SampledSubgraphImpl:
     """Return a block of the merged graph as a sampled subgraph of all types."""
     indptr, indices, order = block.adj_tensors("csc")
-    places = block.edata[EID]
+    places: Any = block.edata[EID]
     places = places[order.long()] if len(order) else places
     return _split_edges(graph, block.srcdata[NID], block.dstdata[NID], indptr, indices, places)
 
@@ -164,7 +164,7 @@ def _split_edges(
         if original is not None:
             original_ids[etype] = original[torch.from_numpy(own_places).to(original.device)]
     nodes = [{ntype: torch.from_numpy(ids).to(device) for ntype, ids in x.items()} for x in (column_ids, row_ids)]
-    return SampledSubgraphImpl(csc, *nodes, original_ids or None, edge_ids)
+    return SampledSubgraphImpl(csc, nodes[0], nodes[1], original_ids or None, edge_ids)
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:
