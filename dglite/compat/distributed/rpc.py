@@ -168,8 +168,9 @@ class _Mailbox:
             done: Future[Any] = Future()
             done.set_result(self._processed(request, self.rank))
             return done
-        sender = self._senders.setdefault(target, ThreadPoolExecutor(1, "dglite-rpc"))  # requests stay in order
-        return sender.submit(self._ask, target, _REQUEST, service, self.rank, _encoded(request))
+        if target not in self._senders:
+            self._senders[target] = ThreadPoolExecutor(1, "dglite-rpc")  # one thread: requests stay in order
+        return self._senders[target].submit(self._ask, target, _REQUEST, service, self.rank, _encoded(request))
 
     def _ask(self, target: int, kind: int, service: int, sender: int, data: torch.Tensor) -> Any:
         """Send a message to a rank, and return what it answers."""
