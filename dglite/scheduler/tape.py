@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,32 @@ class RelationTape(Mailbox):
         return spell(column.expr, [ColumnRead(side, name) for side, name in self.sources])
 
 
+@dataclass
+class _MailboxColumns:
+    """The columns of a deferred mailbox: ``fields`` (expression, sources) are computed, those of ``table`` exist.
+
+    ``read`` collects the columns that a function has asked for.
+    """
+
+    tape: RelationTape
+    relation: Relation
+    receivers: np.ndarray | None
+    fields: Mapping[str, tuple[Expr, Sequence[tuple[Side, Any]]]]
+    table: Table
+    read: dict[str, EdgeColumn] = field(default_factory=dict)
+
+    def column(self, name: str) -> EdgeColumn:
+        """Return a column. ``Unrecordable`` for messages of a dtype that kernels lack."""
+        if name in self.fields:
+            expr, sources = self.fields[name]
+            self.read[name] = _mailbox_column(self.tape, self.relation, expr, sources, self.receivers)
+        elif has_kernels(self.table[name]):
+            self.read[name] = self.tape.capture(Side.E, self.table[name])
+        else:
+            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(self.table[name])}", lasting=False)
+        return self.read[name]
+
+
 def reduce_once(
     function: Any, relation: Relation, fields: Sequence[MailboxField], table: Table, log: list[str] | None = None
 ) -> Table:
@@ -238,22 +265,13 @@ def reduce_once(
     adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
-    fields_by_name = {name: (expr, sources) for name, expr, sources in fields}
-    read: dict[str, EdgeColumn] = {}
-
-    def column(name: str) -> Any:
-        if name in fields_by_name:
-            read[name] = _mailbox_column(tape, relation, *fields_by_name[name], receivers)
-        elif has_kernels(table[name]):
-            read[name] = tape.capture(Side.E, table[name])
-        else:
-            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
-        return read[name]
-
+    messages = _MailboxColumns(
+        tape, relation, receivers, {name: (expr, sources) for name, expr, sources in fields}, table
+    )
     nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
     batch = AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
-        Columns("messages", [*table, *fields_by_name], column),
+        Columns("messages", [*table, *messages.fields], messages.column),
         adjacency.num_dst,
         lambda: NodeColumn(_node_ids(relation, nodes)),
         relation.etype[2],
@@ -271,7 +289,7 @@ def reduce_once(
         backend.restore_random_state(state)
         refused.function = function
         raise
-    note_builtins(function, result, read)
+    note_builtins(function, result, messages.read)
     if traced:
         return {name: _where_received(relation, name, x) for name, x in whole.items()}
     if order is None:
