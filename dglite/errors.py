@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-__all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "warn_deprecated"]
+__all__ = ["DGLError", "DGLWarning", "MissingFeatureError", "UnknownIdError", "warn_deprecated"]
 
 
 class DGLError(Exception):
@@ -15,6 +15,10 @@ class MissingFeatureError(DGLError, KeyError):
     """Raised when graphs or types whose features are joined lack one; also a ``KeyError``, as DGL raises."""
 
     __str__ = Exception.__str__  # KeyError's shows the repr of its message
+
+
+class UnknownIdError(DGLError, IndexError):
+    """Raised when there is no node, edge or row of an id; also an ``IndexError``, as torch raises."""
 
 
 class DGLWarning(UserWarning):

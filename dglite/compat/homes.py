@@ -5,7 +5,7 @@ from __future__ import annotations
 _ROOT, _PACKAGE = "dgl", "dglite"
 _OURS = "dglite.compat.distributed"
 _DISTRIBUTED = " ".join(
-    [_OURS, *(f"{_OURS}.{name}" for name in "rpc services loaders context kvstore graph constants".split())]
+    [_OURS, *(f"{_OURS}.{name}" for name in "rpc services loaders context kvstore graph constants partition".split())]
 )
 
 _HOMES = {
@@ -45,6 +45,9 @@ _HOMES = {
     "dgl.global_config": "dglite.compat.top",
     "dgl.graph_index": "dglite.compat.pickled",
     "dgl.graphbolt": "dglite.compat.graphbolt",
+    "dgl.graphbolt.datapipes": "dglite.compat.graphbolt",
+    "dgl.graphbolt.impl": "dglite.compat.graphbolt",
+    "dgl.graphbolt.internal": "dglite.compat.graphbolt.internal dglite.compat.graphbolt",
     "dgl.heterograph": "dglite.compat.pickled",
     "dgl.heterograph_index": "dglite.compat.pickled",
     "dgl.init": "dglite.compat.frame",
@@ -83,10 +86,20 @@ _INNER = {
     "neighbor_sampler shadow spot_target pytorch",
     "dgl.distributed": "constants dist_context dist_dataloader dist_graph dist_tensor graph_partition_book "
     "graph_services partition",
-    "dgl.distributed.nn": "sparse_emb",
-    "dgl.distributed.optim": "sparse_optim",
+    "dgl.distributed.nn": "pytorch sparse_emb",
+    "dgl.distributed.nn.pytorch": "sparse_emb",
+    "dgl.distributed.optim": "pytorch sparse_optim",
+    "dgl.distributed.optim.pytorch": "sparse_optim utils",
     "dgl.function": "base message reducer",
     "dgl.geometry": "edge_coarsening fps",
+    "dgl.graphbolt": "base dataloader dataset external_utils feature_fetcher feature_store internal_utils item_sampler "
+    "itemset minibatch minibatch_transformer negative_sampler sampled_subgraph sampling_graph subgraph_sampler",
+    "dgl.graphbolt.datapipes": "utils visualization",
+    "dgl.graphbolt.impl": "basic_feature_store cpu_cached_feature cpu_feature_cache fused_csc_sampling_graph "
+    "gpu_cached_feature gpu_feature_cache gpu_graph_cache in_subgraph_sampler legacy_dataset neighbor_sampler "
+    "ondisk_dataset ondisk_metadata sampled_subgraph_impl temporal_neighbor_sampler torch_based_feature_store "
+    "uniform_negative_sampler",
+    "dgl.graphbolt.internal": "item_sampler_utils sample_utils utils",
     "dgl.mpops": "edgewise fused nodewise",
     "dgl.nn": "conv explain factory glob gt hetero linear link network_emb softmax sparse_emb",
     "dgl.nn.pytorch": "conv explain factory glob gt hetero linear link network_emb softmax sparse_emb",

@@ -20,6 +20,7 @@ from ..io.graphbolt_file import load_fused_graph
 from ..structure.ids import integer_array
 from .book import PartitionBook
 from .config import PartConfig
+from .feature_files import with_replaced_features
 from .partition import partition_graph
 
 _FOLDER = "dglite"
@@ -29,14 +30,15 @@ _FOLDER = "dglite"
 def read_config(part_config: Any) -> PartConfig:
     """Return the configuration of a partition; one of DGL is first written again, once, in a folder inside its own.
 
-    Nodes keep their new ids. Edges are numbered anew inside each part, by destination.
+    Nodes keep their new ids. Edges are numbered anew inside each part, by destination. Features of a partition of
+    dglite are taken from ``node_feat.dgl`` and ``edge_feat.dgl`` of its parts, if a program wrote those since.
 
     Raises ``DGLError``: a file is missing or damaged, or the folder cannot be written to.
     """
     path = local_path(part_config)
     fields = _dgl_fields(path)
     if fields is None:
-        return PartConfig.read(path)
+        return with_replaced_features(PartConfig.read(path))
     folder = path.parent / _FOLDER
     config = folder / f"{fields['graph_name']}.json"
     if not config.exists():

@@ -12,7 +12,8 @@ from ..backend import Tensor
 from ..structure.distinct import numbered
 from .book import IdsByOwner, Ranges
 from .collectives import Collectives
-from .store import bytes_of, row_bytes, rows_from_bytes, take_rows
+from .requests import bytes_of
+from .store import row_bytes, rows_from_bytes, take_rows
 
 
 class PartitionedRows(Protocol):

@@ -219,6 +219,15 @@ class DistTensor:
     def __len__(self) -> int:
         return self.ranges.count
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the rows of all ranks, which are a tensor when they are loaded.
+
+        Raises ``DGLError``: reads are collective, and a single rank pickles.
+        """
+        if self.shared is None and self.exchange.world > 1:
+            raise DGLError(f"{self.name} is on several ranks: read it on all of them, x[:], and save what that returns")
+        return self[:].__reduce_ex__(protocol)
+
     def __repr__(self) -> str:
         return f"DistTensor({self.name}, shape={self.shape}, dtype={self.dtype}, {len(self.local)} rows here)"
 

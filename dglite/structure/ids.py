@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..backend import Tensor, active, admit, native
-from ..errors import DGLError
+from ..errors import DGLError, UnknownIdError
 
 ALL = "__ALL__"
 """Stands for every node or every edge."""
@@ -162,7 +162,7 @@ def _unknown(bad: int, count: int, label: str) -> DGLError:
     if bad < 0:
         return DGLError(f"{label} id {bad} is negative; ids run from 0 to {count - 1}")
     valid = f"ids run from 0 to {count - 1}" if count else f"there are no {label}s"
-    return DGLError(f"{label} id {bad} does not exist; {valid}")
+    return UnknownIdError(f"{label} id {bad} does not exist; {valid}")
 
 
 def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -76,6 +76,30 @@ def test_pairs_have_the_types_of_their_batch(dgl, tmp_path):
         assert len(positive.edata[dglite.EID]) == 8 and len(positive.nodes["a"].data[dglite.NID])
 
 
+def test_blocks_have_the_types_that_were_drawn(dgl, tmp_path):
+    g = _opened(dgl, tmp_path)
+    sampler = dgl.dataloading.MultiLayerNeighborSampler([3, 3], prefetch_node_feats={"a": ["x"]})
+    loader = dgl.dataloading.DistNodeDataLoader(g, {"b": torch.arange(20)}, sampler, batch_size=8)
+    layer = dgl.nn.HeteroGraphConv({type_: dgl.nn.GraphConv(1, 1, norm="right") for type_ in "rs"})
+    for inputs, seeds, (first, last) in loader:
+        assert last.canonical_etypes == [("a", "r", "b")] and first.is_block and last.is_block
+        assert torch.equal(last.dstnodes["b"].data[dglite.NID], seeds["b"]) and last.num_dst_nodes("a") == 0
+        assert torch.equal(first.srcnodes["a"].data["x"], inputs["a"].float())
+        src, dst = last.edges(etype="r", order="eid")
+        ends = g.find_edges(last.edges["r"].data[dglite.EID], ("a", "r", "b"))
+        assert torch.equal(last.srcnodes["a"].data[dglite.NID][src], ends[0])
+        assert torch.equal(last.dstnodes["b"].data[dglite.NID][dst], ends[1])
+        assert list(layer(last, {t: torch.ones(last.num_src_nodes(t), 1) for t in "ab"})) == ["b"]
+    frontier = dgl.distributed.sample_neighbors(g, {"b": torch.arange(5)}, 2)
+    assert frontier.canonical_etypes == [("a", "r", "b")] and frontier.num_nodes("a") == 20
+
+
+def test_a_tensor_of_a_graph_is_saved_whole(dgl, tmp_path):
+    rows = _opened(dgl, tmp_path).nodes["a"].data["x"]
+    torch.save(rows, tmp_path / "x.pt")
+    assert torch.equal(torch.load(tmp_path / "x.pt"), rows[:])
+
+
 def test_a_mask_is_read_from_the_graph_in_parts(dgl, tmp_path):
     g = _opened(dgl, tmp_path)
     sampler = dgl.dataloading.MultiLayerNeighborSampler([-1], mask="train_mask")

@@ -90,7 +90,8 @@ def test_items(gb):
     assert ids[:].dtype == torch.int32 and ids[:].tolist() == [0, 1, 2] and ids.names == ("seeds",)
     assert gb.ItemSet([5, 7, 9], names="seeds")[1:].tolist() == [7, 9]
     assert list(gb.ItemSet((torch.arange(2), torch.arange(5, 7)))) == [(0, 5), (1, 6)]
-    both = gb.ItemSetDict({"user": gb.ItemSet(2), "item": gb.ItemSet(torch.tensor([5, 6]))})
+    with pytest.warns(DeprecationWarning, match="use HeteroItemSet"):
+        both = gb.ItemSetDict({"user": gb.ItemSet(2), "item": gb.ItemSet(torch.tensor([5, 6]))})
     assert list(both) == [{"user": 0}, {"user": 1}, {"item": 5}, {"item": 6}] and both[-1]["item"].ndim == 0
     assert {key: x.tolist() for key, x in both[1:4].items()} == {"user": [1], "item": [5, 6]}
     with pytest.warns(dglite.DGLWarning, match="have no names"):
@@ -172,7 +173,7 @@ def test_several_types(gb):
         assert torch.equal(batch.node_features["user", "x"], batch.input_nodes["user"].float())
         assert batch.blocks[0].num_edges("follows") == 0
     pairs = {"user:buys:item": gb.ItemSet(torch.stack(g.edges(etype="buys"), 1), "node_pairs")}
-    pipe = gb.ItemSampler(gb.ItemSetDict(pairs), 2).sample_uniform_negative(graph, 2).sample_neighbor(graph, [-1])
+    pipe = gb.ItemSampler(gb.HeteroItemSet(pairs), 2).sample_uniform_negative(graph, 2).sample_neighbor(graph, [-1])
     mapping = {"user:buys:item": "item:bought:user"}
     hide = partial(gb.exclude_seed_edges, include_reverse_edges=True, reverse_etypes_mapping=mapping)
     for i, batch in enumerate(gb.DataLoader(pipe.transform(hide))):

@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import distributed
 
+from dglite.compat.distributed import kvstore, rpc
 from dglite.distributed import Collectives, DistTensor, PartitionPolicy, exit_client, initialize, start, store, witness
 from dglite.distributed.book import Ranges
 from tests.patience import PATIENCE
@@ -116,6 +118,30 @@ def stops_before_a_read(rank: int) -> None:
     table[[1]] = 1.0
 
 
+class Asked(rpc.Request):
+    """Is never processed."""
+
+
+def asked(rank: int, timeout: float, number: int) -> None:
+    """Let rank 0 send a request to rank 1, which gets a signal before."""
+    graph = SimpleNamespace(exchange=joined(rank, timeout))
+    kvstore.open_kvstore(graph)
+    rpc.connect(graph)
+    rpc.register_service(1, Asked)
+    if rank == 1:
+        os.kill(os.getpid(), number)
+    time.sleep(0.5)
+    rpc.remote_call([(1, Asked())])
+
+
+def is_killed_before_a_request(rank: int) -> None:
+    asked(rank, PATIENCE, signal.SIGKILL)
+
+
+def stops_before_a_request(rank: int) -> None:
+    asked(rank, TIMEOUT, signal.SIGSTOP)
+
+
 def is_busy_and_is_read(rank: int) -> None:
     """The thread that trains takes no part."""
     table = on_two_machines(rank)
@@ -165,6 +191,8 @@ CASES: dict[Callable[[int], None], int] = {
     is_killed_before_a_read: 2,
     is_killed_between_reads: 2,
     stops_before_a_read: 2,
+    is_killed_before_a_request: 2,
+    stops_before_a_request: 2,
     is_busy_and_is_read: 2,
     leaves_before_the_end: 2,
     does_not_come: 3,
@@ -190,7 +218,7 @@ def main() -> None:
                 case(rank)
                 return
             pids[case.__name__].append(pid)
-    stopped = {pids[name][1] for name in ("stops", "stops_before_a_read")}
+    stopped = {pids[name][1] for name in ("stops", "stops_before_a_read", "stops_before_a_request")}
     for pid in {pid for ranks in pids.values() for pid in ranks} - stopped:
         os.waitpid(pid, 0)
     for pid in stopped:

@@ -60,6 +60,8 @@ MISSING = r"ranks \[1\] of 3 did not come in time"
         "is_killed_before_a_read": {0: f"RankError: {GONE}"},
         "is_killed_between_reads": {0: f"RankError: {GONE}"},
         "stops_before_a_read": {0: "RankError: rank 1 did not answer while writing table, for 10 s"},
+        "is_killed_before_a_request": {0: f"RankError: {GONE}"},
+        "stops_before_a_request": {0: "rank 1 did not answer while processing a request of service 1, for 10 s"},
         "is_busy_and_is_read": {0: r"\[\[0.0, 0.0, 0.0\], \[1.0, 1.0, 1.0\]\]"},
         "leaves_before_the_end": {0: GONE},
         "does_not_come": {0: MISSING, 2: MISSING},

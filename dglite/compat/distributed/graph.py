@@ -15,7 +15,7 @@ from ...distributed import DistGraph as PartitionedGraph
 from ...distributed import TensorNames
 from ...distributed.collectives import Alone, Collectives
 from ...errors import DGLError
-from . import kvstore
+from . import kvstore, rpc
 from .context import has_group
 from .loaders import DistEdgeDataLoader, DistNodeDataLoader
 
@@ -41,6 +41,7 @@ class OneSidedGraph(PartitionedGraph):
             raise DGLError("give part_config=, the JSON file of the partition, or --part_config to the launcher")
         super().__init__(graph_name, path, **{"reads": "one-sided", **options})
         self._client = kvstore.open_kvstore(self)
+        rpc.connect(self)
 
     def _collectives(self, timeout: float) -> Collectives:
         """Return the exchanges between all processes; of a process that was started alone, without a process group.

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from ...convert import heterograph
+from ...convert import create_block, heterograph
 from ...distributed import DistEdgeDataLoader as EdgeBatches
 from ...distributed import DistNodeDataLoader as NodeBatches
 from ...graph import DGLGraph
@@ -94,10 +94,16 @@ class _Stepped:
 
 
 class DistNodeDataLoader(_Stepped, NodeBatches):
-    """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``."""
+    """Iterates over batches of nodes; the launcher's ``--num_samplers`` is the default of ``num_workers``.
+
+    Blocks have the edge types of which edges were drawn, as DGL's: a layer gives no results for other nodes.
+    """
 
     def __init__(self, g: Any, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
         super().__init__(g, nids, graph_sampler, device, **_with_workers(kwargs))
+
+    def _with_features(self, *sampled: Any) -> Any:
+        return _with_drawn_types(super()._with_features(*sampled))
 
 
 class DistEdgeDataLoader(_Stepped, EdgeBatches):
@@ -111,22 +117,45 @@ class DistEdgeDataLoader(_Stepped, EdgeBatches):
         super().__init__(g, eids, graph_sampler, device, **_with_workers(kwargs))
 
     def _with_features(self, *sampled: Any) -> Any:
-        batch = super()._with_features(*sampled)
+        batch = _with_drawn_types(super()._with_features(*sampled))
         if not self._by_type:
             return batch
         nodes, *pairs, blocks = batch
-        etypes = [etype for etype in pairs[0].canonical_etypes if pairs[0].num_edges(etype)]
-        return (nodes, *(_of_types(graph, etypes or graph.canonical_etypes) for graph in pairs), blocks)
+        etypes = drawn_types(pairs[0])
+        return (nodes, *(of_types(graph, etypes) for graph in pairs), blocks)
 
 
-def _of_types(graph: DGLGraph, etypes: Sequence[Any]) -> DGLGraph:
-    """Return the graph of all nodes and the edges of some types, with their features."""
+def _with_drawn_types(batch: Any) -> Any:
+    """Return a batch whose blocks have the edge types of which edges were drawn; one of another form as it is."""
+    if not isinstance(batch, tuple) or not isinstance(batch[-1], list):
+        return batch
+    return (*batch[:-1], [of_types(x, drawn_types(x)) if isinstance(x, DGLGraph) else x for x in batch[-1]])
+
+
+def drawn_types(graph: DGLGraph) -> list[Any]:
+    """Return the edge types that have edges; all where none has."""
+    etypes = graph.canonical_etypes
+    return [etype for etype in etypes if graph.num_edges(etype)] or etypes
+
+
+def of_types(graph: DGLGraph, etypes: Sequence[Any]) -> DGLGraph:
+    """Return the graph, or block, of all nodes and the edges of some types, with their features."""
     if len(etypes) == len(graph.canonical_etypes):
         return graph
     ends = {etype: graph.edges(etype=etype, order="eid") for etype in etypes}
-    result = heterograph(ends, {ntype: graph.num_nodes(ntype) for ntype in graph.ntypes})
-    for ntype in graph.ntypes:
-        result.nodes[ntype].data.update(graph.nodes[ntype].data)
-    for etype in etypes:
-        result.edges[etype].data.update(graph.edges[etype].data)
+    if graph.is_block:
+        sources = {ntype: graph.num_src_nodes(ntype) for ntype in graph.srctypes}
+        destinations = {ntype: graph.num_dst_nodes(ntype) for ntype in graph.dsttypes}
+        result = create_block(ends, sources, destinations)
+        views: list[Any] = [
+            (graph.srcnodes, result.srcnodes, graph.srctypes),
+            (graph.dstnodes, result.dstnodes, graph.dsttypes),
+        ]
+    else:
+        result = heterograph(ends, {ntype: graph.num_nodes(ntype) for ntype in graph.ntypes})
+        views = [(graph.nodes, result.nodes, graph.ntypes)]
+    views.append((graph.edges, result.edges, etypes))
+    for old, new, types in views:
+        for type_ in types:
+            new[type_].data.update(old[type_].data)
     return result

@@ -7,6 +7,7 @@ from typing import Any
 from ...backend import Tensor
 from ...distributed import load_partition_book
 from ...graph import DGLGraph
+from .loaders import drawn_types, of_types
 
 
 def sample_neighbors(
@@ -18,9 +19,12 @@ def sample_neighbors(
     replace: bool = False,
     use_graphbolt: bool = False,
 ) -> DGLGraph:
-    """Return the graph of edges drawn around nodes, without features; ``prob`` is a feature of ``g.topology``."""
-    graph: DGLGraph = g.sample_neighbors(nodes, fanout, edge_dir=edge_dir, prob=prob, replace=replace)
-    return graph
+    """Return the graph of edges drawn around nodes, without features; ``prob`` is a feature of ``g.topology``.
+
+    It has the edge types of which edges were drawn, as DGL's.
+    """
+    graph = g.sample_neighbors(nodes, fanout, edge_dir=edge_dir, prob=prob, replace=replace)
+    return of_types(graph, drawn_types(graph))
 
 
 def sample_etype_neighbors(

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ...dataloading.transfer import moved
-from ...errors import DGLError
 from ...random import seed as seed_dglite
 from ...structure.distinct import contains
+from .errors import InputError
 
 __all__ = [
     "CANONICAL_ETYPE_DELIMITER",
@@ -50,7 +50,7 @@ def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
         It has not three parts.
     """
     if not isinstance(c_etype, tuple) or len(c_etype) != 3:
-        raise DGLError(f"edge type {c_etype!r:.80} must be a tuple (source, relation, destination)")
+        raise InputError(f"edge type {c_etype!r:.80} must be a tuple (source, relation, destination)")
     return CANONICAL_ETYPE_DELIMITER.join(c_etype)
 
 
@@ -64,7 +64,7 @@ def etype_str_to_tuple(c_etype: str | tuple[str, str, str]) -> tuple[str, str, s
     """
     parts = c_etype if isinstance(c_etype, tuple) else tuple(c_etype.split(CANONICAL_ETYPE_DELIMITER))
     if len(parts) != 3:
-        raise DGLError(f"edge type {c_etype!r} must be of the form 'source:relation:destination'")
+        raise InputError(f"edge type {c_etype!r} must be of the form 'source:relation:destination'")
     return parts
 
 
@@ -83,7 +83,7 @@ def seed_type_str_to_ntypes(seed_type: str, seed_size: int) -> list[str]:
         return [source, destination]
     ntypes = seed_type.split(CANONICAL_ETYPE_DELIMITER)
     if len(ntypes) != seed_size:
-        raise DGLError(
+        raise InputError(
             f"seeds of type {seed_type!r} have {seed_size} columns; expected {len(ntypes)}, one for each type"
         )
     return ntypes
@@ -155,6 +155,12 @@ def shown(name: str, fields: Mapping[str, Any], end: str = ")") -> str:
     return f"{name}({(',' + margin).join(lines)},{end}"
 
 
+def shown_inside(name: str, fields: Mapping[str, Any]) -> str:
+    """Return an object as text: a field a line, each further in than the name."""
+    lines = [f"    {key}=" + str(value).replace("\n", "\n" + " " * (len(key) + 5)) for key, value in fields.items()]
+    return "\n".join([f"{name}(", *(f"{line}," for line in lines), ")"])
+
+
 class CSCFormatBase(Movable):
     """Edges by destination: those of destination i come from ``indices[indptr[i]:indptr[i + 1]]``.
 
@@ -175,7 +181,7 @@ class CSCFormatBase(Movable):
     def __init__(self, indptr: torch.Tensor, indices: torch.Tensor) -> None:
         if not indptr.is_cuda and (len(indptr) == 0 or int(indptr[-1]) != len(indices)):
             end = "nothing" if len(indptr) == 0 else int(indptr[-1])
-            raise DGLError(f"indptr ends with {end}; expected {len(indices)}, the number of indices")
+            raise InputError(f"indptr ends with {end}; expected {len(indices)}, the number of indices")
         self.indptr, self.indices = indptr, indices
 
     def __repr__(self) -> str:
@@ -205,7 +211,7 @@ def isin(elements: torch.Tensor, test_elements: torch.Tensor) -> torch.Tensor:
     """
     for name, x in (("elements", elements), ("test_elements", test_elements)):
         if x.ndim != 1:
-            raise DGLError(f"{name} has shape {tuple(x.shape)}; expected one dimension")
+            raise InputError(f"{name} has shape {tuple(x.shape)}; expected one dimension")
     if elements.is_floating_point() or test_elements.is_floating_point() or elements.is_cuda:
         return torch.isin(elements, test_elements)
     return torch.from_numpy(contains(test_elements.numpy(), elements.numpy()))
@@ -214,7 +220,7 @@ def isin(elements: torch.Tensor, test_elements: torch.Tensor) -> torch.Tensor:
 def index_select(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Return ``tensor[index]``: rows, for a one-dimensional index."""
     if index.ndim != 1:
-        raise DGLError(f"index has shape {tuple(index.shape)}; expected one dimension")
+        raise InputError(f"index has shape {tuple(index.shape)}; expected one dimension")
     return tensor[index.long().to(tensor.device)]
 
 
@@ -233,7 +239,7 @@ def expand_indptr(
     tensor([0, 0, 1])
     """
     if dtype is None and node_ids is None:
-        raise DGLError("give dtype, of the result, or node_ids, whose dtype it has")
+        raise InputError("give dtype, of the result, or node_ids, whose dtype it has")
     dtype = node_ids.dtype if dtype is None and node_ids is not None else dtype
     if node_ids is None:
         node_ids = torch.arange(len(indptr) - 1, dtype=dtype, device=indptr.device)
@@ -274,7 +280,7 @@ def numpy_save_aligned(file: Any, arr: Any, *args: Any, **kwargs: Any) -> None:
     """
     array = np.asanyarray(arr)
     if array.dtype.hasobject:
-        raise DGLError("an array of Python objects has no bytes to align; use numpy.save")
+        raise InputError("an array of Python objects has no bytes to align; use numpy.save")
     if hasattr(file, "write"):
         _write_aligned(file, array)
         return

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...dataloading.row_cache import RowCache
-from ...errors import DGLError
+from .errors import InputError
 from .features import Feature
 
 __all__ = [
@@ -28,7 +28,7 @@ class _RowsByKey:
 
     def __init__(self, cache_shape: Sequence[int], dtype: torch.dtype, policy: str, device: Any = "cpu") -> None:
         if len(cache_shape) < 1 or cache_shape[0] < 0:
-            raise DGLError(f"cache_shape must begin with the number of rows, got {tuple(cache_shape)}")
+            raise InputError(f"cache_shape must begin with the number of rows, got {tuple(cache_shape)}")
         self._rows = torch.empty(tuple(cache_shape), dtype=dtype, device=device)
         self._places = RowCache(cache_shape[0], policy)
 
@@ -64,7 +64,7 @@ class _RowsByKey:
     def replace(self, keys: torch.Tensor, values: torch.Tensor, offsets: Any = None, offset: int = 0) -> None:
         """Put rows ``values`` under ``keys``, in the place of others if there is no room; ``offsets`` is accepted."""
         if len(keys) != len(values):
-            raise DGLError(f"there are {len(keys)} keys and {len(values)} rows")
+            raise InputError(f"there are {len(keys)} keys and {len(values)} rows")
         with self._places.lock:
             slots = torch.from_numpy(self._places.insert(keys.cpu().numpy() + offset))
             places = (slots >= 0).nonzero().flatten().to(self._rows.device)
@@ -244,7 +244,9 @@ def wrap_with_cached_feature(
         (feature.size(), feature.read(torch.arange(min(1, feature.count()))).dtype) for feature in features.values()
     }
     if len(sizes) != 1:
-        raise DGLError(f"features that share a cache must have rows alike; rows of these are {sorted(sizes, key=str)}")
+        raise InputError(
+            f"features that share a cache must have rows alike; rows of these are {sorted(sizes, key=str)}"
+        )
     first = next(iter(features.values()))
     cache = _cache_for(cached_feature_type, first, max_cache_size_in_bytes, *args, **kwargs)
     cached, offset = {}, 0

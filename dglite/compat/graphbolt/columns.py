@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ...convert import graph, heterograph
-from ...errors import DGLError
 from ...frame import EID, ETYPE, NID, NTYPE
 from ...graph import DGLGraph
 from .base import etype_str_to_tuple, etype_tuple_to_str, expand_indptr
+from .errors import InputError
 
 _INTERNAL = frozenset({NID, EID, NTYPE, ETYPE})
 
@@ -75,27 +75,29 @@ def check_columns(columns: FusedColumns) -> FusedColumns:
     indptr, indices = columns.indptr, columns.indices
     for name, x in (("csc_indptr", indptr), ("indices", indices)):
         if not torch.is_tensor(x) or x.ndim != 1 or x.is_floating_point():
-            raise DGLError(f"{name} must be a tensor of integers of one dimension, got {_kind(x)}")
+            raise InputError(f"{name} must be a tensor of integers of one dimension, got {_kind(x)}")
     if len(indptr) == 0 or int(indptr[-1]) != len(indices):
-        raise DGLError(f"csc_indptr ends with {indptr[-1:].tolist()}; expected {len(indices)}, the number of indices")
+        raise InputError(f"csc_indptr ends with {indptr[-1:].tolist()}; expected {len(indices)}, the number of indices")
     typed = [x is not None for x in columns[3:]]
     if not any(typed):
         return columns
     if not all(typed):
         names = [name for name, is_there in zip(FusedColumns._fields[3:], typed, strict=True) if not is_there]
-        raise DGLError(f"a graph of several types needs all of {list(FusedColumns._fields[3:])}; {names} are missing")
+        raise InputError(f"a graph of several types needs all of {list(FusedColumns._fields[3:])}; {names} are missing")
     offset, kinds, ntypes, etypes = columns[3:]
     assert offset is not None and kinds is not None and ntypes is not None and etypes is not None
     if len(offset) != len(ntypes) + 1 or int(offset[-1]) != len(indptr) - 1:
-        raise DGLError(
+        raise InputError(
             f"node_type_offset is {offset.tolist()}; expected {len(ntypes) + 1} numbers from 0 to {len(indptr) - 1}"
         )
     if len(kinds) != len(indices):
-        raise DGLError(f"type_per_edge has {len(kinds)} numbers; expected {len(indices)}, one for each edge")
+        raise InputError(f"type_per_edge has {len(kinds)} numbers; expected {len(indices)}, one for each edge")
     for name in etypes:
         source, _, destination = etype_str_to_tuple(name)
         if missing := {source, destination} - set(ntypes):
-            raise DGLError(f"edge type {name!r} names node types {sorted(missing)}; node_type_to_id has {list(ntypes)}")
+            raise InputError(
+                f"edge type {name!r} names node types {sorted(missing)}; node_type_to_id has {list(ntypes)}"
+            )
     return columns
 
 

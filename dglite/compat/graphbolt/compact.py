@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...errors import DGLError
 from ...structure.distinct import renumbered
 from .base import CSCFormatBase, by_type, etype_str_to_tuple, expand_indptr
+from .errors import InputError
 
 __all__ = [
     "compact_csc_format",
@@ -40,7 +40,7 @@ def _distinct(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch
     device = tensors[0].device
     ids = torch.cat([x.reshape(-1) for x in tensors]).cpu().contiguous().numpy()
     if len(ids) and ids.min() < 0:
-        raise DGLError(f"node ids must be >= 0, got {ids.min()}")
+        raise InputError(f"node ids must be >= 0, got {ids.min()}")
     distinct, places = renumbered(ids, int(ids.max(initial=-1)) + 1)
     parts = torch.from_numpy(np.ascontiguousarray(places)).to(device).split([x.numel() for x in tensors])
     shaped = [part.reshape(x.shape) for part, x in zip(parts, tensors, strict=True)]
@@ -80,7 +80,7 @@ def unique_and_compact_csc_formats(
     unique, places = unique_and_compact({t: [x.to(dtype[t]) for x in parts] for t, parts in tensors.items()})
     for ntype, (first, *_) in places.items():
         if len(first) and int(first[-1]) != len(first) - 1:
-            raise DGLError(f"destination nodes{f' of type {ntype!r}' if typed else ''} must be distinct")
+            raise InputError(f"destination nodes{f' of type {ntype!r}' if typed else ''} must be distinct")
     sources = {ntype: iter(parts[1:]) for ntype, parts in places.items()}
     compacted = {etype: CSCFormatBase(csc.indptr, next(sources[_ends(etype)[0]])) for etype, csc in formats.items()}
     result = (unique, compacted) if typed else (unique[None], compacted[None])
@@ -106,7 +106,7 @@ def _check_columns(csc: CSCFormatBase, destinations: torch.Tensor | None, etype:
     count = 0 if destinations is None else len(destinations)
     if len(csc.indptr) != count + 1:
         suffix = "" if etype is None else f" of type {etype!r}"
-        raise DGLError(f"edges{suffix} have {len(csc.indptr) - 1} columns, but there are {count} destination nodes")
+        raise InputError(f"edges{suffix} have {len(csc.indptr) - 1} columns, but there are {count} destination nodes")
 
 
 def compact_temporal_nodes(nodes: Any, nodes_timestamp: Any) -> tuple[Any, Any, Any]:

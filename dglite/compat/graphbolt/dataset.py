@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...errors import DGLError
-from .base import by_type
+from .base import by_type, shown
 from .features import BasicFeatureStore, TorchBasedFeature
 from .itemset import HeteroItemSet, ItemSet
 from .sampling_graph import from_dglgraph
@@ -55,7 +55,7 @@ class OnDiskTask(Task):
         self.validation_set, self.test_set = validation_set, test_set
 
     def __repr__(self) -> str:
-        return f"OnDiskTask({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        return shown("OnDiskTask", vars(self))
 
     def __eq__(self, other: object) -> bool:
         return vars(self) == vars(other) if isinstance(other, OnDiskTask) else NotImplemented

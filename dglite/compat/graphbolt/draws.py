@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from ...convert import heterograph
-from ...errors import DGLError
 from ...frame import EID, NID
 from ...graph import DGLGraph
 from ...sampling import sample_labors, sample_neighbors, sample_neighbors_fused
 from ...transforms import to_block
 from .base import ORIGINAL_EDGE_ID, CSCFormatBase, expand_indptr, indptr_edge_ids
+from .errors import InputError
 from .subgraph import SampledSubgraphImpl, subgraph_of
 
 Draw = Callable[..., DGLGraph]
@@ -62,9 +62,9 @@ def listed_fanouts(graph: Any, fanouts: Sequence[Any]) -> list[list[int]]:
     for fanout in fanouts:
         numbers = np.atleast_1d(np.asarray(fanout))
         if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or (numbers < -1).any():
-            raise DGLError(f"fan-outs must be integers >= -1, got {fanout!r:.80}")
+            raise InputError(f"fan-outs must be integers >= -1, got {fanout!r:.80}")
         if len(numbers) not in (1, count):
-            raise DGLError(f"fan-outs {numbers.tolist()} are for {len(numbers)} edge types; the graph has {count}")
+            raise InputError(f"fan-outs {numbers.tolist()} are for {len(numbers)} edge types; the graph has {count}")
         listed.append(numbers.tolist())
     return listed
 
@@ -88,22 +88,22 @@ def check_seeds(graph: Any, seeds: Any) -> None:
     if graph.typed != isinstance(seeds, Mapping):
         expected = "a dictionary of tensors by node type" if graph.typed else "a tensor of node ids"
         types = "several types" if graph.typed else "one type"
-        raise DGLError(f"seeds must be {expected}, as the graph has {types}; got {type(seeds).__name__}")
+        raise InputError(f"seeds must be {expected}, as the graph has {types}; got {type(seeds).__name__}")
     for ids in seeds.values() if isinstance(seeds, Mapping) else [seeds]:
         if not torch.is_tensor(ids) or ids.ndim != 1:
             shape = tuple(ids.shape) if torch.is_tensor(ids) else type(ids).__name__
-            raise DGLError(f"seeds must be of one dimension, got {shape}")
+            raise InputError(f"seeds must be of one dimension, got {shape}")
 
 
 def numbered(graph: Any, seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Return seeds by type in the numbering of all types, types in their order."""
     first = graph.columns.first_nodes()
     if unknown := set(seeds) - set(first):
-        raise DGLError(f"seeds are of node types {sorted(unknown)}; the graph has {list(first)}")
+        raise InputError(f"seeds are of node types {sorted(unknown)}; the graph has {list(first)}")
     for ntype, (start, end) in first.items():
         ids = seeds.get(ntype)
         if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < end - start:
-            raise DGLError(f"seeds of type {ntype!r} are {ids.min()} to {ids.max()}; there are {end - start} nodes")
+            raise InputError(f"seeds of type {ntype!r} are {ids.min()} to {ids.max()}; there are {end - start} nodes")
     dtype = graph.columns.indices.dtype
     parts = [seeds[ntype].to(dtype) + start for ntype, (start, _) in first.items() if ntype in seeds]
     return torch.cat(parts) if parts else torch.empty(0, dtype=dtype)
@@ -135,9 +135,9 @@ def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
 def split(graph: Any, block: DGLGraph) -> SampledSubgraphImpl:
     """Return a block of the merged graph as a sampled subgraph of all types."""
     indptr, indices, order = block.adj_tensors("csc")
-    places = block.edata[EID].long()
+    places: Any = block.edata[EID]
     places = places[order.long()] if len(order) else places
-    return _split_edges(graph, block.srcdata[NID].long(), block.dstdata[NID].long(), indptr.long(), indices, places)
+    return _split_edges(graph, block.srcdata[NID], block.dstdata[NID], indptr, indices, places)
 
 
 def _split_edges(
@@ -147,19 +147,28 @@ def _split_edges(
 
     ``rows`` and ``columns`` are the nodes that edges are between; ``places`` the edges' places in the columns.
     """
-    kinds, dst = graph.columns.type_per_edge[places.cpu()], expand_indptr(indptr, torch.int64)
-    dtype, local = graph.columns.indices.dtype, _ids_in_types(graph)
-    (row_ids, row_places), (column_ids, column_places) = (_by_type(graph, x, dtype) for x in (rows, columns))
+    device, number_type = rows.device, _numpy(graph.columns.indices).dtype
+    bounds, sources, places = (_numpy(x) for x in (indptr, indices, places))
+    kinds, local = _numpy(graph.columns.type_per_edge)[places], _numpy(_ids_in_types(graph))
+    row_ids, row_places, _ = _by_type(graph, _numpy(rows), number_type)
+    column_ids, _, of_type = _by_type(graph, _numpy(columns), number_type)
     original = graph.edge_attributes[ORIGINAL_EDGE_ID] if graph.has_original_edge_ids else None
     csc, edge_ids, original_ids = {}, {}, {}
     for etype, number in graph.edge_type_to_id.items():
-        destination, mask = etype.split(":")[2], kinds == number
-        bounds = bounds_of(column_places[dst[mask]], len(column_ids[destination]))
-        csc[etype] = CSCFormatBase(bounds, row_places[indices[mask].long()].to(dtype))
-        edge_ids[etype] = local[places[mask]].to(dtype)
+        picked = np.flatnonzero(kinds == number)
+        counts = np.diff(np.searchsorted(picked, bounds))[of_type[etype.split(":")[2]]]
+        ends = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)])).to(device)
+        csc[etype] = CSCFormatBase(ends, torch.from_numpy(row_places[sources[picked]].astype(number_type)).to(device))
+        own_places = places[picked]
+        edge_ids[etype] = torch.from_numpy(local[own_places].astype(number_type)).to(device)
         if original is not None:
-            original_ids[etype] = original[places[mask]]
-    return SampledSubgraphImpl(csc, column_ids, row_ids, original_ids or None, edge_ids)
+            original_ids[etype] = original[torch.from_numpy(own_places).to(original.device)]
+    nodes = [{ntype: torch.from_numpy(ids).to(device) for ntype, ids in x.items()} for x in (column_ids, row_ids)]
+    return SampledSubgraphImpl(csc, nodes[0], nodes[1], original_ids or None, edge_ids)
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.cpu().numpy()
 
 
 def bounds_of(destinations: torch.Tensor, count: int) -> torch.Tensor:
@@ -169,14 +178,14 @@ def bounds_of(destinations: torch.Tensor, count: int) -> torch.Tensor:
     return bounds
 
 
-def _by_type(graph: Any, nodes: torch.Tensor, dtype: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Return ids by type, and each node's place among its type's."""
-    places, ids = torch.empty(len(nodes), dtype=torch.int64), {}
+def _by_type(graph: Any, nodes: np.ndarray, dtype: Any) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, Any]]:
+    """Return ids by type, each node's place among its type's, and by type the positions of its nodes."""
+    places, ids, positions = np.empty(len(nodes), np.int64), {}, {}
     for ntype, (start, end) in graph.columns.first_nodes().items():
-        mask = (nodes >= start) & (nodes < end)
-        ids[ntype] = (nodes[mask] - start).to(dtype)
-        places[mask] = torch.arange(len(ids[ntype]))
-    return ids, places
+        positions[ntype] = of_type = np.flatnonzero((nodes >= start) & (nodes < end))
+        ids[ntype] = (nodes[of_type] - start).astype(dtype)
+        places[of_type] = np.arange(len(of_type))
+    return ids, places, positions
 
 
 def _ids_in_types(graph: Any) -> torch.Tensor:
@@ -267,11 +276,11 @@ def _in_order(graph: Any, seeds: Any, values: Any) -> torch.Tensor | None:
     for key, ids in seeds.items():
         if key not in values or len(values[key]) != len(ids):
             suffix = "" if key is None else f" of type {key!r}"
-            raise DGLError(f"there are {len(ids)} seeds{suffix}; give a time for each")
+            raise InputError(f"there are {len(ids)} seeds{suffix}; give a time for each")
     return torch.cat([values[ntype] for ntype in (graph.node_type_to_id or [None]) if ntype in seeds])
 
 
 def _attribute(attributes: Any, name: str) -> torch.Tensor:
     if name not in (attributes or {}):
-        raise DGLError(f"the graph has no attribute {name!r}; it has {sorted(attributes or {})}")
+        raise InputError(f"the graph has no attribute {name!r}; it has {sorted(attributes or {})}")
     return attributes[name]  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import DGLError
+from .errors import InputError
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
 
@@ -57,9 +57,9 @@ def exclude_seed_edges(
         Seeds are no pairs, or nothing was sampled before.
     """
     if minibatch.num_layers() == 0:
-        raise DGLError("exclude_seed_edges: nothing was sampled before this stage")
+        raise InputError("exclude_seed_edges: nothing was sampled before this stage")
     if not are_pairs(minibatch.seeds):
-        raise DGLError("exclude_seed_edges: the batch's seeds are no pairs")
+        raise InputError("exclude_seed_edges: the batch's seeds are no pairs")
     positive = minibatch.node_pairs
     typed = isinstance(positive, Mapping)
     edges = {etype: torch.stack(ends, 1) for etype, ends in positive.items()} if typed else torch.stack(positive, 1)

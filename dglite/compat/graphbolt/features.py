@@ -14,7 +14,9 @@ from ...data.raw import npy_of
 from ...dataloading.features import MappedFeatures, take_rows
 from ...errors import DGLError
 from ...structure.ids import as_ids
+from .base import shown_inside
 from .compact import Ready
+from .errors import InputError, ReadOnlyError
 
 __all__ = [
     "BasicFeatureStore",
@@ -99,14 +101,14 @@ class TorchBasedFeature(Feature):
 
     def __init__(self, torch_feature: Any, metadata: dict[str, Any] | None = None) -> None:
         if not isinstance(torch_feature, torch.Tensor | np.ndarray) or torch_feature.ndim == 0:
-            raise DGLError(f"a feature is a tensor or array with rows, got {type(torch_feature).__name__}")
+            raise InputError(f"a feature is a tensor or array with rows, got {type(torch_feature).__name__}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of arrays that must not be written to, see update
             self._values, self._metadata = torch.as_tensor(torch_feature), metadata
         self._fixed = isinstance(torch_feature, np.ndarray) and not torch_feature.flags.writeable
 
     def __repr__(self) -> str:
-        return f"TorchBasedFeature(feature={self._values!r}, metadata={self.metadata()!r})"
+        return shown_inside("TorchBasedFeature", {"feature": self._values, "metadata": self.metadata()})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some ids, (len(ids), *feat), or all."""
@@ -137,9 +139,9 @@ class TorchBasedFeature(Feature):
             self._values, self._fixed = value, False
             return
         if self._fixed:
-            raise DGLError("the feature is an array that must not be written to; give a copy of it")
+            raise InputError("the feature is an array that must not be written to; give a copy of it")
         if value.shape != (len(ids), *self.size()):
-            raise DGLError(f"values have shape {tuple(value.shape)}; expected {(len(ids), *self.size())}")
+            raise InputError(f"values have shape {tuple(value.shape)}; expected {(len(ids), *self.size())}")
         self._values[ids.to(self._values.device).long()] = value.to(self._values)
 
     def is_pinned(self) -> bool:
@@ -180,7 +182,8 @@ class DiskBasedFeature(Feature):
         self._path, self._metadata, self._rows = Path(path), metadata, MappedFeatures(path, widen=False)
 
     def __repr__(self) -> str:
-        return f"DiskBasedFeature(path={str(self._path)!r}, shape={(self.count(), *self.size())})"
+        shape = (self.count(), *self.size())
+        return shown_inside("DiskBasedFeature", {"path": repr(str(self._path)), "shape": shape})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some ids, (len(ids), *feat), or all."""
@@ -198,7 +201,7 @@ class DiskBasedFeature(Feature):
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Raise :class:`DGLError`: the file is not written to."""
-        raise DGLError(f"{self._path} is only read; read_into_memory() gives a feature that can be updated")
+        raise ReadOnlyError(f"{self._path} is only read; read_into_memory() gives a feature that can be updated")
 
     def read_into_memory(self) -> TorchBasedFeature:
         """Return the feature in memory."""
@@ -237,11 +240,14 @@ class BasicFeatureStore(FeatureStore):
     def __init__(self, features: Mapping[Any, Any]) -> None:
         for key in features:
             if not isinstance(key, tuple) or len(key) != 3:
-                raise DGLError(f"features are found by (domain, type, name), such as ('node', None, 'x'); got {key!r}")
+                raise InputError(
+                    f"features are found by (domain, type, name), such as ('node', None, 'x'); got {key!r}"
+                )
         self._features = dict(features)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._features!r})"
+        lines = str(self._features).replace("\n", "\n    ")
+        return f"{type(self).__name__}(\n    {lines}\n)"
 
     def __len__(self) -> int:
         return len(self._features)
@@ -311,7 +317,7 @@ def feature_of(
     """
     more = dict(metadata or {}) or None
     if form == "torch" and not in_memory:
-        raise DGLError(f"{path} is of torch.save, which is read into memory; leave out in_memory, or use numpy.save")
+        raise InputError(f"{path} is of torch.save, which is read into memory; leave out in_memory, or use numpy.save")
     if not in_memory:
         mapped = DiskBasedFeature(path, more)
         if at_least_2d and not mapped.size():

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...errors import DGLError
+from .errors import InputError
 from .minibatch import MiniBatch
 from .stages import MiniBatchTransformer, functional
 
@@ -57,7 +57,7 @@ class FeatureFetcher(MiniBatchTransformer):
         if self.node_feature_keys:
             nodes = batch.seeds if batch.input_nodes is None else batch.input_nodes
             if nodes is None:
-                raise DGLError("stage FeatureFetcher needs a MiniBatch with input_nodes; sample before it fetches")
+                raise InputError("stage FeatureFetcher needs a MiniBatch with input_nodes; sample before it fetches")
             batch.node_features = self._read("node", nodes, self.node_feature_keys)
         if self.edge_feature_keys:
             ids = [batch.edge_ids(layer) for layer in range(batch.num_layers())]
@@ -67,7 +67,7 @@ class FeatureFetcher(MiniBatchTransformer):
     def _read(self, domain: str, ids: Any, keys: Any) -> dict[Any, torch.Tensor]:
         """Return features of nodes or edges: by name, or by (type, name) where keys are by type."""
         if isinstance(keys, Mapping) != isinstance(ids, Mapping):
-            raise DGLError(
+            raise InputError(
                 f"stage FeatureFetcher has {domain}_feature_keys {keys!r}; the batch's {domain}s have "
                 + ("types: give a dictionary by type" if isinstance(ids, Mapping) else "no types: give a list of names")
             )

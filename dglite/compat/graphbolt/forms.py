@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from ...convert import graph
-from ...errors import DGLError
 from ...frame import EID
 from ...graph import DGLGraph
 from . import columns as fused
 from .base import ORIGINAL_EDGE_ID, etype_str_to_tuple, shown
 from .columns import FusedColumns, check_columns
+from .errors import InputError
 
 __all__ = ["SamplingGraph"]
 
@@ -82,7 +82,7 @@ class TwoForms(SamplingGraph):
         has_original_edge_ids: bool = False,
     ) -> None:
         if (columns is None) == (g is None):
-            raise DGLError("make a graph by fused_csc_sampling_graph(indptr, indices) or from_dglgraph(g)")
+            raise InputError("make a graph by fused_csc_sampling_graph(indptr, indices) or from_dglgraph(g)")
         self._columns, self._g = columns, g
         self._merged: DGLGraph | None = None
         self._of_dglgraph, self._has_ids = g is not None, has_original_edge_ids
@@ -237,4 +237,4 @@ def shape_of(x: Any) -> str:
 
 def check_rows(name: str, tensor: Any, count: int, kind: str) -> None:
     if not torch.is_tensor(tensor) or tensor.ndim == 0 or len(tensor) != count:
-        raise DGLError(f"{kind} attribute {name!r} is {shape_of(tensor)}; expected a tensor with {count} rows")
+        raise InputError(f"{kind} attribute {name!r} is {shape_of(tensor)}; expected a tensor with {count} rows")

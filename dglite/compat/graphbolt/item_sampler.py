@@ -158,6 +158,8 @@ class _StageLoader(Loader):
         self, sampler: ItemSampler, functions: Sequence[Callable[[Any], Any]], num_workers: int, **others: Any
     ) -> None:
         share, self._first, count, limit = sampler.share()
+        if count == 0:  # a loader needs something to load; of this it takes no batch
+            count, limit = 1, 0
         self.item_sampler, self._functions = sampler, list(functions)
         seed = None if sampler.seed is None else np.random.default_rng(sampler.seed)
         super().__init__(

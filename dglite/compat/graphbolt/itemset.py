@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from ...dataloading.items import by_kind
-from ...errors import DGLError
+from ...errors import warn_deprecated
+from .base import shown_inside
+from .errors import InputError
 
 __all__ = ["HeteroItemSet", "ItemSet", "ItemSetDict"]
 
@@ -40,9 +42,9 @@ class ItemSet:
         self._items = tuple(_column(x) for x in (items if isinstance(items, tuple) else (items,)))
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         if len({len(x) for x in self._items}) > 1:
-            raise DGLError(f"items have {[len(x) for x in self._items]} rows; expected as many in all of them")
+            raise InputError(f"items have {[len(x) for x in self._items]} rows; expected as many in all of them")
         if self.names is not None and len(self.names) != len(self._items):
-            raise DGLError(f"{len(self.names)} names, {list(self.names)}, for {len(self._items)} tensors of items")
+            raise InputError(f"{len(self.names)} names, {list(self.names)}, for {len(self._items)} tensors of items")
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -61,12 +63,18 @@ class ItemSet:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"ItemSet(items={self._items!r}, names={self.names!r})"
+        return shown_inside("ItemSet", {"items": self._items, "names": self.names})
 
     def __getitem__(self, index: Any) -> Any:
         """Return the items at some positions: rows of the tensor, or a tuple of rows of each of several."""
+        _check_index(index)
         rows = tuple(_rows(x, index) for x in self._items)
         return rows[0] if len(rows) == 1 else rows
+
+
+def _check_index(index: Any) -> None:
+    if isinstance(index, str) or not isinstance(index, int | np.integer | slice | Iterable):
+        raise TypeError(f"items are found by an integer, a slice or a list of integers, got {index!r:.80}")
 
 
 def _column(items: Any) -> Any:
@@ -74,10 +82,10 @@ def _column(items: Any) -> Any:
     if torch.is_tensor(items):
         return items
     if not isinstance(items, Iterable):
-        raise DGLError(f"items must be a number, tensors or lists, got {type(items).__name__}")
+        raise InputError(f"items must be a number, tensors or lists, got {type(items).__name__}")
     listed = items if hasattr(items, "__getitem__") and hasattr(items, "__len__") else list(items)
     if isinstance(listed, Mapping):
-        raise DGLError("items are a dictionary; give HeteroItemSet one of item sets by type")
+        raise InputError("items are a dictionary; give HeteroItemSet one of item sets by type")
     if isinstance(listed, np.ndarray | list | tuple | range):
         try:
             return torch.as_tensor(listed)
@@ -100,7 +108,7 @@ def _rows(items: Any, index: Any) -> Any:
 
 
 class HeteroItemSet:
-    """Item sets by node type, or by edge type as a string; all with the same names. In DGL 2.1 ``ItemSetDict``.
+    """Item sets by node type, or by edge type as a string; all with the same names.
 
     Raises
     ------
@@ -112,7 +120,7 @@ class HeteroItemSet:
         self._itemsets = dict(itemsets)
         names = {x.names for x in self._itemsets.values()}
         if len(names) != 1:
-            raise DGLError(f"item sets of types {list(itemsets)} have names {names}; expected the same in all")
+            raise InputError(f"item sets of types {list(itemsets)} have names {names}; expected the same in all")
         (self._names,) = names
         self._offsets = np.cumsum([0, *(len(x) for x in self._itemsets.values())])
         self._positions = np.arange(self._offsets[-1])
@@ -129,10 +137,11 @@ class HeteroItemSet:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"HeteroItemSet(itemsets={self._itemsets!r}, names={self.names!r})"
+        return shown_inside("HeteroItemSet", {"itemsets": self._itemsets, "names": self.names})
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
         """Return the items at some positions by type, without types of which there are none; one for an integer."""
+        _check_index(index)
         # As an array: NumPy takes a tensor of one number for that number.
         positions = self._positions[index.numpy() if torch.is_tensor(index) else index]
         rows_by_key = by_kind(np.atleast_1d(positions), self._offsets, self._itemsets)
@@ -140,4 +149,9 @@ class HeteroItemSet:
         return {key: self._itemsets[key][index] for key, index in rows.items()}
 
 
-ItemSetDict = HeteroItemSet
+class ItemSetDict(HeteroItemSet):
+    """A :class:`HeteroItemSet`, with a deprecation warning: its name in DGL 2.1."""
+
+    def __init__(self, itemsets: Mapping[str, ItemSet]) -> None:
+        warn_deprecated("ItemSetDict", "use HeteroItemSet")
+        super().__init__(itemsets)

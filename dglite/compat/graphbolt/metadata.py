@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import DGLError
 from .base import shown
+from .errors import DescriptionError
 
 __all__ = [
     "OnDiskFeatureData",
@@ -93,19 +93,21 @@ class Described:
             return [] if default == () else default
         if isinstance(kind, list):
             if not isinstance(value, list | tuple):
-                raise DGLError(f"{self.place} needs {name}, a list; got {value!r:.80}")
+                raise DescriptionError(f"{self.place} needs {name}, a list; got {value!r:.80}")
             return [kind[0].described_by(x, f"{name}[{i}] in {self.place}") for i, x in enumerate(value)]
         if issubclass(kind, Described):
             if not isinstance(value, Mapping | kind):
-                raise DGLError(f"{self.place} needs {name}, names and values; got {value!r:.80}")
+                raise DescriptionError(f"{self.place} needs {name}, names and values; got {value!r:.80}")
             return kind.described_by(value, f"{name} in {self.place}")
         if issubclass(kind, StrEnum):
             if value not in list(kind):
-                raise DGLError(f"{self.place} needs {name}, one of {[x.value for x in kind]}; got {value!r:.80}")
+                raise DescriptionError(
+                    f"{self.place} needs {name}, one of {[x.value for x in kind]}; got {value!r:.80}"
+                )
             return kind(value)
         negative = isinstance(value, int) and value < 0
         if not isinstance(value, kind) or negative or (kind is int and isinstance(value, bool)):
-            raise DGLError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
+            raise DescriptionError(f"{self.place} needs {name}, {_WORDS[kind]}; got {value!r:.80}")
         return value
 
     @classmethod
@@ -114,7 +116,7 @@ class Described:
         if isinstance(content, cls):
             return content
         if not isinstance(content, Mapping):
-            raise DGLError(f"{place} is {content!r:.80}; expected names and values")
+            raise DescriptionError(f"{place} is {content!r:.80}; expected names and values")
         return cls(place, **{str(name): x for name, x in content.items()})
 
 

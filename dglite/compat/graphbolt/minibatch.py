@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ...errors import DGLError
 from ...frame import EID
 from .base import Movable, by_type, etype_tuple_to_str, shown
+from .errors import InputError
 from .subgraph import block_of, subgraph_of
 
 __all__ = ["MiniBatch"]
@@ -170,9 +170,9 @@ class MiniBatch(Movable):
 
         subgraphs = self.sampled_subgraphs
         if subgraphs is None or isinstance(self.input_nodes, Mapping):
-            raise DGLError("to_pyg_data() needs a sample of a graph of one node and edge type")
+            raise InputError("to_pyg_data() needs a sample of a graph of one node and edge type")
         if self.node_features is not None and len(self.node_features) != 1:
-            raise DGLError(f"to_pyg_data() takes one node feature; the batch has {list(self.node_features)}")
+            raise InputError(f"to_pyg_data() takes one node feature; the batch has {list(self.node_features)}")
         x = None if self.node_features is None else next(iter(self.node_features.values()))
         edges = torch.cat([subgraph.to_pyg(self.input_nodes).edge_index for subgraph in subgraphs], 1).unique(dim=1)
         sizes = {"batch_size": len(subgraphs[-1].original_column_node_ids), "n_id": self.input_nodes}

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ...dataloading.order import check_count
-from ...errors import DGLError
 from .base import by_type
+from .errors import InputError
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
 
@@ -37,7 +37,9 @@ class NegativeSampler(MiniBatchTransformer):
         seeds, name = batch.seeds, type(self).__name__
         if not are_pairs(seeds):
             kind = "none" if seeds is None else "nodes"
-            raise DGLError(f"stage {name} needs a MiniBatch whose seeds are pairs (num_pairs, 2); the seeds are {kind}")
+            raise InputError(
+                f"stage {name} needs a MiniBatch whose seeds are pairs (num_pairs, 2); the seeds are {kind}"
+            )
         extended: Any
         if isinstance(seeds, Mapping):
             extended = {
@@ -55,7 +57,7 @@ class NegativeSampler(MiniBatchTransformer):
         if isinstance(extended, tuple | list):
             extended = torch.cat([pairs, torch.stack([x.reshape(-1).to(pairs) for x in extended], 1)])
         if extended.shape != (count * (ratio + 1), 2):
-            raise DGLError(
+            raise InputError(
                 f"stage {type(self).__name__} drew {tuple(extended.shape)} for {count} pairs; _sample_with_etype must "
                 f"return sources and destinations of {count * ratio} pairs, or all pairs, ({count * (ratio + 1)}, 2)"
             )

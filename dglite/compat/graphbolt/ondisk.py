@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 
 from ...convert import graph, heterograph
 from ...data.published import SITE
-from ...data.raw import npy_of, table_of, yaml_of
+from ...data.raw import yaml_of
 from ...data.utils import download, extract_archive
 from ...errors import DGLError
 from ...graph import DGLGraph
@@ -22,7 +21,8 @@ from ...io.container import local_path
 from ...io.graphbolt_file import load_fused_graph, save_fused_graph
 from .base import etype_str_to_tuple
 from .dataset import Dataset, OnDiskTask, all_nodes
-from .features import BasicFeatureStore, feature_of, torch_file
+from .features import BasicFeatureStore, feature_of
+from .internal import HASHES, calculate_dir_hash, read_data, read_edges
 from .itemset import HeteroItemSet, ItemSet
 from .metadata import GraphFiles, OnDiskFeatureData, OnDiskMetaData, OnDiskTVTSet
 from .sampling_graph import FusedCSCSamplingGraph, fused_csc_sampling_graph
@@ -31,7 +31,7 @@ from .utils import gb_warning
 __all__ = ["BuiltinDataset", "OnDiskDataset", "preprocess_ondisk_dataset"]
 
 _FILE, _FOLDER = "metadata.yaml", "preprocessed"
-_GRAPH, _HASHES = f"{_FOLDER}/fused_csc_sampling_graph.pt", "dataset_hash_value.txt"
+_GRAPH = f"{_FOLDER}/fused_csc_sampling_graph.pt"
 _SETS = ("train_set", "validation_set", "test_set")
 
 
@@ -125,8 +125,7 @@ class OnDiskDataset(Dataset):
         return path
 
     def _read(self, described: Any) -> torch.Tensor:
-        path = self._path(described)
-        return torch.from_numpy(npy_of(path)) if described.format == "numpy" else torch_file(path)
+        return read_data(self._path(described), described.format)
 
     # -- features --------------------------------------------------------------------------------------------------
     def _feature(self, described: OnDiskFeatureData, graph: FusedCSCSamplingGraph) -> Any:
@@ -173,11 +172,8 @@ class OnDiskDataset(Dataset):
         return g
 
     def _ends(self, described: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        path = self._path(described)
-        ends = table_of(path, dtype=np.int64).T if described.format == "csv" else npy_of(path)
-        if ends.ndim != 2 or len(ends) != 2 or ends.dtype.kind not in "iu":
-            raise DGLError(f"{path} has {ends.dtype} of shape {ends.shape}; expected ids of shape (2, num_edges)")
-        return torch.from_numpy(ends[0].copy()), torch.from_numpy(ends[1].copy())
+        src, dst = read_edges("", described.format, self._path(described))
+        return torch.from_numpy(src.copy()), torch.from_numpy(dst.copy())
 
     # -- items -----------------------------------------------------------------------------------------------------
     def _items(self, described: Sequence[OnDiskTVTSet]) -> ItemSet | HeteroItemSet | None:
@@ -260,7 +256,7 @@ def preprocess_ondisk_dataset(
         with replacing(place) as part, open(part, "wb") as written:
             np.save(written, values)
     _write_yaml(target, content)
-    _write_hashes(folder, dataset_dir)
+    _write_hashes(dataset_dir)
     return str(target)
 
 
@@ -309,14 +305,10 @@ def _write_yaml(path: Path, content: Mapping[str, Any]) -> None:
         part.write_text(yaml.safe_dump(dict(content)), encoding="utf-8")
 
 
-def _write_hashes(folder: Path, name: str | Path) -> None:
+def _write_hashes(folder: str | Path) -> None:
     """Write the MD5 of each file, by which GraphBolt knows that nothing was changed since."""
-    digests = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != _HASHES:
-            with open(path, "rb") as file:
-                digests[f"{name}/{path.relative_to(folder).as_posix()}"] = hashlib.file_digest(file, "md5").hexdigest()
-    with replacing(folder / _FOLDER / _HASHES) as part:
+    digests = calculate_dir_hash(folder, ignore=HASHES)
+    with replacing(Path(folder, _FOLDER, HASHES)) as part:
         part.write_text(json.dumps(digests, indent=4), encoding="utf-8")
 
 

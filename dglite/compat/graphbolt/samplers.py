@@ -11,9 +11,9 @@ import torch
 
 from ...dataloading import LaborSampler
 from ...dataloading import NeighborSampler as BlockNeighborSampler
-from ...errors import DGLError
 from . import draws
 from .compact import compact_csc_format, compact_temporal_nodes, unique_and_compact
+from .errors import InputError
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
 from .subgraph import SampledSubgraphImpl, columns_of_seeds, compacted, subgraph_of
@@ -43,7 +43,7 @@ class SubgraphSampler(MiniBatchTransformer):
     def _preprocess(self, batch: MiniBatch) -> MiniBatch:
         seeds = getattr(batch, "seeds", None)
         if seeds is None:
-            raise DGLError(f"stage {type(self).__name__} needs a MiniBatch with seeds; name the items 'seeds'")
+            raise InputError(f"stage {type(self).__name__} needs a MiniBatch with seeds; name the items 'seeds'")
         times, windows = getattr(batch, "timestamp", None), getattr(batch, "pre_time_window", None)
         if are_pairs(seeds):
             seeds, batch.compacted_seeds, times, windows = numbered_seeds(seeds, times, windows)
@@ -128,7 +128,7 @@ def _times_of(times: Mapping[Any, Any], kind: Any, seeds: torch.Tensor) -> torch
     if values is None or len(values) != len(seeds):
         suffix = "" if kind is None else f" of type {kind!r}"
         missing = "the items need a timestamp, or pre_time_window, for each"
-        raise DGLError(f"there are {len(seeds)} seeds{suffix}; {missing}")
+        raise InputError(f"there are {len(seeds)} seeds{suffix}; {missing}")
     return values
 
 
@@ -142,7 +142,7 @@ class _LayeredSampler(SubgraphSampler):
         self.graph, self.fanouts, self._listed = graph, list(fanouts), draws.listed_fanouts(graph, fanouts)
         self._merged, self._deduplicate, self._draw = draws.in_one(graph, self._listed), deduplicate, draw
         if self._merged and any(len(x) != 1 for x in self._listed):
-            raise DGLError(
+            raise InputError(
                 f"fan-outs {self._listed} are for all edge types together in some layers and by edge type in others; "
                 "give all layers one number, or all one for each edge type"
             )
@@ -301,7 +301,7 @@ class TemporalNeighborSampler(SubgraphSampler):
     def sample_subgraphs(self, seeds: Any, seeds_timestamp: Any, seeds_pre_time_window: Any = None) -> Any:
         """Return the input nodes and the sampled subgraphs."""
         if seeds_timestamp is None:
-            raise DGLError(f"stage {type(self).__name__} needs times of the seeds; name an item column 'timestamp'")
+            raise InputError(f"stage {type(self).__name__} needs times of the seeds; name an item column 'timestamp'")
         draw, names = getattr(self.graph, self._method), (self.prob_name, *self._names)
 
         def layer(fanout: Any, nodes: Any, times: Any, windows: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import torch
 
-from ...errors import DGLError
 from ...graph import DGLGraph
 from ...io.shared import forget_place, shared_place
 from ...random import generator
@@ -19,6 +18,7 @@ from . import draws
 from .base import etype_str_to_tuple
 from .columns import FusedColumns, check_columns
 from .compact import Ready
+from .errors import InputError
 from .forms import Attributes, TwoForms, check_rows, shape_of
 from .subgraph import SampledSubgraphImpl
 
@@ -152,7 +152,7 @@ class FusedCSCSamplingGraph(TwoForms):
         Destinations are drawn from all nodes of the edge type's destination type.
         """
         if not torch.is_tensor(node_pairs) or node_pairs.ndim != 2 or node_pairs.shape[1] != 2:
-            raise DGLError(f"node_pairs must be a tensor (num_pairs, 2), got {shape_of(node_pairs)}")
+            raise InputError(f"node_pairs must be a tensor (num_pairs, 2), got {shape_of(node_pairs)}")
         ntype = None if edge_type is None else etype_str_to_tuple(edge_type)[2]
         dst = generator().integers(self.g.num_nodes(ntype), size=len(node_pairs) * negative_ratio)
         src = node_pairs[:, 0].repeat_interleave(negative_ratio)
@@ -200,7 +200,7 @@ def from_dglgraph(
     Blocks have ids of the edges of ``g`` in any case; sampled subgraphs with ``include_original_edge_id``.
     """
     if not isinstance(g, DGLGraph):
-        raise DGLError(f"from_dglgraph needs a DGLGraph, got {type(g).__name__}")
+        raise InputError(f"from_dglgraph needs a DGLGraph, got {type(g).__name__}")
     g = to_homogeneous(g) if is_homogeneous and not g.is_homogeneous else g
     return FusedCSCSamplingGraph(g=g, has_original_edge_ids=bool(include_original_edge_id))
 
@@ -255,7 +255,7 @@ def load_from_shared_memory(shared_memory_name: str) -> FusedCSCSamplingGraph:
     """
     place = shared_place(shared_memory_name)
     if not place.is_file():
-        raise DGLError(
+        raise InputError(
             f"no graph is shared by the name {shared_memory_name!r}; its owner must keep what copy_to_shared_memory() "
             "returned"
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ...convert import create_block
-from ...errors import DGLError
 from ...frame import EID, NID
 from ...graph import DGLGraph
+from ...structure.compressed import expand_ranges
+from ...structure.distinct import contains
 from .base import (
     CSCFormatBase,
     Movable,
@@ -18,11 +20,11 @@ from .base import (
     etype_str_to_tuple,
     etype_tuple_to_str,
     expand_indptr,
-    isin,
     seed_type_str_to_ntypes,
     shown,
 )
 from .compact import Ready, unique_and_compact_csc_formats
+from .errors import InputError
 
 __all__ = [
     "PyGLayerData",
@@ -96,13 +98,13 @@ class SampledSubgraph(Movable):
         csc = self.sampled_csc
         if isinstance(csc, Mapping) != isinstance(edges, Mapping):
             with_types = "several edge types" if isinstance(csc, Mapping) else "no edge types"
-            raise DGLError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
-        keep = by_type(self._edge_mask, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
+            raise InputError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
+        hidden = by_type(_between, csc, edges, by_type(lambda *x: x, *self._ids_of_ends()))
         fields = dict(vars(self))
-        fields["sampled_csc"] = by_type(_selected, csc, keep)
+        fields["sampled_csc"] = by_type(_csc_without, csc, hidden)
         for name in ("original_edge_ids", "_edge_ids_in_fused_csc_sampling_graph"):
             ids = getattr(self, name, None)
-            fields[name] = None if ids is None else by_type(lambda x, mask: x if mask is None else x[mask], ids, keep)
+            fields[name] = None if ids is None else by_type(_without, ids, hidden)
         result = SampledSubgraphImpl(*(fields.get(name) for name in _FIELDS))
         return Ready(result) if async_op else result
 
@@ -114,20 +116,6 @@ class SampledSubgraph(Movable):
         ends = {etype: etype_str_to_tuple(etype) for etype in csc}
         pick = lambda ids, place: {x: None if ids is None else ids.get(ends[x][place]) for x in csc}  # noqa: E731
         return ends, pick(rows, 0), pick(columns, 2)
-
-    @staticmethod
-    def _edge_mask(csc: CSCFormatBase, edges: torch.Tensor | None, ends: tuple[Any, Any, Any]) -> torch.Tensor | None:
-        """Return a mask of the edges that stay, None for all."""
-        if edges is None or not len(edges) or not len(csc.indices):
-            return None
-        if edges.ndim != 2 or edges.shape[1] != 2:
-            raise DGLError(f"edges to exclude have shape {tuple(edges.shape)}; expected pairs (num_pairs, 2)")
-        _, rows, columns = ends
-        src = csc.indices.long() if rows is None else rows[csc.indices.long()].long()
-        dst = expand_indptr(csc.indptr, torch.int64, None if columns is None else columns.long())
-        hidden = edges.long().to(src.device)
-        width = int(torch.maximum(dst.max(), hidden[:, 1].max())) + 1
-        return ~isin(src * width + dst, hidden[:, 0] * width + hidden[:, 1])
 
     def to_pyg(self, x: Any) -> PyGLayerData | PyGLayerHeteroData:
         """Return what a PyG layer takes, of features of the source nodes, (num_sources, *feat), by type for several.
@@ -141,8 +129,7 @@ class SampledSubgraph(Movable):
         ends = {etype: etype_str_to_tuple(etype) for etype in csc}
         sizes = {etype: (len(rows[ends[etype][0]]), len(columns[ends[etype][2]])) for etype in csc}
         features = (x, {ntype: values[: len(columns[ntype])] for ntype, values in x.items() if ntype in columns})
-        tuples = {ends[etype]: _edge_index(edges) for etype, edges in csc.items()}
-        return PyGLayerHeteroData(features, tuples, {ends[etype]: size for etype, size in sizes.items()})
+        return PyGLayerHeteroData(features, {etype: _edge_index(edges) for etype, edges in csc.items()}, sizes)
 
 
 class SampledSubgraphImpl(SampledSubgraph):
@@ -158,7 +145,7 @@ class SampledSubgraphImpl(SampledSubgraph):
     ) -> None:
         parts = list(sampled_csc.values()) if isinstance(sampled_csc, Mapping) else [sampled_csc]
         if wrong := [x for x in parts if not isinstance(x, CSCFormatBase)]:
-            raise DGLError(
+            raise InputError(
                 f"sampled_csc must be a CSCFormatBase, or a dictionary of them; got {type(wrong[0]).__name__}"
             )
         for etype in sampled_csc if isinstance(sampled_csc, Mapping) else ():
@@ -177,12 +164,41 @@ def _edge_index(csc: CSCFormatBase) -> torch.Tensor:
     return torch.stack([csc.indices.long(), expand_indptr(csc.indptr, torch.int64)])
 
 
-def _selected(csc: CSCFormatBase, mask: torch.Tensor | None) -> CSCFormatBase:
-    if mask is None:
+def _between(csc: CSCFormatBase, edges: torch.Tensor | None, ends: tuple[Any, Any, Any]) -> np.ndarray | None:
+    """Return the positions of the edges between some pairs of nodes, in order, or None for no edges.
+
+    Only the in-edges of the pairs' destinations are looked at.
+    """
+    if edges is None or not len(edges) or not len(csc.indices):
+        return None
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise InputError(f"edges to exclude have shape {tuple(edges.shape)}; expected pairs (num_pairs, 2)")
+    _, rows, columns = ends
+    indptr, indices, pairs = (x.cpu().numpy() for x in (csc.indptr, csc.indices, edges))
+    pairs = pairs[np.argsort(pairs[:, 1], kind="stable")].astype(np.int64)
+    nodes = np.arange(len(indptr) - 1) if columns is None else columns.cpu().numpy()
+    first, last = (np.searchsorted(pairs[:, 1], nodes, side) for side in ("left", "right"))
+    near = np.flatnonzero(first < last)
+    degrees = indptr[near + 1] - indptr[near]
+    entries = expand_ranges(indptr[near].astype(np.int64), degrees)
+    src = indices[entries] if rows is None else rows.cpu().numpy()[indices[entries]]
+    width = int(max(src.max(initial=0), pairs[:, 0].max())) + 1
+    keys = np.searchsorted(pairs[:, 1], pairs[:, 1]) * width + pairs[:, 0]
+    return entries[contains(keys, np.repeat(first[near], degrees) * width + src)]
+
+
+def _without(values: torch.Tensor, hidden: np.ndarray | None) -> torch.Tensor:
+    """Return values without those at some positions."""
+    if hidden is None or not len(hidden):
+        return values
+    return torch.from_numpy(np.delete(values.cpu().numpy(), hidden)).to(values.device)
+
+
+def _csc_without(csc: CSCFormatBase, hidden: np.ndarray | None) -> CSCFormatBase:
+    if hidden is None or not len(hidden):
         return csc
-    before = torch.zeros(len(mask) + 1, dtype=csc.indptr.dtype, device=mask.device)
-    torch.cumsum(mask, 0, out=before[1:])
-    return CSCFormatBase(before[csc.indptr.long()], csc.indices[mask])
+    before = torch.from_numpy(np.searchsorted(hidden, csc.indptr.cpu().numpy())).to(csc.indptr)
+    return CSCFormatBase(csc.indptr - before, _without(csc.indices, hidden))
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------
