@@ -145,6 +145,8 @@ def unwrapped(x: torch.Tensor) -> torch.Tensor:
 
 def ids_of(x: torch.Tensor) -> torch.Tensor:
     """Return ids out of the wrappers of transforms, of batches as they are: see :meth:`.base.Backend.ids_of`."""
+    if is_recorded():  # Dynamo does not read what follows
+        return x
     inner = x
     while _is_wrapped(inner):
         if torch._C._functorch.is_batchedtensor(inner) or torch._C._functorch.is_functionaltensor(inner):
