@@ -223,7 +223,7 @@ def gpu_arguments(options: argparse.ArgumentParser) -> argparse.Namespace:
 
 def machine() -> dict[str, Any]:
     """Describe what the numbers were measured on and with."""
-    import numba
+    import llvmlite
     import scipy
     import torch
 
@@ -234,7 +234,7 @@ def machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {module.__name__: module.__version__ for module in (torch, numba, np, scipy)},
+        "versions": {module.__name__: module.__version__ for module in (torch, llvmlite, np, scipy)},
         **gpu,
         **measured(),
     }

@@ -439,7 +439,7 @@ def main() -> None:
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--only", nargs="*", default=[], help="cases with one of these in them; results are not kept")
     given = options.parse_args()
-    assert "numba" not in sys.modules, "a process that forks must not have the compiler"
+    assert "llvmlite" not in sys.modules, "a process that forks must not have the compiler"
     compileall.compile_dir(os.path.dirname(dgl.__file__), quiet=1)
     records = []
     for title, run in all_cases().items():

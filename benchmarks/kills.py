@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # a process with threads cannot be forked
+    os.environ |= {"OMP_NUM_THREADS": "1"}  # a process with threads cannot be forked
 
 import numpy as np
 import torch

@@ -25,7 +25,7 @@ from .ops import edge_softmax
 from .ops.devices import why_no_kernels
 from .sampling import sample_neighbors
 
-_PACKAGES = {name: (name,) for name in ("numpy", "torch", "numba", "llvmlite")} | {
+_PACKAGES = {name: (name,) for name in ("numpy", "torch", "llvmlite")} | {
     "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 }
 """By name, what it may be installed as."""

@@ -13,8 +13,8 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import graphs_of, make_graph, require_graph
 from .structure import ALL, Adjacency, is_all
-from .structure.adjacency import FORMATS, index_dtype_for
 from .structure.arrays import HOST
+from .structure.formats import FORMATS, index_dtype_for
 from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]
@@ -29,6 +29,9 @@ def batch(
 ) -> DGLGraph:
     """Batch graphs into one, of which they are the components; nodes and edges are numbered graph after graph.
 
+    Raises DGLError: there is no graph, one is a block, types, id dtypes or devices differ, or a feature is missing from
+    a graph or has another shape or dtype there.
+
     Parameters
     ----------
     graphs
@@ -39,12 +42,6 @@ def batch(
         type need not have its features.
     node_attrs, edge_attrs
         classic names of ``ndata`` and ``edata``, which may be one name.
-
-    Raises
-    ------
-    DGLError
-        There is no graph, one is a block, types, id dtypes or devices differ, or a feature is missing from a graph or
-        has another shape or dtype there.
 
     Examples
     --------
@@ -218,17 +215,14 @@ def _join_frames(
 def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list[DGLGraph]:
     """Split a batch into its graphs: the reverse of :func:`batch`. Features are views of the batch's.
 
+    Raises DGLError: the graph is a block, the numbers of a type do not sum to its number of nodes or edges, or an edge
+    joins nodes of different graphs.
+
     Parameters
     ----------
     node_split, edge_split
         numbers of nodes and of edges of each graph, a tensor, or a dictionary by type for several types; by default
         those of the batch.
-
-    Raises
-    ------
-    DGLError
-        The graph is a block, the numbers of a type do not sum to its number of nodes or edges, or an edge joins nodes
-        of different graphs.
     """
     require_graph(g)
     if g.type_graph.is_block:
@@ -318,10 +312,7 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
 
     With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the ids in the batch.
 
-    Raises
-    ------
-    DGLError
-        The batch has no graph ``gid``, or the graph is a block.
+    Raises DGLError: the batch has no graph ``gid``, or the graph is a block.
     """
     require_graph(g)
     if g.type_graph.is_block:
@@ -370,10 +361,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     stay parallel where several graphs have them. A later graph's node features replace those of an earlier one, row by
     row; rows that no graph gives are filled by the initializer.
 
-    Raises
-    ------
-    DGLError
-        There is no graph, types, id dtypes or devices differ, or a feature has different shapes or dtypes.
+    Raises DGLError: there is no graph, types, id dtypes or devices differ, or a feature has different shapes or dtypes.
     """
     graphs = graphs_of(graphs, "merge")
     _check_alike(graphs, "merge")

@@ -88,10 +88,7 @@ def bipartite(
 
     ``num_nodes``, also called ``card``, are the numbers of both; ``validate`` and ``restrict_format`` change nothing.
 
-    Raises
-    ------
-    DGLError
-        Both types are the same, or as :func:`dglite.heterograph`.
+    Raises DGLError: both types are the same, or as :func:`dglite.heterograph`.
     """
     warn_deprecated("bipartite", "use dglite.heterograph({(utype, etype, vtype): edges})")
     if utype == vtype:
@@ -109,10 +106,7 @@ def hetero_from_relations(
     Nodes of one type are the same in all of them. A feature of a node type follows from the graphs that have as many
     nodes of it as the result.
 
-    Raises
-    ------
-    DGLError
-        A graph has several edge types, or two have the same.
+    Raises DGLError: a graph has several edge types, or two have the same.
     """
     warn_deprecated("hetero_from_relations", "use dglite.heterograph")
     relations = {g.canonical_etypes[g.etype_id()]: g for g in rel_graphs}

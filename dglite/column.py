@@ -1,16 +1,69 @@
-"""Columns of a frame whose rows are gathered when they are first read."""
+"""Columns of a frame: their types, how missing rows are initialised, and rows that are gathered when first read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .backend import Tensor, active
+from .errors import DGLError
 
 Take = Callable[[Tensor, np.ndarray], Tensor]
 """``take(x, rows)`` returns the rows of a tensor."""
+Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
+"""``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""
+
+if TYPE_CHECKING:
+
+    class TensorOrDict(Tensor, Mapping[str, Tensor]):  # type: ignore[misc]
+        """A tensor or, of a graph with several types, a dictionary of tensors by type."""
+
+        def __getitem__(self, key: Any) -> Tensor: ...
+
+    class Features(MutableMapping[str, Tensor]):
+        """What ``g.ndata`` is: features by name, each a tensor or, with several types, a dictionary by type."""
+
+        def __getitem__(self, name: str) -> TensorOrDict: ...
+        def __setitem__(self, name: str, values: Tensor | Mapping[Any, Tensor]) -> None: ...
+else:
+    TensorOrDict, Features = Tensor, MutableMapping[str, Tensor]
+
+
+class Scheme(NamedTuple):
+    """Shape of one row of a column, and the column's dtype."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def zeros(shape: Sequence[int], dtype: Any, device: Any, id_range: slice) -> Tensor:
+    """Initialise features with zeros."""
+    return active.full(shape, 0, str(dtype).rpartition(".")[2], device)
+
+
+def as_columns(values: Any, label: str) -> dict[str, Tensor]:
+    """Return a user's features by name as a dictionary. ``DGLError`` for what has no names, such as a tensor."""
+    try:
+        return dict(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DGLError(
+            f"features of the {label}s must be a dictionary from name to tensor, got {type(values).__name__}; write "
+            "{'h': tensor}, with the name of the feature"
+        ) from error
+
+
+def initialized(
+    initializer: Initializer, name: str, id_range: slice, feat: Sequence[int], dtype: Any, device: Any
+) -> Tensor:
+    """Return the rows ``id_range`` of a column as its initializer makes them; ``DGLError`` if it makes others."""
+    shape = (id_range.stop - id_range.start, *feat)
+    rows = initializer(shape, dtype, device, id_range)
+    if not active.is_tensor(rows) or tuple(active.shape(rows)) != shape or rows.dtype != dtype:
+        description = f"{tuple(active.shape(rows))} {rows.dtype}" if active.is_tensor(rows) else type(rows).__name__
+        raise DGLError(f"the initializer of feature {name!r} returned {description}; expected a tensor {shape} {dtype}")
+    return rows
 
 
 class LazyColumn:

@@ -9,8 +9,9 @@
                         It must be this user's own: not writable by others
 ``DGLITE_CACHE_SIZE``   megabytes that compiled kernels may take there, about; default 1024. What was not used for
                         longest is removed beyond that; ``0`` keeps nothing
-``DGLITE_COMPILER``     what compiles kernels for the CPU: ``llvm``, or ``numba``, which takes five times as long;
-                        default: ``numba`` for what ``llvm`` fails at
+``DGLITE_CPU_NAME``     the CPU that kernels are compiled for, by LLVM's name (``generic``); default: this one.
+                        ``DGLITE_CPU_FEATURES`` lists what it has: ``+f16c,-avx``. ``NUMBA_CPU_NAME`` and
+                        ``NUMBA_CPU_FEATURES`` are understood too
 ``DGLITE_POOL``         bytes that the memory pool may hold: a number, or one with ``K``, ``M`` or ``G`` behind it;
                         ``0``: no pool. Default: half of the memory that this process can have
 ``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite and prints what waits for a GPU, ``2`` also prints
@@ -78,18 +79,21 @@ def cache_limit() -> int:
     return int(value) << 20
 
 
-def compiler() -> str:
-    """Return what compiles kernels for the CPU: ``llvm``, ``numba``, or ``""`` for the first that can."""
-    value = os.environ.get("DGLITE_COMPILER", "")
-    if value not in ("", "llvm", "numba"):
-        raise DGLError(f"DGLITE_COMPILER={value!r} is not understood; expected llvm or numba")
-    return value
-
-
 def data_dir() -> Path:
     """Return the folder in which datasets are looked for, and into which they are downloaded."""
     setting = os.environ.get("DGLITE_DATA_DIR") or os.environ.get("DGL_DOWNLOAD_DIR")
     return Path(setting) if setting else Path(platformdirs.user_data_dir("dglite", appauthor=False))
+
+
+def cpu_name() -> str:
+    """Return LLVM's name of the CPU that kernels are compiled for, ``""`` for this one."""
+    return os.environ.get("DGLITE_CPU_NAME") or os.environ.get("NUMBA_CPU_NAME", "")
+
+
+def cpu_features() -> str | None:
+    """Return the list of the features of the CPU that kernels are compiled for, or None: those of this one."""
+    default = "" if cpu_name() == "generic" else None
+    return os.environ.get("DGLITE_CPU_FEATURES", os.environ.get("NUMBA_CPU_FEATURES", default))
 
 
 def debug_level() -> int:

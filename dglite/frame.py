@@ -7,61 +7,20 @@ stay right and frames may share columns.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, KeysView, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, KeysView, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import hints
 from .backend import Tensor, active, admit, require_one_library
-from .column import LazyColumn, Take
+from .column import Initializer, LazyColumn, Scheme, Take, as_columns, initialized, zeros
 from .errors import DGLError, MissingFeatureError
 
 NID = EID = "_ID"
 """Column that holds the ids which nodes and edges had in the graph they were taken from."""
 NTYPE = ETYPE = "_TYPE"
 """Column that holds the type numbers which nodes and edges had before types were merged."""
-
-if TYPE_CHECKING:
-
-    class TensorOrDict(Tensor, Mapping[str, Tensor]):  # type: ignore[misc]
-        """A tensor or, of a graph with several types, a dictionary of tensors by type."""
-
-        def __getitem__(self, key: Any) -> Tensor: ...
-
-    class Features(MutableMapping[str, Tensor]):
-        """What ``g.ndata`` is: features by name, each a tensor or, with several types, a dictionary by type."""
-
-        def __getitem__(self, name: str) -> TensorOrDict: ...
-        def __setitem__(self, name: str, values: Tensor | Mapping[Any, Tensor]) -> None: ...
-else:
-    TensorOrDict, Features = Tensor, MutableMapping[str, Tensor]
-
-Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
-"""``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""
-
-
-class Scheme(NamedTuple):
-    """Shape of one row of a column, and the column's dtype."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-
-def zeros(shape: Sequence[int], dtype: Any, device: Any, id_range: slice) -> Tensor:
-    """Initialise features with zeros."""
-    return active.full(shape, 0, str(dtype).rpartition(".")[2], device)
-
-
-def as_columns(values: Any, label: str) -> dict[str, Tensor]:
-    """Return a user's features by name as a dictionary. ``DGLError`` for what has no names, such as a tensor."""
-    try:
-        return dict(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DGLError(
-            f"features of the {label}s must be a dictionary from name to tensor, got {type(values).__name__}; write "
-            "{'h': tensor}, with the name of the feature"
-        ) from error
 
 
 class Frame(MutableMapping[str, Tensor]):
@@ -415,17 +374,9 @@ class Frame(MutableMapping[str, Tensor]):
 
     def initial(self, name: str, num_rows: int, like_shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
         """Return the initial values (num_rows, *like_shape) of column ``name``."""
-        return self._initialized(name, slice(0, num_rows), like_shape, dtype, device)
+        return initialized(self.initializer(name), name, slice(0, num_rows), like_shape, dtype, device)
 
     def _filled(self, name: str, like: Tensor, id_range: slice) -> Tensor:
-        return self._initialized(name, id_range, active.shape(like)[1:], like.dtype, active.device(like))
-
-    def _initialized(self, name: str, id_range: slice, feat: Sequence[int], dtype: Any, device: Any) -> Tensor:
-        shape = (id_range.stop - id_range.start, *feat)
-        rows = self.initializer(name)(shape, dtype, device, id_range)
-        if not active.is_tensor(rows) or tuple(active.shape(rows)) != shape or rows.dtype != dtype:
-            description = f"{tuple(active.shape(rows))} {rows.dtype}" if active.is_tensor(rows) else type(rows).__name__
-            raise DGLError(
-                f"the initializer of feature {name!r} returned {description}; expected a tensor {shape} {dtype}"
-            )
-        return rows
+        return initialized(
+            self.initializer(name), name, id_range, active.shape(like)[1:], like.dtype, active.device(like)
+        )

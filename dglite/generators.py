@@ -29,10 +29,7 @@ _CHUNK = 1 << 20
 def rand_graph(num_nodes: int, num_edges: int, idtype: Any = None, device: Any = None) -> DGLGraph:
     """Return a graph of ``num_edges`` distinct directed edges drawn uniformly; self-loops may occur.
 
-    Raises
-    ------
-    DGLError
-        There are fewer than ``num_edges`` pairs of nodes.
+    Raises DGLError: there are fewer than ``num_edges`` pairs of nodes.
     """
     num_nodes = count_of(num_nodes, "num_nodes")
     return graph(_pairs(num_nodes, num_nodes, num_edges), num_nodes=num_nodes, idtype=idtype, device=device)
@@ -50,10 +47,7 @@ def rand_bipartite(
 ) -> DGLGraph:
     """Return a graph of ``num_edges`` distinct edges from ``utype`` to ``vtype`` nodes drawn uniformly.
 
-    Raises
-    ------
-    DGLError
-        There are fewer than ``num_edges`` pairs of nodes.
+    Raises DGLError: there are fewer than ``num_edges`` pairs of nodes.
     """
     num_src_nodes, num_dst_nodes = count_of(num_src_nodes, "num_src_nodes"), count_of(num_dst_nodes, "num_dst_nodes")
     edges = _pairs(num_src_nodes, num_dst_nodes, num_edges)
@@ -88,6 +82,9 @@ def rand_power_law_graph(
     self-loops occur. Edges are numbered by destination. Takes little more memory than the graph itself, and about 10
     seconds for 100 million edges on two cores.
 
+    Raises DGLError: a count is negative, there are edges but no nodes, the exponent is not above 2, ``homophily`` is no
+    probability, or there are more communities than nodes.
+
     Parameters
     ----------
     exponent
@@ -98,12 +95,6 @@ def rand_power_law_graph(
         2011). Node v is in community ``v % num_communities``.
     idtype
         dtype of the ids that the graph returns, int64 by default; stored are 32 bits where they suffice.
-
-    Raises
-    ------
-    DGLError
-        A count is negative, there are edges but no nodes, the exponent is not above 2, ``homophily`` is no
-        probability, or there are more communities than nodes.
     """
     num_nodes, num_edges = count_of(num_nodes, "num_nodes"), count_of(num_edges, "num_edges")
     num_communities = count_of(num_communities, "num_communities", least=1)

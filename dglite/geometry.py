@@ -19,6 +19,8 @@ __all__ = ["farthest_point_sampler", "neighbor_matching"]
 def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = None) -> Tensor:
     """Choose points one by one, each the farthest from those chosen before.
 
+    Raises DGLError: ``pos`` has other axes, a set has fewer points, or ``start_idx`` is not one of them.
+
     Parameters
     ----------
     pos
@@ -32,11 +34,6 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
     -------
     Tensor
         Numbers of points (batch_size, npoints), int64, in the order of choice. Of points as far the first is chosen.
-
-    Raises
-    ------
-    DGLError
-        ``pos`` has other axes, a set has fewer points, or ``start_idx`` is not one of them.
     """
     pos = admitted(pos, "pos")
     shape = tuple(active.shape(pos)) if active.is_tensor(pos) else np.shape(pos)
@@ -54,7 +51,11 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
     samples = np.zeros((batch_size, npoints), np.int64)
     if npoints and batch_size:
         samples[:, 0] = generator().integers(num_points, size=batch_size) if start_idx is None else start_idx
-        compiled("graph.geometry").farthest_points(points, samples)
+        if not points.size:  # all are in one place
+            points = np.zeros((*shape[:2], 1))
+        nearest, dimensions = np.empty(num_points, points.dtype), points.shape[2]
+        select = compiled("graph.geometry").farthest_points
+        select(points.reshape(-1), samples.reshape(-1), batch_size, dimensions, nearest)
     return active.from_numpy(samples, active.device(pos) if active.is_tensor(pos) else None)
 
 
@@ -64,6 +65,8 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
     Each node that is not matched yet is matched with a neighbour that is not either, at the end of an out-edge: any of
     them, or the one whose edge is heaviest (Dhillon et al., "Weighted graph cuts without eigenvectors", 2007).
     Self-loops are left out. Give an undirected graph as edges in both directions.
+
+    Raises DGLError: the graph has several types, or there is not one weight for each edge.
 
     Parameters
     ----------
@@ -78,11 +81,6 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
     -------
     Tensor
         The cluster of each node, (num_nodes,).
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, or there is not one weight for each edge.
     """
     if not graph.is_homogeneous:
         raise DGLError(f"neighbor_matching needs a homogeneous graph; got the edge types {graph.canonical_etypes}")
@@ -96,7 +94,8 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
         weights = weights.astype(np.float64) if csr.edge_ids is None else weights[csr.edge_ids].astype(np.float64)
     order = generator().permutation(adjacency.num_src)
     draws = generator().random(adjacency.num_src)
-    labels = compiled("graph.geometry").match(csr.indptr, csr.indices, weights, order, draws)
+    labels = np.full(len(order), -1)
+    compiled("graph.geometry").match(csr.indptr, csr.indices, weights, order, draws, labels)
     if relabel_idx:
         return active.from_numpy(numbered(labels)[1].astype(np.int64), graph.device)
     return graph.ids_tensor(labels)

@@ -30,10 +30,7 @@ def node_homophily(graph: DGLGraph, y: Tensor) -> float:
 
     A node without predecessors counts as 0. Pei et al., Geom-GCN (2020). Labels ``y`` are integers, (num_nodes,).
 
-    Raises
-    ------
-    DGLError
-        The graph has several types, or there is not one integer label per node; so do the other measures.
+    Raises DGLError: the graph has several types, or there is not one integer label per node; so do the other measures.
     """
     require_graph(graph)
     src, dst, labels = _labelled(graph, y)

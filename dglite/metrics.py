@@ -27,6 +27,8 @@ def mrr(positive: Any, negative: Any) -> float:
 
     The rank of a pair is 1 + the number of negatives with a higher score + half the number with the same.
 
+    Raises DGLError: there are no positive pairs, shapes do not fit, or a score is NaN.
+
     Parameters
     ----------
     positive
@@ -34,11 +36,6 @@ def mrr(positive: Any, negative: Any) -> float:
     negative
         scores (num_positive, num_negative) of each pair's own negatives, or (num_negative,) of negatives that all pairs
         are ranked among. Those of ``negative_sampler.Uniform(k)`` are reshaped to (-1, k).
-
-    Raises
-    ------
-    DGLError
-        There are no positive pairs, shapes do not fit, or a score is NaN.
 
     Examples
     --------
@@ -61,17 +58,14 @@ def hits_at_k(positive: Any, negative: Any, k: int) -> float:
     With shared negatives a hit scores above the k-th best negative; it is one in any case where there are fewer. With
     negatives for each pair, a hit has a rank of at most ``k``, as :func:`mrr` ranks.
 
+    Raises DGLError as :func:`mrr`; or ``k`` is no integer above 0.
+
     Parameters
     ----------
     positive, negative
         as for :func:`mrr`.
     k
         at least 1.
-
-    Raises
-    ------
-    DGLError
-        As :func:`mrr`; or ``k`` is no integer above 0.
     """
     k = count_of(k, "k", 1)
     negatives = _scores(negative, "negative", 2)
@@ -84,10 +78,7 @@ def roc_auc(positive: Any, negative: Any) -> float:
 
     Scores are flattened.
 
-    Raises
-    ------
-    DGLError
-        There are no positive or no negative pairs, or a score is NaN.
+    Raises DGLError: there are no positive or no negative pairs, or a score is NaN.
     """
     pos, neg = _flat(positive, negative)
     if not len(neg):
@@ -101,10 +92,7 @@ def average_precision(positive: Any, negative: Any) -> float:
 
     Without negative pairs it is 1. Scores are flattened.
 
-    Raises
-    ------
-    DGLError
-        There are no positive pairs, or a score is NaN.
+    Raises DGLError: there are no positive pairs, or a score is NaN.
     """
     pos, neg = _flat(positive, negative)
     (above, equal), (wrong_above, wrong_equal) = _beaten_by(pos, pos), _beaten_by(pos, neg)

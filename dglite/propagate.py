@@ -80,6 +80,9 @@ def explain(g: Any, *args: Any, **options: Any) -> Any:
     that may be recorded are called, on columns without values where that is enough to see what they do. A degree count
     and the CSC are made if the graph has none yet.
 
+    Raises DGLError, KeyError: what the call itself would raise for its arguments and the columns that built-ins read;
+    an unknown order; a propagation over a graph with a cycle.
+
     Parameters
     ----------
     g
@@ -91,12 +94,6 @@ def explain(g: Any, *args: Any, **options: Any) -> Any:
     Returns
     -------
     What prints as a table; a :class:`Propagation` where there is an order.
-
-    Raises
-    ------
-    DGLError, KeyError
-        What the call itself would raise for its arguments and the columns that built-ins read; an unknown order; a
-        propagation over a graph with a cycle.
     """
     if not isinstance(g, DGLGraph):
         for explainer in explainers:
@@ -138,6 +135,8 @@ def prop_nodes(
 ) -> None:
     """Let each frontier of nodes in turn ``pull``. ``"default"`` means the registered function.
 
+    Raises DGLError, KeyError as ``pull``; what earlier frontiers have written stays.
+
     Parameters
     ----------
     graph
@@ -146,11 +145,6 @@ def prop_nodes(
         Frontiers: each node ids or a boolean mask (num_nodes,). An empty one writes nothing.
     message_func, reduce_func, apply_node_func
         As :meth:`dglite.DGLGraph.pull` takes them; nodes without in-edges are reduced to 0 there.
-
-    Raises
-    ------
-    DGLError, KeyError
-        As ``pull``; what earlier frontiers have written stays.
 
     Examples
     --------
@@ -174,6 +168,8 @@ def prop_edges(
 ) -> None:
     """``send_and_recv`` along each frontier of edges in turn. ``"default"`` means the registered function.
 
+    Raises DGLError, KeyError as ``send_and_recv``; what earlier frontiers have written stays.
+
     Parameters
     ----------
     graph
@@ -183,11 +179,6 @@ def prop_edges(
         nothing.
     message_func, reduce_func, apply_node_func
         As :meth:`dglite.DGLGraph.send_and_recv` takes them; nodes that a frontier does not reach keep what they hold.
-
-    Raises
-    ------
-    DGLError, KeyError
-        As ``send_and_recv``; what earlier frontiers have written stays.
 
     Examples
     --------

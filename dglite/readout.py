@@ -49,6 +49,8 @@ def readout_nodes(
 ) -> Tensor:
     """Reduce a node feature over each graph of a batch: ``(batch_size, *feat)``, 0 for a graph without nodes.
 
+    Raises DGLError: the operation is not supported; KeyError: there is no such feature.
+
     Parameters
     ----------
     feat
@@ -59,13 +61,6 @@ def readout_nodes(
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of nodes, weighted or not.
     ntype
         the node type; not needed when there is one.
-
-    Raises
-    ------
-    DGLError
-        The operation is not supported.
-    KeyError
-        There is no such feature.
 
     Examples
     --------
@@ -133,10 +128,7 @@ def softmax_edges(graph: DGLGraph, feat: str, *, etype: Any = None) -> Tensor:
 def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = None) -> Tensor:
     """Give every node the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_nodes, *feat)``.
 
-    Raises
-    ------
-    DGLError
-        ``graph_feat`` does not have a row per graph.
+    Raises DGLError: ``graph_feat`` does not have a row per graph.
     """
     return _broadcast(graph_feat, *_nodes(graph, ntype))
 
@@ -144,10 +136,7 @@ def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = 
 def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -> Tensor:
     """Give every edge the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_edges, *feat)``.
 
-    Raises
-    ------
-    DGLError
-        ``graph_feat`` does not have a row per graph.
+    Raises DGLError: ``graph_feat`` does not have a row per graph.
     """
     return _broadcast(graph_feat, *_edges(graph, etype))
 
@@ -164,6 +153,8 @@ def topk_nodes(
     idx: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the ``k`` largest values of a node feature in each graph.
+
+    Raises DGLError: ``k`` is not positive, or ``sortby`` is not an element of the last axis.
 
     Parameters
     ----------
@@ -183,11 +174,6 @@ def topk_nodes(
         The values (batch_size, k, *feat), with gradient, and the number of each one's node in its graph: (batch_size,
         k, *feat), or (batch_size, k) with ``sortby``. Among equal values the lower number is first. A graph of n < k
         nodes is filled up with values 0 and numbers from n on.
-
-    Raises
-    ------
-    DGLError
-        ``k`` is not positive, or ``sortby`` is not an element of the last axis.
     """
     return _topk(*_nodes(graph, ntype), feat, k, descending, _sortby(sortby, idx))
 

@@ -24,6 +24,9 @@ def export(
     another graph and its features, in a process that has imported dglite. Gradients are not part of it. Dropout and
     the like are as the model has them: call ``model.eval()`` first.
 
+    Raises DGLError: the model holds a graph, reads values of ids or features, or is for one number of nodes, edges or
+    graphs only; or the backend is not torch, or torch is older than 2.7.
+
     Parameters
     ----------
     model
@@ -44,12 +47,6 @@ def export(
     Returns
     -------
     torch.export.ExportedProgram
-
-    Raises
-    ------
-    DGLError
-        The model holds a graph, reads values of ids or features, or is for one number of nodes, edges or graphs only;
-        or the backend is not torch, or torch is older than 2.7.
 
     Examples
     --------

@@ -25,17 +25,14 @@ __all__ = [
 def bfs_nodes_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> tuple[Tensor, ...]:
     """Return the nodes at distance 0, 1, 2, ... from ``source``, one tensor per distance.
 
+    Raises DGLError: a source does not exist, or edges join nodes of different types.
+
     Parameters
     ----------
     source
         one node or several; none gives no frontier.
     reverse
         go against the edges.
-
-    Raises
-    ------
-    DGLError
-        A source does not exist, or edges join nodes of different types.
 
     Examples
     --------
@@ -63,10 +60,7 @@ def topological_nodes_generator(graph: DGLGraph, reverse: bool = False) -> tuple
 
     With ``reverse``, of the nodes that it points to. The nodes of a level ascend.
 
-    Raises
-    ------
-    DGLError
-        The graph has a cycle, or edges join nodes of different types.
+    Raises DGLError: the graph has a cycle, or edges join nodes of different types.
 
     Examples
     --------
@@ -94,17 +88,14 @@ def dfs_edges_generator(graph: DGLGraph, source: Any, reverse: bool = False) -> 
     With several sources, which should lie in different components, frontier i has edge i of each search that is that
     long. Out-edges of a node are tried in the order of their ids.
 
+    Raises DGLError: a source does not exist, or edges join nodes of different types.
+
     Parameters
     ----------
     source
         one node or several.
     reverse
         go against the edges.
-
-    Raises
-    ------
-    DGLError
-        A source does not exist, or edges join nodes of different types.
 
     Examples
     --------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 __all__ = ["cases", "turns"]
 
@@ -31,17 +32,16 @@ def turns(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 def _covering(product: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Pick greedily the case that brings the most pairs not seen yet."""
-    pairs = [list(itertools.combinations(enumerate(case), 2)) for case in product]
-    having = defaultdict(list)
-    for number, of_case in enumerate(pairs):
-        for pair in of_case:
-            having[pair].append(number)
-    new = [len(of_case) for of_case in pairs]
-    chosen = []
-    while having:
-        best = new.index(max(new))
+    values = np.array(product, np.int64).reshape(len(product), -1)
+    axes = itertools.combinations(range(values.shape[1]), 2)
+    pairs = np.array([values[:, i] * (values.max() + 1) + values[:, j] for i, j in axes])
+    unseen, chosen = np.full(len(product), len(pairs)), []
+    seen: list[set[int]] = [set() for _ in pairs]
+    while unseen.max(initial=0):
+        best = int(unseen.argmax())
         chosen.append(product[best])
-        for pair in pairs[best]:
-            for number in having.pop(pair, ()):
-                new[number] -= 1
+        for numbers, taken in zip(pairs, seen, strict=True):
+            if numbers[best] not in taken:
+                taken.add(numbers[best])
+                unseen -= numbers == numbers[best]
     return chosen

@@ -48,15 +48,6 @@ def test_debug_level(monkeypatch):
         config.debug_level()
 
 
-def test_compiler(monkeypatch):
-    for value in ("", "llvm", "numba"):
-        monkeypatch.setenv("DGLITE_COMPILER", value)
-        assert config.compiler() == value
-    monkeypatch.setenv("DGLITE_COMPILER", "gcc")
-    with pytest.raises(DGLError, match="'gcc' is not understood; expected llvm or numba"):
-        config.compiler()
-
-
 def test_an_unknown_backend_fails_at_import():
     code = "import os; os.environ['DGLITE_BACKEND'] = 'jaxx'\nimport dglite"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

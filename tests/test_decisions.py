@@ -87,7 +87,9 @@ def test_pages_have_topic_date_and_status_and_are_in_the_index() -> None:
     run = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     index = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
-    assert [path.name for path in PAGES if index.count(f"({path.name})") != 1] == []
+    assert [
+        path.name for path in PAGES if len(re.findall(rf"^- \[\d+\]\({path.name}\)", index, re.MULTILINE)) != 1
+    ] == []
 
 
 def test_what_replaces_a_decision_exists() -> None:

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import dglite
+from dglite.column import Scheme
 from dglite.errors import DGLError
-from dglite.frame import Frame, Scheme
+from dglite.frame import Frame
 
 ROWS = np.array([2, 0])
 

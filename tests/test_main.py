@@ -28,7 +28,7 @@ def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
     for part in (
         f"dglite    {__version__}, ",
         f"python    {sys.version.split()[0]}, ",
-        "numba ",
+        "llvmlite ",
         "cupy ",
         f"backend   {backend.name}, {backend.active.num_threads()} threads\n",
         f"kernels   {tmp_path} (1 files, 3.0 of ",

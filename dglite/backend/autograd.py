@@ -342,12 +342,8 @@ def _spent(_: Any) -> Sequence[Any]:
 def backward(root: Tensor, gradient: Any, retain_graph: bool = False) -> None:
     """Add d(root)/d(leaf) times ``gradient`` to ``grad`` of every leaf that requires one.
 
-    Raises
-    ------
-    DGLError
-        An operand was written to after it had been read.
-    RuntimeError
-        An operation was gone through before, without ``retain_graph``.
+    Raises DGLError: an operand was written to after it had been read; RuntimeError: an operation was gone through
+    before, without ``retain_graph``.
     """
     with no_grad():
         if root._node is None:

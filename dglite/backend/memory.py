@@ -90,6 +90,8 @@ class Pool:
     def lend(self, shape: Sequence[int], dtype: np.dtype, nbytes: int, loose: bool = False) -> np.ndarray | None:
         """Return memory of any content, to be wrapped by a tensor or by ``view(np.ndarray)``; None beyond the limit.
 
+        Raises MemoryError: the system has no memory, even after all free blocks were given back.
+
         Parameters
         ----------
         nbytes
@@ -97,11 +99,6 @@ class Pool:
         loose
             sizes change from call to call: a block of twice the size will do, and a new one is made a little larger
             than needed.
-
-        Raises
-        ------
-        MemoryError
-            The system has no memory, even after all free blocks were given back.
         """
         if monotonic() > self._next_look:
             self.release_idle()

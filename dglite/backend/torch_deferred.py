@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
 
 from .protocols import Recipe, Watch
+from .torch_recipes import CHANGES, FACTS, ORDINARY, SUMS
 
 _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 """What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing is deferred before."""
@@ -73,14 +74,14 @@ class DeferredTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _SUMS and len(args) == 2 and not kwargs and deferred_of(args[0]) is None:
+        if func in SUMS and len(args) == 2 and not kwargs and deferred_of(args[0]) is None:
             args = args[::-1]  # scores may come second
         deferred = deferred_of(args[0]) if args else None
         if deferred is not None:
-            if func in _FACTS and deferred.computed is None:
+            if func in FACTS and deferred.computed is None:
                 with torch._C.DisableTorchFunctionSubclass():
                     return func(*args, **kwargs)
-            change = _CHANGES.get(func)
+            change = CHANGES.get(func)
             recipe = change(deferred.recipe, *args[1:], **kwargs) if change is not None and deferred.usable() else None
             if recipe is deferred.recipe:
                 return args[0]
@@ -104,7 +105,7 @@ class DeferredTensor(torch.Tensor):
 
 def can_defer(x: torch.Tensor) -> bool:
     """Whether a tensor that is computed from ``x`` may be deferred: it is an ordinary one, and nothing looks on."""
-    return _hooks is not None and type(x) in _ORDINARY and _is_plain()
+    return _hooks is not None and type(x) in ORDINARY and _is_plain()
 
 
 def deferred_of(x: Any) -> _Deferred | None:
@@ -140,9 +141,6 @@ def _values_in(x: Any) -> Any:
     if hasattr(x, "_fields"):
         return type(x)._make(elements)
     return elements if isinstance(x, list) else tuple(elements)
-
-
-_ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
 def _read(x: DeferredTensor) -> torch.Tensor:
@@ -283,50 +281,6 @@ class _Through(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         return grad, None
-
-
-# -- shapes and dtypes, without values ---------------------------------------------------------------------------------
-def _leaky_relu(recipe: Recipe, negative_slope: float = 0.01, inplace: bool = False) -> Recipe | None:
-    return None if inplace else recipe.leaky_relu(float(negative_slope))
-
-
-def _dropout(recipe: Recipe, p: float = 0.5, training: bool = True, inplace: bool = False) -> Recipe | None:
-    if not training or p == 0:
-        return recipe
-    return None if inplace else recipe.dropout(p)
-
-
-def _plus(recipe: Recipe, other: Any, *, alpha: float = 1, out: Any = None) -> Recipe | None:
-    return recipe.plus(other) if alpha == 1 and out is None and type(other) in _ORDINARY else None
-
-
-_SUMS = frozenset([torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__])
-"""Sums of two tensors, in whichever order they are given."""
-
-_CHANGES: dict[Any, Callable[..., Recipe | None]] = {
-    **dict.fromkeys(_SUMS, _plus),
-    torch.nn.functional.leaky_relu: _leaky_relu,
-    torch.nn.functional.dropout: _dropout,
-    torch.dropout: _dropout,
-}
-"""The recipe of what a function makes of a deferred tensor, None where it needs the values."""
-
-_FACTS = frozenset(
-    [
-        *(
-            getattr(torch.Tensor, name).__get__
-            for name in ("shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_leaf", "is_cuda")
-        ),
-        torch.Tensor.size,
-        torch.Tensor.dim,
-        torch.Tensor.numel,
-        torch.Tensor.nelement,
-        torch.Tensor.is_floating_point,
-        torch.is_floating_point,
-        torch.Tensor.__len__,
-    ]
-)
-"""What answers without values."""
 
 
 # -- gradients of what has been passed by ------------------------------------------------------------------------------

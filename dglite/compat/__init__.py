@@ -118,10 +118,7 @@ def install() -> None:
 
     Started ones find the alias through ``sys.path`` and the environment variable ``PYTHONPATH``, both of which change.
 
-    Raises
-    ------
-    ImportError
-        DGL itself has been imported already: objects of both would mix.
+    Raises ImportError: DGL itself has been imported already: objects of both would mix.
     """
     loaded = sys.modules.get(_ROOT)
     if loaded is not None and not isinstance(loaded, _Alias):

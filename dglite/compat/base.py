@@ -37,5 +37,5 @@ def is_internal_column(name: str) -> bool:
 
 
 def dgl_warning(message: str, category: type[Warning] = DGLWarning, stacklevel: int = 2) -> None:
-    """Give a warning, of category ``DGLWarning`` unless told."""
+    """Give a warning, of category ``DGLWarning`` by default."""
     warnings.warn(message, category, stacklevel)

@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import frame as frames
 from ..backend import Tensor, active
+from ..column import Initializer, zeros
 from ..errors import DGLError
-from ..frame import Initializer, zeros
 from ..structure.ids import as_ids
 from .base import dgl_warning
 
@@ -119,17 +119,14 @@ class Column:
 class Frame(MutableMapping[str, Tensor]):
     """Columns by name, all with one row per node or edge.
 
+    Raises DGLError: columns have other numbers of rows.
+
     Parameters
     ----------
     data
         Tensors or columns by name.
     num_rows
         Number of rows; that of the columns by default, 0 without any.
-
-    Raises
-    ------
-    DGLError
-        Columns have other numbers of rows.
     """
 
     def __init__(self, data: Mapping[str, Any] | None = None, num_rows: int | None = None) -> None:

@@ -25,10 +25,7 @@ _new_object = new_object
 def read_state(state: Any) -> DGLGraph:
     """Return the graph that a pickle of DGL describes.
 
-    Raises
-    ------
-    DGLError
-        No version from 0.4 to 2.x wrote it, or torch fills the tensors of the file later.
+    Raises DGLError: no version from 0.4 to 2.x wrote it, or torch fills the tensors of the file later.
     """
     frame: Any = sys._getframe()
     while frame is not None:

@@ -16,6 +16,8 @@ __all__ = ["choice", "seed"]
 def choice(a: Any, size: int | tuple[int, ...], replace: bool = True, prob: Tensor | None = None) -> Tensor:
     """Draw from the elements of a vector, or from the numbers below ``a``, as ``numpy.random.choice`` does.
 
+    Raises DGLError: without replacement, more is drawn than there is; or the weights do not fit.
+
     Parameters
     ----------
     size
@@ -24,11 +26,6 @@ def choice(a: Any, size: int | tuple[int, ...], replace: bool = True, prob: Tens
         Whether an element may be drawn again.
     prob
         Weights of the elements, which need not sum to 1; all the same by default.
-
-    Raises
-    ------
-    DGLError
-        Without replacement, more is drawn than there is; or the weights do not fit.
     """
     count = len(a) if active.is_tensor(a) else int(a)
     weights = None

@@ -18,10 +18,7 @@ def _gspmm(
 
     Nodes without in-edges get 0.
 
-    Raises
-    ------
-    DGLError
-        The reducer is not "sum", "max" or "min".
+    Raises DGLError: the reducer is not "sum", "max" or "min".
     """
     if reduce_op in _COMPOSED:
         raise DGLError(f"_gspmm reduces by sum, max or min, got {reduce_op!r}; dgl.ops.gspmm has {reduce_op}")

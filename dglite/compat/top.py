@@ -60,7 +60,7 @@ def use_libxsmm(flag: bool) -> None:
 
 
 def is_libxsmm_enabled() -> bool:
-    """Return what :func:`use_libxsmm` was told last; False before."""
+    """Return the last argument of :func:`use_libxsmm`; False before any call."""
     return _libxsmm[0]
 
 

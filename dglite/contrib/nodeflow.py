@@ -97,10 +97,7 @@ class NodeFlow:
     def map_from_parent_nid(self, layer_id: int, parent_nids: Any, remap_local: bool = False) -> Tensor:
         """Return the ids in the flow, or with ``remap_local`` in the layer, of nodes of the sampled graph.
 
-        Raises
-        ------
-        DGLError
-            A node is not in the layer.
+        Raises DGLError: a node is not in the layer.
         """
         layer_nodes, ids = self._nodes[layer_id], integer_array(parent_nids, "node ids").reshape(-1)
         positions = positions_of(ids, layer_nodes)

@@ -36,6 +36,8 @@ class NeighborSampler:
 
     Deprecated: :func:`dglite.sampling.sample_neighbors` and :func:`dglite.to_block` do the same for one layer.
 
+    Raises DGLError: the graph has several types, or ``neighbor_type`` is something else.
+
     Parameters
     ----------
     g
@@ -58,11 +60,6 @@ class NeighborSampler:
         add an edge from each node to itself to its sample.
     num_workers, prefetch
         accepted for DGL's sake.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, or ``neighbor_type`` is something else.
     """
 
     def __init__(

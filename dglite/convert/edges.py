@@ -29,6 +29,9 @@ def graph(
 ) -> DGLGraph:
     """Make a graph of one node type and one edge type.
 
+    Raises DGLError: ids are not integers, negative or not below ``num_nodes``; dtypes or devices are mixed; lengths
+    differ.
+
     Parameters
     ----------
     data
@@ -45,11 +48,6 @@ def graph(
         accepted for DGL's sake; whether edges are sorted is seen when they are converted.
     ntype, etype, **classic
         classic: names of the types; ``card`` for ``num_nodes``; ``validate`` and ``restrict_format`` change nothing.
-
-    Raises
-    ------
-    DGLError
-        Ids are not integers, negative or not below ``num_nodes``; dtypes or devices are mixed; lengths differ.
 
     Examples
     --------
@@ -96,6 +94,8 @@ def heterograph(
 ) -> DGLGraph:
     """Make a graph of several node and edge types.
 
+    Raises DGLError as :func:`graph`; or a key is not three strings.
+
     Parameters
     ----------
     data_dict
@@ -105,11 +105,6 @@ def heterograph(
         number of nodes by type; types left out have one more than their largest id. It may name types without edges.
     idtype, device
         as for :func:`graph`.
-
-    Raises
-    ------
-    DGLError
-        As :func:`graph`; or a key is not three strings.
 
     Examples
     --------
@@ -135,6 +130,8 @@ def create_block(
 ) -> DGLGraph:
     """Make a block: a graph whose source and destination nodes are separate sets, as message passing on a sample needs.
 
+    Raises DGLError as :func:`heterograph`.
+
     Parameters
     ----------
     data_dict
@@ -144,11 +141,6 @@ def create_block(
     node_count_check
         refuse a type with fewer source than destination nodes where both are given; destination nodes are the first
         source nodes.
-
-    Raises
-    ------
-    DGLError
-        As :func:`heterograph`.
     """
     if not isinstance(data_dict, Mapping):
         data_dict = {("_N", "_E", "_N"): data_dict}

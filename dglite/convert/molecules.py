@@ -51,6 +51,9 @@ def from_smiles(smiles: Any, with_hydrogen: bool = False, kekulize: bool = False
     Needs RDKit (``pip install rdkit``). Features are those of :func:`from_rdkit`, which say for atoms and bonds what
     OGB's do; ``dglite.batch`` makes one graph of the list.
 
+    Raises DGLError: RDKit cannot read a string as a molecule; it is named, with its place in the list; ImportError:
+    RDKit is not installed.
+
     Parameters
     ----------
     smiles
@@ -59,13 +62,6 @@ def from_smiles(smiles: Any, with_hydrogen: bool = False, kekulize: bool = False
         Give hydrogens nodes of their own.
     kekulize
         Write aromatic bonds as single and double ones.
-
-    Raises
-    ------
-    DGLError
-        RDKit cannot read a string as a molecule; it is named, with its place in the list.
-    ImportError
-        RDKit is not installed.
 
     Examples
     --------
@@ -95,10 +91,7 @@ def from_rdkit(molecule: Any) -> DGLGraph:
     features (Hu et al., "Open Graph Benchmark", 2020), so models for ``ogbg-mol*`` take them.
     ``ndata['pos']`` is (num_atoms, 3), float32, where the molecule has a conformer in space.
 
-    Raises
-    ------
-    DGLError
-        It is no molecule of RDKit.
+    Raises DGLError: it is no molecule of RDKit.
     """
     if type(molecule).__module__.partition(".")[0] != "rdkit" or not hasattr(molecule, "GetAtoms"):
         hint = "; for a SMILES string, dglite.from_smiles" if isinstance(molecule, str) else ""

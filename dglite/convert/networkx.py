@@ -33,10 +33,7 @@ def from_networkx(
     Nodes are numbered in sorted order. ``node_attrs`` and ``edge_attrs`` become features, stacked over nodes and edges;
     ``edge_id_attr_name`` gives the ids of edges.
 
-    Raises
-    ------
-    DGLError
-        A node or an edge lacks an attribute, or the ids are not 0 .. num_edges - 1.
+    Raises DGLError: a node or an edge lacks an attribute, or the ids are not 0 .. num_edges - 1.
     """
     if not is_networkx(nx_graph):
         raise DGLError(f"expected a NetworkX graph, got {type(nx_graph).__name__}")
@@ -68,10 +65,8 @@ def bipartite_from_networkx(
 
     Nodes whose attribute ``bipartite`` is 0 are the first, those with 1 the second.
 
-    Raises
-    ------
-    DGLError
-        The graph is undirected, a node is on no side, an edge does not go from side 0 to side 1, or an attribute lacks.
+    Raises DGLError: the graph is undirected, a node is on no side, an edge does not go from side 0 to side 1, or an
+    attribute lacks.
     """
     if not is_networkx(nx_graph) or not nx_graph.is_directed():
         raise DGLError(

@@ -54,6 +54,9 @@ def from_pandas(
     rows. ``g.node_names`` is an attribute of this graph, its copies and pickles; subgraphs have ``ndata[dglite.NID]``
     to look ids up: ``g.node_names[sub.ndata[dglite.NID].numpy()]``.
 
+    Raises DGLError: a column does not exist, is text where numbers are needed, or has missing ids; a node id occurs
+    twice, or an edge has an id that the node table lacks; ImportError: pandas is not installed.
+
     Parameters
     ----------
     edges
@@ -81,14 +84,6 @@ def from_pandas(
     The graph. Features are float32 for floats, int64 for integers and bool for booleans, of shape (num_rows,); a column
     of arrays or lists of one length k gives (num_rows, k), the codes of a categorical column int64, -1 where it is
     missing. Integers and booleans of which some are missing become float32, those being NaN.
-
-    Raises
-    ------
-    DGLError
-        A column does not exist, is text where numbers are needed, or has missing ids; a node id occurs twice, or an
-        edge has an id that the node table lacks.
-    ImportError
-        pandas is not installed.
 
     Examples
     --------
@@ -141,13 +136,8 @@ def to_pandas(g: DGLGraph) -> tuple[TableOrDict, TableOrDict]:
     names; one of several numbers for each row is a column of arrays. A graph of several types gives two dictionaries of
     tables, by canonical edge type and by node type. A graph without edges or nodes gives tables without rows.
 
-    Raises
-    ------
-    DGLError
-        The graph is a block, whose source and destination nodes are numbered apart, or a feature is called as a column
-        of ids.
-    ImportError
-        pandas is not installed.
+    Raises DGLError: the graph is a block, whose source and destination nodes are numbered apart, or a feature is called
+    as a column of ids; ImportError: pandas is not installed.
 
     Examples
     --------

@@ -91,6 +91,8 @@ class AsNodePredDataset(_AdaptedGraph):
     ``dataset[0]`` has ``ndata['label']`` and the boolean ``['train_mask']``, ``['val_mask']`` and ``['test_mask']``;
     of a heterograph, the nodes of ``target_ntype`` have them. The given data set's own graph stays as it is.
 
+    Raises DGLError: there are no labels, or neither masks nor a ratio; or the ratio is wrong.
+
     Parameters
     ----------
     dataset
@@ -109,11 +111,6 @@ class AsNodePredDataset(_AdaptedGraph):
         Node ids of the parts, int64.
     num_classes
         The data set's, or how many labels there are.
-
-    Raises
-    ------
-    DGLError
-        There are no labels, or neither masks nor a ratio; or the ratio is wrong.
     """
 
     def __init__(
@@ -165,6 +162,8 @@ class AsLinkPredDataset(_AdaptedGraph):
 
     ``dataset[0]`` is the graph with all edges.
 
+    Raises DGLError: there is no ratio and the data set has no split of its own, or the ratio is wrong.
+
     Parameters
     ----------
     dataset
@@ -186,11 +185,6 @@ class AsLinkPredDataset(_AdaptedGraph):
         Two pairs (sources, destinations): edges of the graph, and pairs without one, no node with itself.
     feat_size
         Size of ``ndata['feat']``.
-
-    Raises
-    ------
-    DGLError
-        There is no ratio and the data set has no split of its own, or the ratio is wrong.
     """
 
     def __init__(
@@ -283,6 +277,8 @@ def _as_ids(pairs: tuple[np.ndarray, np.ndarray], g: DGLGraph) -> Ends:
 class AsGraphPredDataset(_Adapted):
     """The graphs of a data set, split for prediction. ``dataset[i]`` is the item of the given data set.
 
+    Raises DGLError: there is no ratio and the data set has no split of its own, or the ratio is wrong.
+
     Parameters
     ----------
     dataset
@@ -303,11 +299,6 @@ class AsGraphPredDataset(_Adapted):
         The data set's, or 1.
     node_feat_size, edge_feat_size
         Size of ``ndata['feat']`` and ``edata['feat']`` of the first graph, or None if it has no such feature.
-
-    Raises
-    ------
-    DGLError
-        There is no ratio and the data set has no split of its own, or the ratio is wrong.
     """
 
     def __init__(self, dataset: Any, split_ratio: Sequence[float] | None = None, **kwargs: Any) -> None:

@@ -43,10 +43,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
       packed by other means than DEFLATE,
     - members that would land outside of the folder, links out of it, and special files.
 
-    Raises
-    ------
-    DGLError
-        The file is not there, of another kind, damaged, or refused; or the folder cannot be written to.
+    Raises DGLError: the file is not there, of another kind, damaged, or refused; or the folder cannot be written to.
     """
     file, target = Path(file), Path(target_dir)
     if target.exists() and not overwrite:

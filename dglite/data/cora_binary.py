@@ -26,17 +26,14 @@ class CoraBinary(Graphs, PublishedDataset):
 
     Each item is (graph, matrix of a line graph's messages, labels).
 
+    Raises DGLError: a file is missing and not to be had, damaged, or does not fit the others.
+
     Attributes
     ----------
     graphs : list of DGLGraph
     pmpds : list of scipy.sparse.coo_matrix
     labels : list of ndarray
         int64 (num_nodes,).
-
-    Raises
-    ------
-    DGLError
-        A file is missing and not to be had, damaged, or does not fit the others.
     """
 
     _published = "cora_binary", f"{SITE}/cora_binary.zip"

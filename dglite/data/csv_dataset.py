@@ -70,6 +70,9 @@ class CSVDataset(DGLDataset):
     vector; with a vector of ints for i a :class:`~dglite.data.Subset`. The result is kept beside the files and made
     again when one of them changes.
 
+    Raises DGLError: a file is missing or not as described: which one, and where, is said; ImportError: PyYAML is not
+    installed; or pandas, where a parser is given.
+
     Parameters
     ----------
     data_path
@@ -94,13 +97,6 @@ class CSVDataset(DGLDataset):
         Facts by name, ``(num_graphs, size)``.
     labels
         The only one of them; undefined for none or several.
-
-    Raises
-    ------
-    DGLError
-        A file is missing or not as described: which one, and where, is said.
-    ImportError
-        PyYAML is not installed; or pandas, where a parser is given.
     """
 
     META_YAML_NAME = "meta.yaml"

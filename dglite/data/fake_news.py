@@ -20,6 +20,8 @@ _FEATURES = ("bert", "content", "profile", "spacy")
 class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
     """Trees of who passed on a piece of news: 314 of politifact, 5,464 of gossipcop, half of them fake.
 
+    Raises DGLError: a name is not known; a file is missing and not to be had, damaged, or does not fit the others.
+
     Parameters
     ----------
     name
@@ -37,11 +39,6 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         Boolean (num_graphs,).
     num_classes, num_graphs
         2, and how many graphs there are.
-
-    Raises
-    ------
-    DGLError
-        A name is not known; a file is missing and not to be had, damaged, or does not fit the others.
     """
 
     _files = (

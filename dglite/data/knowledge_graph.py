@@ -29,6 +29,9 @@ class KnowledgeGraphDataset(OneGraph):
     its statement. ``train_edge_mask``, ``valid_edge_mask`` and ``test_edge_mask`` are without the reversed ones.
     ``ndata['ntype']`` is 0.
 
+    Raises DGLError: a file is missing and cannot be downloaded, a line is not a statement, or a name is not in the
+    dictionaries.
+
     Parameters
     ----------
     name
@@ -40,11 +43,6 @@ class KnowledgeGraphDataset(OneGraph):
         ``train.txt``, ``valid.txt``, ``test.txt`` (head, relation, tail), itself or in ``<name>/``, or receives them.
     verbose
         Print the counts.
-
-    Raises
-    ------
-    DGLError
-        A file is missing and cannot be downloaded, a line is not a statement, or a name is not in the dictionaries.
     """
 
     num_nodes: int

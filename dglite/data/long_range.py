@@ -25,15 +25,12 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
     Graphs have ``ndata["feat"]`` (int64, (atoms, 9)) and ``edata["feat"]`` (int64, (bonds both ways, 3)): OGB's
     descriptions of atoms and bonds. They are read from the benchmark's graphs; DGL makes them from SMILES by RDKit.
 
+    Raises DGLError: a file is missing and not to be had, damaged, or holds other content.
+
     Attributes
     ----------
     graphs, labels
         The graphs, those to train on first, and float32 (15535, tasks).
-
-    Raises
-    ------
-    DGLError
-        A file is missing and not to be had, damaged, or holds other content.
     """
 
     _files = tuple(f"{part}.pt" for part in _PARTS)

@@ -22,6 +22,8 @@ class MiniGCDataset(GraphsWithLabels):
     0 to 7 in the order above. There are equally many of each; the last kind takes the rest. They are made each
     time, in well under a second for thousands; nothing is saved.
 
+    Raises DGLError: there are numbers of nodes that are too small, or none at all.
+
     Parameters
     ----------
     num_graphs
@@ -37,11 +39,6 @@ class MiniGCDataset(GraphsWithLabels):
         Accepted for DGL's sake.
     transform
         Function of a graph, applied each time one is read.
-
-    Raises
-    ------
-    DGLError
-        There are numbers of nodes that are too small, or none at all.
     """
 
     num_classes = 8

@@ -40,6 +40,9 @@ class MovieLensDataset(OneGraph):
     is the genres: DGL puts vectors of the titles' words before them.
     Users and films without ratings are left out; others are numbered as in their files.
 
+    Raises DGLError: the name is not known or a ratio is not between 0 and 1; a file is missing and not to be had,
+    damaged, or a rating is of a user or film that its file does not have.
+
     Parameters
     ----------
     name
@@ -51,12 +54,6 @@ class MovieLensDataset(OneGraph):
         Folder that has the files, itself or in ``<name>/``, or receives them.
     random_state
         Seed of the split.
-
-    Raises
-    ------
-    DGLError
-        The name is not known or a ratio is not between 0 and 1; a file is missing and not to be had, damaged, or a
-        rating is of a user or film that its file does not have.
     """
 
     def __init__(

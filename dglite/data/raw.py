@@ -70,12 +70,8 @@ def json_of(path: Path, keys: Sequence[str] = ()) -> dict[str, Any]:
 def yaml_of(path: Path, missing: str) -> dict[str, Any]:
     """Return the mapping in a YAML file.
 
-    Raises
-    ------
-    ImportError
-        PyYAML is not installed.
-    DGLError
-        There is no file, ``missing`` says what it would do; or it is damaged, or holds no mapping.
+    Raises ImportError: PyYAML is not installed; DGLError: there is no file, ``missing`` says what it would do; or it is
+    damaged, or holds no mapping.
     """
     try:
         import yaml  # an extra, which the rest of the package does without

@@ -42,6 +42,9 @@ class RDFGraphDataset(OneGraph):
     -1 for nodes without one; ``labels`` is the same), ``train_mask`` and ``test_mask`` (bool). Nodes and edges of each
     type have their numbers in the whole as ``dglite.NID`` and ``dglite.EID``; reversed edges come after all others.
 
+    Raises DGLError: a file is missing and cannot be downloaded, a line cannot be read, or the splits name something
+    else than nodes.
+
     Parameters
     ----------
     name, url, predict_category
@@ -55,11 +58,6 @@ class RDFGraphDataset(OneGraph):
         ``<name>/``, or receives them.
     verbose
         Print the counts.
-
-    Raises
-    ------
-    DGLError
-        A file is missing and cannot be downloaded, a line cannot be read, or the splits name something else than nodes.
     """
 
     predict_category: str

@@ -49,6 +49,8 @@ class SBMMixtureDataset(DGLDataset):
     source of each edge. ``collate_fn`` makes a batch of such for ``torch.utils.data.DataLoader``. The graphs are made
     each time; nothing is saved.
 
+    Raises DGLError: the nodes cannot be divided evenly, or ``pq`` is something else.
+
     Parameters
     ----------
     n_graphs, n_nodes, n_communities
@@ -60,11 +62,6 @@ class SBMMixtureDataset(DGLDataset):
         "Appendix_C", or a pair (p, q) for each graph.
     rng
         ``numpy.random.RandomState`` that is drawn from; by default NumPy's global one.
-
-    Raises
-    ------
-    DGLError
-        The nodes cannot be divided evenly, or ``pq`` is something else.
     """
 
     def __init__(

@@ -42,10 +42,7 @@ def split_dataset(
     Sizes are rounded down; the last subset takes the rest. ``shuffle`` puts the elements in random order first,
     which ``random_state``, a seed of ``numpy.random.RandomState``, fixes.
 
-    Raises
-    ------
-    DGLError
-        A fraction is negative, or they do not sum to 1.
+    Raises DGLError: a fraction is negative, or they do not sum to 1.
     """
     fractions = _fractions([0.8, 0.1, 0.1] if frac_list is None else frac_list)
     count = len(dataset)
@@ -79,10 +76,7 @@ def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None =
     The parts are random, by NumPy's global generator (``numpy.random.seed``), and have the three ratios' sizes, rounded
     down; the last one takes the rest.
 
-    Raises
-    ------
-    DGLError
-        There are not three ratios, one is negative, or they do not sum to 1.
+    Raises DGLError: there are not three ratios, one is negative, or they do not sum to 1.
     """
     _fractions(ratio, 3)
     for i in range(len(dataset)):
@@ -112,6 +106,8 @@ def mask_nodes_by_property(
     and ``in_test_mask``. The others are, in ascending order, ``out_valid_mask`` and ``out_test_mask``. From Bazhenov et
     al., "Evaluating robustness and uncertainty of graph models under structural distributional shifts", 2023.
 
+    Raises DGLError: there are not five ratios, one is negative, or they do not sum to 1.
+
     Parameters
     ----------
     property_values
@@ -120,11 +116,6 @@ def mask_nodes_by_property(
         The sizes of the five parts, rounded; the last one takes the rest.
     random_seed
         Seed of ``numpy.random.RandomState`` for the order of equal values and the split in distribution.
-
-    Raises
-    ------
-    DGLError
-        There are not five ratios, one is negative, or they do not sum to 1.
     """
     ratios = _fractions(part_ratios, len(_PROPERTY_MASKS))
     values = np.asarray(property_values)
@@ -148,6 +139,8 @@ def add_node_property_split(
 ) -> None:
     """Give the nodes of every graph the masks of :func:`mask_nodes_by_property`, by a property of their place.
 
+    Raises DGLError: there is no such property, or the ratios are wrong.
+
     Parameters
     ----------
     property_name
@@ -155,11 +148,6 @@ def add_node_property_split(
         clustering coefficient. Directions of edges do not count.
     ascending
         whether training is on the nodes of highest values and the shift towards lower ones, or the other way round.
-
-    Raises
-    ------
-    DGLError
-        There is no such property, or the ratios are wrong.
     """
     if property_name not in ("popularity", "locality", "density"):
         raise DGLError(f"no node property {property_name!r}; expected 'popularity', 'locality' or 'density'")

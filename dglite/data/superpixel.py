@@ -27,17 +27,14 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
     1): how alike the two are). Each superpixel has edges to 8 of the 9 that are most like it, to all others where there
     are no more than 9.
 
+    Raises DGLError: a file is missing and not to be had, damaged, or has something else than numbers in it.
+
     Parameters
     ----------
     split
         ``"train"`` or ``"test"``.
     use_feature
         Whether likeness is of places and colours, instead of places alone.
-
-    Raises
-    ------
-    DGLError
-        A file is missing and not to be had, damaged, or has something else than numbers in it.
     """
 
     _published = "Superpixel", _URL

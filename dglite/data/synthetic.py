@@ -103,6 +103,8 @@ class BAShapeDataset(SingleGraphDataset):
     ``ndata['label']`` (int64) is 0 for nodes of the base, 1, 2 and 3 for those at the middle, bottom and top of houses;
     ``ndata['feat']`` is 1, ``(num_nodes, 1)``.
 
+    Raises DGLError: more random edges are asked for than there are pairs of nodes without an edge.
+
     Parameters
     ----------
     num_base_nodes, num_base_edges_per_node
@@ -117,11 +119,6 @@ class BAShapeDataset(SingleGraphDataset):
         Accepted for DGL's sake.
     transform
         Function of a graph, applied each time it is read.
-
-    Raises
-    ------
-    DGLError
-        More random edges are asked for than there are pairs of nodes without an edge.
     """
 
     num_classes = 4
@@ -236,6 +233,8 @@ class TreeCycleDataset(_TreeDataset):
     ``ndata['label']`` (int64) is 0 for nodes of the tree and 1 for those of cycles; ``ndata['feat']`` is 1,
     ``(num_nodes, 1)``. Half of the cycles have a second link to the tree.
 
+    Raises DGLError: cycles are too small, or there is no place for the random edges.
+
     Parameters
     ----------
     tree_height
@@ -244,11 +243,6 @@ class TreeCycleDataset(_TreeDataset):
         Number of cycles, and of nodes in each, at least 4.
     perturb_ratio, seed, raw_dir, force_reload, verbose, transform
         As in :class:`BAShapeDataset`.
-
-    Raises
-    ------
-    DGLError
-        Cycles are too small, or there is no place for the random edges.
     """
 
     def __init__(

@@ -54,17 +54,14 @@ class LinkPropPredDataset:
     plus the number of types; here they are left to the model. Nothing is downloaded. Evaluate with
     :func:`dglite.metrics.mrr`.
 
+    Raises DGLError: the name is not one of these, a file is missing, or not what is expected.
+
     Parameters
     ----------
     name
         the data set's name.
     root
         folder that has the data set's, ``tgbl_wiki`` for example, as TGB unpacks it; or that folder itself.
-
-    Raises
-    ------
-    DGLError
-        The name is not one of these, a file is missing, or not what is expected.
 
     Examples
     --------
@@ -113,15 +110,12 @@ class LinkPropPredDataset:
 
         Where an edge has fewer than others, which is rare, its row ends with copies of its last one.
 
+        Raises DGLError: there is no such split, or its file does not have an edge.
+
         Parameters
         ----------
         split
             ``"val"`` or ``"test"``.
-
-        Raises
-        ------
-        DGLError
-            There is no such split, or its file does not have an edge.
         """
         if self.name in _FILTERED:
             raise DGLError(

@@ -132,17 +132,14 @@ class TUDataset(_Collection):
     too, as DGL calls them. Edges are ordered by source; duplicates stay. Labels, (num_graphs, columns), are int64 from
     0 on, in the order of those in the file; or float64 where the collection has graph attributes only.
 
+    Raises DGLError: a file is missing and not to be had, or contradicts another: which one is said.
+
     Parameters
     ----------
     name
         Its name in the collection.
     raw_dir
         Folder that has ``<name>_A.txt`` and the others, itself, in ``<name>/`` or ``<name>/<name>/``, or receives them.
-
-    Raises
-    ------
-    DGLError
-        A file is missing and not to be had, or contradicts another: which one is said.
     """
 
     def __init__(

@@ -61,6 +61,8 @@ def download(
 ) -> str:
     """Download a file and return its path. What was there before stays until the new file is complete and checked.
 
+    Raises DGLError: the url names no file, there is no connection, or the content does not match.
+
     Parameters
     ----------
     path
@@ -75,11 +77,6 @@ def download(
         Check the server's certificate.
     log
         Show progress.
-
-    Raises
-    ------
-    DGLError
-        The url names no file, there is no connection, or the content does not match.
     """
     import pooch  # only a download needs it, and it imports an HTTP client
 
@@ -138,10 +135,7 @@ def read_numbers(source: Any, dtype: Any, **options: Any) -> np.ndarray:
 def loadtxt(path: str | Path, delimiter: str, dtype: Any = None) -> np.ndarray:
     """Return the numbers in a text file, (rows, columns): int64 if all are integers, float64 if not, or ``dtype``.
 
-    Raises
-    ------
-    DGLError
-        Something in it is no number, or rows have different lengths.
+    Raises DGLError: something in it is no number, or rows have different lengths.
     """
     for kind in (np.int64, np.float64) if dtype is None else (dtype,):
         try:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import NID, TensorOrDict
+from ..frame import NID
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from .features import FeatureStore, take_rows
@@ -20,16 +21,13 @@ Names = Sequence[str] | Mapping[Any, Any] | None
 def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     """Gather features of a subgraph's nodes now, in the thread that samples, not when they are first read.
 
+    Raises DGLError: the nodes of a type have no such feature, or there are several types and no dictionary.
+
     Parameters
     ----------
     feature_names
         names for a graph of one node type, or a dictionary of them by type; in place of a list of names, a dictionary
         of a :class:`FeatureStore` by name.
-
-    Raises
-    ------
-    DGLError
-        The nodes of a type have no such feature, or there are several types and no dictionary.
     """
     _gather(g.nodes, g.ntypes, feature_names, "node")
 

@@ -8,7 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
-from ..frame import NID, TensorOrDict
+from ..column import TensorOrDict
+from ..frame import NID
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
@@ -26,6 +27,8 @@ class CappedNeighborSampler(HopSampler):
     In each hop, neighbours are drawn from the nodes of the hop before; ``fixed_k`` of all that were reached, or all if
     there are fewer, go on to the next hop and into the subgraph.
 
+    Raises DGLError: ``fixed_k`` is no integer above 0, or as :class:`NeighborSampler`.
+
     Parameters
     ----------
     fanouts, replace, prob
@@ -37,11 +40,6 @@ class CappedNeighborSampler(HopSampler):
         shares in proportion to square roots, so that rare types get more.
     prefetch_node_feats, prefetch_edge_feats, output_device
         as ``prefetch_ndata``, ``prefetch_edata`` and ``output_device`` of :class:`SubgraphSampler`.
-
-    Raises
-    ------
-    DGLError
-        ``fixed_k`` is no integer above 0, or as :class:`NeighborSampler`.
     """
 
     def __init__(

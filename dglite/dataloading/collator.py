@@ -66,10 +66,7 @@ def _joined(items: Sequence[Any]) -> Any:
 class NodeCollator(Collator):
     """Collates nodes to the blocks that they need; see :class:`Collator`.
 
-    Raises
-    ------
-    DGLError
-        ``nids`` are not nodes of the graph.
+    Raises DGLError: ``nids`` are not nodes of the graph.
     """
 
     def __init__(self, g: DGLGraph, nids: Any, graph_sampler: BlockSampler) -> None:
@@ -94,10 +91,7 @@ class EdgeCollator(Collator):
     Arguments are those of :func:`as_edge_prediction_sampler`; the blocks are of ``g_sampling`` where it is given, from
     which no edges are then left out.
 
-    Raises
-    ------
-    DGLError
-        ``eids`` are not edges of the graph.
+    Raises DGLError: ``eids`` are not edges of the graph.
     """
 
     def __init__(
@@ -141,12 +135,7 @@ class GraphCollator:
     def collate(self, items: Sequence[Any]) -> Any:
         """Return the samples as one.
 
-        Raises
-        ------
-        TypeError
-            There is something else in a sample.
-        RuntimeError
-            Sequences differ in length.
+        Raises TypeError: there is something else in a sample; RuntimeError: sequences differ in length.
         """
         first = items[0]
         if isinstance(first, DGLGraph):

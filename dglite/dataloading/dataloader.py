@@ -44,6 +44,11 @@ _OF_TORCH = ("dataset", "collate_fn")
 class DataLoader(Loader, Generic[Batch]):
     """Iterates over batches of indices as a sampler makes them of a graph.
 
+    Raises DGLError: there are no indices, they are not integers, or they and the sampler do not fit the graph;
+    TypeError: ``graph`` is not a graph, there is an unknown argument, or one of another type, such as a
+    ``worker_init_fn`` that is no function; ValueError: a number is out of range, a flag is neither True nor False, or
+    arguments exclude each other.
+
     Parameters
     ----------
     graph
@@ -79,16 +84,6 @@ class DataLoader(Loader, Generic[Batch]):
         called in each thread with its number.
     kwargs
         ``pin_memory``, ``persistent_workers``, ``timeout``, ``multiprocessing_context`` are accepted for torch's sake.
-
-    Raises
-    ------
-    DGLError
-        There are no indices, they are not integers, or they and the sampler do not fit the graph.
-    TypeError
-        ``graph`` is not a graph, there is an unknown argument, or one of another type, such as a ``worker_init_fn``
-        that is no function.
-    ValueError
-        A number is out of range, a flag is neither True nor False, or arguments exclude each other.
 
     Notes
     -----

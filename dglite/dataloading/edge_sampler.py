@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, final, overload
 
+from ..column import TensorOrDict
 from ..convert import heterograph
 from ..errors import DGLError
-from ..frame import EID, NID, TensorOrDict
+from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs
@@ -51,6 +52,8 @@ def as_edge_prediction_sampler(
 ) -> EdgePredictionSampler[Any]:
     """Return a sampler of edges: ``sampler``, a sampler of nodes, is applied to the ends of a batch of edges.
 
+    Raises TypeError: ``sampler.sample`` takes no edges to leave out.
+
     Parameters
     ----------
     sampler
@@ -62,11 +65,6 @@ def as_edge_prediction_sampler(
         them by edge type: see :mod:`dglite.dataloading.negative_sampler`.
     prefetch_labels
         edge features to gather for the graph of the batch's edges; names, or by edge type.
-
-    Raises
-    ------
-    TypeError
-        ``sampler.sample`` takes no edges to leave out.
 
     Notes
     -----

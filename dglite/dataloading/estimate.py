@@ -72,6 +72,9 @@ def estimate(
     Steps run for a few seconds, with the loader's workers at work, and the rate holds for the others. A loader is at
     the same batch afterwards; what ``step`` changes stays changed, so let it train a copy of the model.
 
+    Raises DGLError: there is neither a step nor a loader, the loader has no length or no batches, or an argument is out
+    of range. What ``step`` raises is passed on.
+
     Parameters
     ----------
     step
@@ -83,12 +86,6 @@ def estimate(
         of the run.
     seconds
         time to measure for; at least two steps are run where an epoch has them.
-
-    Raises
-    ------
-    DGLError
-        There is neither a step nor a loader, the loader has no length or no batches, or an argument is out of range.
-        What ``step`` raises is passed on.
 
     Examples
     --------
@@ -158,7 +155,7 @@ def _waiting(loader: Any) -> int:
 
 @contextmanager
 def _highest_memory() -> Iterator[list[int]]:
-    """Yield a list that holds the highest memory of the process so far, or nothing where it is not told."""
+    """Yield a list that holds the highest memory of the process so far, or nothing if the system has no such number."""
     highest: list[int] = []
     if _memory() is None:
         yield highest

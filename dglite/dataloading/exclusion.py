@@ -29,6 +29,9 @@ def find_exclude_eids(
 ) -> Any:
     """Return the edges that a sample around some edges must exclude, in the same form as its argument.
 
+    Raises DGLError: a type is unknown, or ``reverse_eids`` or ``reverse_etypes`` is missing or does not have the edges;
+    ValueError: ``exclude`` is something else.
+
     Parameters
     ----------
     seed_edges
@@ -43,13 +46,6 @@ def find_exclude_eids(
         edge type of the reverse edges, by edge type.
     output_device
         where to put the ids.
-
-    Raises
-    ------
-    DGLError
-        A type is unknown, or ``reverse_eids`` or ``reverse_etypes`` is missing or does not have the edges.
-    ValueError
-        ``exclude`` is something else.
     """
     if exclude is None:
         return None

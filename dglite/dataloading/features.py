@@ -81,10 +81,7 @@ class _Stored:
     def rows(self, ids: Any, out: Any = None) -> Tensor:
         """Return the rows ``ids``, or write them to ``out`` and return that.
 
-        Raises
-        ------
-        DGLError
-            An id is no row, or ``out`` has another shape or dtype or is not contiguous.
+        Raises DGLError: an id is no row, or ``out`` has another shape or dtype or is not contiguous.
         """
         rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
         target, result = target_of((len(rows), *self.shape), self.dtype, out)
@@ -118,6 +115,9 @@ class _Stored:
 class TensorFeatures(_Stored):
     """Features in a tensor or array in the host's memory, which is not copied.
 
+    Raises DGLError: the tensor has no rows to index, is elsewhere or of a dtype that is not gathered, or the scale does
+    not fit.
+
     Parameters
     ----------
     x
@@ -126,11 +126,6 @@ class TensorFeatures(_Stored):
         for int8 features: what they are multiplied by, one number or one for each row.
     widen
         whether float16 and int8 come out as float32; else as they are.
-
-    Raises
-    ------
-    DGLError
-        The tensor has no rows to index, is elsewhere or of a dtype that is not gathered, or the scale does not fit.
     """
 
     def __init__(self, x: Any, scale: Any = None, widen: bool = True) -> None:
@@ -151,6 +146,9 @@ class MappedFeatures(_Stored):
 
     Several threads read at a time, so that a disk has several requests to serve, and pages around those that are asked
     for are not read. The file must not be made shorter while it is open.
+
+    Raises DGLError: there is no such file, it is no such array, it is shorter than its header says, or dtype or scale
+    do not fit. When rows are read: the file has become shorter.
 
     Parameters
     ----------
@@ -174,12 +172,6 @@ class MappedFeatures(_Stored):
         the file.
     direct
         the open file, with counts ``reads`` and ``bytes_read``, or None.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, it is no such array, it is shorter than its header says, or dtype or scale do not fit.
-        When rows are read: the file has become shorter.
     """
 
     def __init__(
@@ -254,6 +246,8 @@ class MappedFeatures(_Stored):
 class CachedFeatures:
     """A feature store with a cache of some rows in memory.
 
+    Raises DGLError: an id is no row of the store.
+
     Parameters
     ----------
     store
@@ -267,11 +261,6 @@ class CachedFeatures:
         of the store.
     hits, misses
         rows found in the cache, and not, since it was made.
-
-    Raises
-    ------
-    DGLError
-        An id is no row of the store.
     """
 
     def __init__(self, store: Any, ids: Any) -> None:
@@ -317,6 +306,8 @@ def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = N
 
     The loader is gone through once (pre-sampling, as GNNLab does); give it a sampler that prefetches nothing.
 
+    Raises DGLError: a batch has no nodes of the type, or ``capacity`` is no count.
+
     Parameters
     ----------
     loader
@@ -327,11 +318,6 @@ def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = N
         nodes wanted; fewer are returned where batches need no more.
     ntype
         type of the nodes, where there are several.
-
-    Raises
-    ------
-    DGLError
-        A batch has no nodes of the type, or ``capacity`` is no count.
     """
     capacity, counts = count_of(capacity, "capacity"), np.zeros(num_rows, np.int64)
     for batch in loader:
@@ -367,7 +353,7 @@ def take_rows(source: Tensor, rows: np.ndarray) -> Tensor:
 # -- arguments ---------------------------------------------------------------------------------------------------------
 @cache
 def _kernels() -> SimpleNamespace:
-    # Imported at the first gather: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    # Imported at the first gather: importing LLVM takes 0.05 s, and `import dglite` must not pay it.
     from ..kernels.cpu.graph import gather
     from ..kernels.cpu.run import rows
 

@@ -26,6 +26,9 @@ class Indexed(Protocol[Batch_co]):
 class GraphDataLoader(Loader, Generic[Batch]):
     """Iterates over batches of a data set whose samples are graphs, alone or with labels.
 
+    Raises DGLError: the data set is empty; TypeError: the data set has no length or items, or ``collate_fn`` is no
+    function; ValueError: a number is out of range, a flag is neither True nor False, or arguments exclude each other.
+
     Parameters
     ----------
     dataset
@@ -38,15 +41,6 @@ class GraphDataLoader(Loader, Generic[Batch]):
     kwargs
         ``batch_size`` (1), ``shuffle``, ``drop_last``, ``num_workers``, ``generator``, ``sampler``, ``batch_sampler``
         and what else :class:`DataLoader` takes.
-
-    Raises
-    ------
-    DGLError
-        The data set is empty.
-    TypeError
-        The data set has no length or items, or ``collate_fn`` is no function.
-    ValueError
-        A number is out of range, a flag is neither True nor False, or arguments exclude each other.
     """
 
     if TYPE_CHECKING:
@@ -92,10 +86,7 @@ class GraphDataLoader(Loader, Generic[Batch]):
     def set_epoch(self, epoch: int) -> None:
         """Do as :meth:`DataLoader.set_epoch`, with ``use_ddp`` only, as in DGL.
 
-        Raises
-        ------
-        DGLError
-            ``use_ddp`` was not set.
+        Raises DGLError: ``use_ddp`` was not set.
         """
         if not self.use_ddp:
             raise DGLError("set_epoch is for use_ddp=True; otherwise epochs count themselves")

@@ -37,6 +37,9 @@ def inference(
     residual sums, dropout, which does nothing here - sees all nodes. So the result is ``model(g, feats)`` up to
     rounding, while messages and blocks need memory for one batch only.
 
+    Raises TypeError: ``model`` is no module, or ``g`` no graph; DGLError: a layer returns something else than a row for
+    each of its nodes.
+
     Parameters
     ----------
     model
@@ -65,13 +68,6 @@ def inference(
     Returns
     -------
     What the model returns, without gradients.
-
-    Raises
-    ------
-    TypeError
-        ``model`` is no module, or ``g`` no graph.
-    DGLError
-        A layer returns something else than a row for each of its nodes.
 
     Notes
     -----

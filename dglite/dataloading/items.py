@@ -15,15 +15,12 @@ from ..structure.ids import integer_array
 class Items:
     """Ids of nodes or edges, or other items that a sampler takes.
 
+    Raises DGLError: something else is given: no integers, a mask, more than one dimension.
+
     Parameters
     ----------
     indices
         a tensor, array or list of integers, or a dictionary of them by type.
-
-    Raises
-    ------
-    DGLError
-        Something else is given: no integers, a mask, more than one dimension.
     """
 
     def __init__(self, indices: Any) -> None:

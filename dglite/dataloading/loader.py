@@ -49,10 +49,7 @@ class Resumable:
     def _begin(self) -> Progress:
         """Return the start position of the epoch that ``iter`` begins.
 
-        Raises
-        ------
-        DGLError
-            The place is beyond the epoch's end.
+        Raises DGLError: the place is beyond the epoch's end.
         """
         progress = Progress(self._next.epoch, self._next.position)
         if progress.position > len(self):
@@ -75,10 +72,7 @@ class Resumable:
 
         It then gives the batches that the other loader would have given next, if both have the same arguments.
 
-        Raises
-        ------
-        DGLError
-            The state has other keys than that, or values that are no integers from 0 on.
+        Raises DGLError: the state has other keys than that, or values that are no integers from 0 on.
         """
         seed, epoch, position = checked_state(state_dict)
         self._seed, self._next, self._now = seed, Progress(epoch, position), None

@@ -72,6 +72,8 @@ class Historical(_BaseNegativeSampler):
     that came often is likelier. A source without such edges, and the rest of the pairs, have destinations drawn
     uniformly.
 
+    Raises DGLError: called for edges without the feature; ``share`` is no number from 0 to 1.
+
     Parameters
     ----------
     k
@@ -80,11 +82,6 @@ class Historical(_BaseNegativeSampler):
         edge feature with the time of each edge.
     share
         share of the pairs, from 0 to 1, that are of the past; the first ``round(share * k)`` of each edge.
-
-    Raises
-    ------
-    DGLError
-        Called for edges without the feature; ``share`` is no number from 0 to 1.
     """
 
     def __init__(self, k: int, edge_time: str = "t", share: float = 0.5) -> None:

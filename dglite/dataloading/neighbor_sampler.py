@@ -49,6 +49,11 @@ class _Layered(BlockSampler):
 class NeighborSampler(_Layered):
     """Draws some of each node's edges, layer by layer from the seed nodes back (GraphSAGE).
 
+    Raises DGLError: there are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the
+    graph, a feature is missing, a weight is negative or NaN, or a seed's time is NaN; ValueError: ``prob`` and ``mask``
+    are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``; the latest edges are asked for
+    without times, by weight or with replacement.
+
     Parameters
     ----------
     fanouts
@@ -75,15 +80,6 @@ class NeighborSampler(_Layered):
     temporal_strategy
         which edges are drawn of those that are not later: ``"uniform"``, any; ``"last"``, the latest, of equal times
         those of higher ids.
-
-    Raises
-    ------
-    DGLError
-        There are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the graph, a
-        feature is missing, a weight is negative or NaN, or a seed's time is NaN.
-    ValueError
-        ``prob`` and ``mask`` are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``; the
-        latest edges are asked for without times, by weight or with replacement.
     """
 
     def __init__(
@@ -179,6 +175,8 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
 class LaborSampler(_Layered):
     """Draws neighbours shared by several seeds, so that fewer are needed: see :func:`dglite.sampling.sample_labors`.
 
+    Raises DGLError as :class:`NeighborSampler`; ValueError: ``batch_dependency`` is below 1.
+
     Parameters
     ----------
     fanouts, edge_dir, prob, prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
@@ -190,13 +188,6 @@ class LaborSampler(_Layered):
         use the same random numbers in all layers: fewer nodes still.
     batch_dependency
         k > 1: random numbers change slowly over k batches, so that they share nodes.
-
-    Raises
-    ------
-    DGLError
-        As :class:`NeighborSampler`.
-    ValueError
-        ``batch_dependency`` is below 1.
     """
 
     def __init__(

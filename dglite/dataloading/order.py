@@ -97,6 +97,9 @@ def seed_from(generator: Any) -> int:
 class BatchOrder:
     """The batches of every epoch, as positions of items.
 
+    Raises ValueError: the batch size is no integer above 0, or arguments exclude each other; DGLError: there are no
+    items.
+
     Parameters
     ----------
     count
@@ -110,13 +113,6 @@ class BatchOrder:
         what shuffling is keyed by, together with the epoch.
     share
         every process has as many items: where they do not divide, some are given twice, or dropped with ``drop_last``.
-
-    Raises
-    ------
-    ValueError
-        The batch size is no integer above 0, or arguments exclude each other.
-    DGLError
-        There are no items.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class _Cores:
     """The trainer's number of threads while workers run: its own less one for each worker, at least three quarters.
 
     A worker waits most of the time, until the trainer has taken a batch: it does not need a core of its own. Only the
-    thread that began is told, because thread counts are kept by thread.
+    thread that began the epoch is set, because thread counts are kept by thread.
     """
 
     def __init__(self) -> None:

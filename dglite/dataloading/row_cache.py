@@ -36,17 +36,14 @@ POLICIES = MappingProxyType(
 class RowCache:
     """Slots for ``capacity`` rows by key, integers from 0 on; rows are given up by a policy.
 
+    Raises DGLError: there is no such policy, or ``capacity`` is no count.
+
     Attributes
     ----------
     hits, misses
         keys that were found, and not.
     lock
         to be held from the call that returns slots until their rows were read or written.
-
-    Raises
-    ------
-    DGLError
-        There is no such policy, or ``capacity`` is no count.
     """
 
     def __init__(self, capacity: int, policy: str = "sieve") -> None:

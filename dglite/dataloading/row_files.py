@@ -31,17 +31,14 @@ _BUFFER = 1 << 18
 class DirectRows:
     """A file that is open for direct I/O.
 
+    Raises OSError: the system or the file system has no direct I/O.
+
     Attributes
     ----------
     block
         bytes of which offsets and lengths of reads are multiples.
     reads, bytes_read
         calls of ``pread`` so far, and the bytes that they read.
-
-    Raises
-    ------
-    OSError
-        The system or the file system has no direct I/O.
     """
 
     def __init__(self, path: Path, start: int, width: int) -> None:
@@ -115,7 +112,7 @@ def open_direct(path: Path, start: int, width: int) -> DirectRows | None:
 
 
 def _kernels() -> ModuleType:
-    # At the first read: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    # At the first read: importing LLVM takes 0.05 s, and `import dglite` must not pay it.
     return compiled("graph.read")
 
 

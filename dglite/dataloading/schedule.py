@@ -44,6 +44,10 @@ class ScheduledFeatures:
     can read. Batches are the same for any limit and number of workers. Rows that are asked for elsewhere come from
     ``store``.
 
+    Raises DGLError: ``store`` is no store; when an epoch begins: the limit is smaller than its batches need, or the
+    sampler asks for other rows than it did before, as one does that draws from another generator than
+    ``dglite.random``'s.
+
     Parameters
     ----------
     store
@@ -66,12 +70,6 @@ class ScheduledFeatures:
     planned
         rows that the current plan asks for; ``planned_reads`` those it reads, the least possible with ``capacity``;
         ``distinct`` those it would read with any capacity.
-
-    Raises
-    ------
-    DGLError
-        ``store`` is no store; when an epoch begins: the limit is smaller than its batches need, or the sampler asks for
-        other rows than it did before, as one does that draws from another generator than ``dglite.random``'s.
 
     Examples
     --------

@@ -10,8 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import EID, TensorOrDict
+from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import generator
@@ -31,6 +32,9 @@ class ClusterGCNSampler(SubgraphSampler):
 
     The indices of a loader are numbers of parts, ``range(k)``.
 
+    Raises DGLError: the graph is not homogeneous, ``k`` is not from 1 to the number of nodes, or the file is not one of
+    parts of such a graph.
+
     Parameters
     ----------
     g
@@ -41,12 +45,6 @@ class ClusterGCNSampler(SubgraphSampler):
         as for :func:`dglite.metis_partition_assignment`.
     prefetch_ndata, prefetch_edata, output_device
         as for :class:`SubgraphSampler`.
-
-    Raises
-    ------
-    DGLError
-        The graph is not homogeneous, ``k`` is not from 1 to the number of nodes, or the file is not one of parts of
-        such a graph.
     """
 
     def __init__(
@@ -108,6 +106,9 @@ def _read_parts(path: Path, g: DGLGraph, k: int) -> tuple[np.ndarray, np.ndarray
 class SAINTSampler(SubgraphSampler):
     """Samples the subgraph of nodes drawn at random (GraphSAINT); the indices of a loader only count its batches.
 
+    Raises DGLError: the mode or budget is not understood; when sampling, the graph is not homogeneous or has nothing to
+    draw.
+
     Parameters
     ----------
     mode
@@ -120,11 +121,6 @@ class SAINTSampler(SubgraphSampler):
         keep the probabilities from one batch to the next, as long as the graph has the same edges.
     prefetch_ndata, prefetch_edata, output_device
         as for :class:`SubgraphSampler`.
-
-    Raises
-    ------
-    DGLError
-        The mode or budget is not understood; when sampling, the graph is not homogeneous or has nothing to draw.
     """
 
     def __init__(
@@ -224,17 +220,14 @@ class HopSampler(SubgraphSampler):
 class ShaDowKHopSampler(HopSampler):
     """Samples the subgraph of the seed nodes and the neighbours drawn from them, hop after hop (ShaDow-GNN).
 
+    Raises DGLError as :class:`NeighborSampler`.
+
     Parameters
     ----------
     fanouts, replace, prob
         as for :class:`NeighborSampler`.
     prefetch_node_feats, prefetch_edge_feats, output_device
         as ``prefetch_ndata``, ``prefetch_edata`` and ``output_device`` of :class:`SubgraphSampler`.
-
-    Raises
-    ------
-    DGLError
-        As :class:`NeighborSampler`.
     """
 
     def sample(

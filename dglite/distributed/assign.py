@@ -116,7 +116,7 @@ def _streamed(g: DGLGraph, num_parts: int, kinds: np.ndarray, balance_edges: boo
         weights += np.diff(rows.indptr) * (count / g.num_edges())
     capacities = _SLACK * np.bincount(kinds, weights) / num_parts
     capacities = np.maximum(capacities, weights.max(initial=0))
-    parts, loads = np.full(count, -1, np.int32), np.zeros((len(capacities), num_parts))
+    parts, loads = np.full(count, -1, np.int32), np.zeros(len(capacities) * num_parts)
     assign = kernels.compiled("graph.stream").assign
     with progress(None, "assign nodes to parts", "node", _PASSES * count) as bar:
         for _ in range(_PASSES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend import Tensor
-from ..frame import Scheme
+from ..column import Scheme
 from ..graph import DGLGraph
 from ..sampling import sample_neighbors
 from ..subgraph import edge_subgraph, in_subgraph

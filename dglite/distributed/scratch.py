@@ -14,8 +14,8 @@ from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..io.container import local_path
 from ..structure import Adjacency, Compressed
-from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import distinct
+from ..structure.formats import index_dtype_for
 from ..structure.metagraph import HOMOGENEOUS
 
 IN_MEMORY = 1 << 28

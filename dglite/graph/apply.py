@@ -31,6 +31,9 @@ class ApplyMixin(RegistryMixin):
     ) -> None:
         """Write the columns that ``func`` computes from nodes ``v``.
 
+        Raises DGLError: a node or type does not exist, no function is given or registered, or ``func`` returns
+        something else.
+
         Parameters
         ----------
         func
@@ -42,11 +45,6 @@ class ApplyMixin(RegistryMixin):
             The node type; only needed where there are several.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            A node or type does not exist, no function is given or registered, or ``func`` returns something else.
 
         Examples
         --------
@@ -69,6 +67,9 @@ class ApplyMixin(RegistryMixin):
     def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None, inplace: bool = False) -> None:
         """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.
 
+        Raises DGLError: an edge or type does not exist, no function is given or registered, shapes or dtypes do not
+        fit, or a user's function returns something else; KeyError: a column that a built-in reads does not exist.
+
         Parameters
         ----------
         func
@@ -81,14 +82,6 @@ class ApplyMixin(RegistryMixin):
             The edge type. Without it, on a graph of several, a built-in runs on every type that has the columns.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            An edge or type does not exist, no function is given or registered, shapes or dtypes do not fit, or a user's
-            function returns something else.
-        KeyError
-            A column that a built-in reads does not exist.
 
         Examples
         --------
@@ -124,6 +117,9 @@ class ApplyMixin(RegistryMixin):
         have shape (num_nodes, degree, *feat), the edges of a node in the order of their ids. Nodes of degree 0 are in
         no batch, and without any edge ``func`` is not called.
 
+        Raises DGLError: ``group_by`` is something else, an edge or type does not exist, or ``func`` returns something
+        else.
+
         Parameters
         ----------
         group_by
@@ -137,11 +133,6 @@ class ApplyMixin(RegistryMixin):
             The edge type; only needed where there are several.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            ``group_by`` is something else, an edge or type does not exist, or ``func`` returns something else.
 
         Examples
         --------

@@ -159,10 +159,7 @@ class GraphBase:
     def node_ids(self, nodes: Any, ntype: str | None = None) -> np.ndarray:
         """Return the int64 ids that ``nodes`` selects: ids, a slice, a boolean mask, or ``ALL``.
 
-        Raises
-        ------
-        DGLError
-            An id is not an integer, or no node has it.
+        Raises DGLError: an id is not an integer, or no node has it.
         """
         return self.node_ids_at(nodes, self.type_graph.node_set(ntype))
 
@@ -189,10 +186,7 @@ class GraphBase:
         parallel edges in turn, so that ``g.edges()`` stands for every edge once. Without ``pairs`` a tuple is ids, as
         a list is.
 
-        Raises
-        ------
-        DGLError
-            An id is not an integer, no edge has it, or no edge joins a pair.
+        Raises DGLError: an id is not an integer, no edge has it, or no edge joins a pair.
         """
         index = self.etype_id(etype)
         adjacency = self.adjacencies[index]

@@ -101,10 +101,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     def edge_id(self, u: Any, v: Any, force_multi: bool | None = None, etype: EdgeType | None = None) -> Any:
         """Return the id of the edge ``u -> v``; a tensor of the ids of all where edges are parallel or it is forced.
 
-        Raises
-        ------
-        DGLError
-            A node does not exist, or there is no such edge.
+        Raises DGLError: a node does not exist, or there is no such edge.
         """
         warn_deprecated("g.edge_id()", "use g.edge_ids(), with return_uv=True for all parallel edges")
         first = self.edge_ids(u, v, etype=etype)
@@ -184,10 +181,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     def map_to_subgraph_nid(self, parent_vids: Any) -> Tensor:
         """Return the ids in this subgraph of nodes of its parent.
 
-        Raises
-        ------
-        DGLError
-            A node is not in the subgraph.
+        Raises DGLError: a node is not in the subgraph.
         """
         warn_deprecated("g.map_to_subgraph_nid()", "search in g.ndata[dglite.NID]")
         parent_ids, ids = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
@@ -222,10 +216,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     def readonly(self, readonly_state: bool = True) -> None:
         """Refuse to change the structure in place from now on, or allow it again.
 
-        Raises
-        ------
-        DGLError
-            The graph is a slice, which cannot be changed.
+        Raises DGLError: the graph is a slice, which cannot be changed.
         """
         warn_deprecated("g.readonly()", "drop it: a graph that is not changed is as fast")
         if self._readonly not in (None, READONLY):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..frame import Scheme
+from ..column import Scheme
 from ..tables import html_card, html_table
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..frame import Features, Frame, Initializer, Scheme
+from ..column import Features, Initializer, Scheme
+from ..frame import Frame
 from ..structure.metagraph import EdgeType
 from .queries import QueryMixin
 from .views import ColumnStorage, EdgeView, NodeView, TypedData

@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..ops.traced import reversed_of
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 
@@ -23,10 +23,7 @@ class FormatMixin(GraphBase):
         Without an argument: ``{"created": [...], "not created": [...]}``. A format that is left out is made when an
         operation needs it, and not kept.
 
-        Raises
-        ------
-        DGLError
-            A format is not one of "coo", "csr" and "csc".
+        Raises DGLError: a format is not one of "coo", "csr" and "csc".
         """
         if formats is None:
             allowed = [name for name in FORMATS if all(name in x.allowed for x in self.adjacencies)]
@@ -57,10 +54,7 @@ class FormatMixin(GraphBase):
 
         ``share_ndata`` and ``share_edata`` are classic names of ``copy_ndata`` and ``copy_edata``.
 
-        Raises
-        ------
-        DGLError
-            The graph is a block.
+        Raises DGLError: the graph is a block.
         """
         if share_ndata is not None or share_edata is not None:
             warn_deprecated("reverse(share_ndata=, share_edata=)", "use copy_ndata= and copy_edata=")
@@ -123,10 +117,7 @@ class FormatMixin(GraphBase):
         "in": 1 where an edge enters a node. "out": 1 where it leaves one. "both": 1 where it enters, -1 where it
         leaves, 0 for a self-loop.
 
-        Raises
-        ------
-        DGLError
-            ``typestr`` is something else, or is "both" and the edge type joins different node types.
+        Raises DGLError: ``typestr`` is something else, or is "both" and the edge type joins different node types.
         """
         index = self.etype_id(etype)
         adjacency = self.adjacencies[index]

@@ -65,6 +65,8 @@ class MessageMixin(SendMixin):
     ) -> None:
         """Send along ``edges`` and reduce at once the nodes that they reach; messages of ``send`` are not touched.
 
+        Raises DGLError, KeyError as :meth:`update_all`; or an edge does not exist.
+
         Parameters
         ----------
         edges
@@ -76,11 +78,6 @@ class MessageMixin(SendMixin):
             The edge type; only needed where there are several.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`update_all`; or an edge does not exist.
 
         Examples
         --------
@@ -107,6 +104,8 @@ class MessageMixin(SendMixin):
 
         With a user's reduce function such a node gets the initializer's value instead.
 
+        Raises DGLError, KeyError as :meth:`update_all`; or a node does not exist.
+
         Parameters
         ----------
         v
@@ -118,11 +117,6 @@ class MessageMixin(SendMixin):
             The edge type; only needed where there are several.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`update_all`; or a node does not exist.
 
         Examples
         --------
@@ -151,6 +145,8 @@ class MessageMixin(SendMixin):
 
         A node that ``u`` does not reach keeps what it holds. Messages of other nodes take no part.
 
+        Raises DGLError, KeyError as :meth:`update_all`; or a node does not exist.
+
         Parameters
         ----------
         u
@@ -161,11 +157,6 @@ class MessageMixin(SendMixin):
             The edge type; only needed where there are several.
         inplace
             Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`update_all`; or a node does not exist.
 
         Examples
         --------
@@ -189,6 +180,10 @@ class MessageMixin(SendMixin):
         A node without in-edges gets 0 from a built-in reducer, the initializer's value from a user's. On a graph of
         several edge types without ``etype``, built-ins run on every type that has the columns, merged by the reducer.
 
+        Raises DGLError: a function is missing or returns something else, the reduce function reads a message that the
+        message function does not make, shapes or dtypes do not fit, the type does not exist, or it is left out where it
+        is needed; KeyError: a column that a built-in reads does not exist.
+
         Parameters
         ----------
         message_func
@@ -202,15 +197,6 @@ class MessageMixin(SendMixin):
             None.
         etype
             The edge type; only needed where there are several and a function is a user's.
-
-        Raises
-        ------
-        DGLError
-            A function is missing or returns something else, the reduce function reads a message that the message
-            function does not make, shapes or dtypes do not fit, the type does not exist, or it is left out where it is
-            needed.
-        KeyError
-            A column that a built-in reads does not exist.
 
         Examples
         --------
@@ -239,6 +225,9 @@ class MessageMixin(SendMixin):
         node without messages of any edge type gets 0. ``apply_node_func`` gets the merged columns; its result is
         written in addition to them.
 
+        Raises DGLError: a type does not exist, a tuple is no such tuple, ``cross_reducer`` is something else, or as in
+        :meth:`update_all`; KeyError: a column that a built-in reads does not exist.
+
         Parameters
         ----------
         etype_dict
@@ -248,14 +237,6 @@ class MessageMixin(SendMixin):
             num_types, *feat)), or a function from the list of the edge types' columns (num_nodes, *feat) to one.
         apply_node_func
             A function of a ``NodeBatch`` that returns a dict of columns (num_nodes, *feat), or None.
-
-        Raises
-        ------
-        DGLError
-            A type does not exist, a tuple is no such tuple, ``cross_reducer`` is something else, or as in
-            :meth:`update_all`.
-        KeyError
-            A column that a built-in reads does not exist.
 
         Examples
         --------

@@ -31,10 +31,7 @@ class MutationMixin(GraphBase):
     def add_nodes(self, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> None:
         """Add ``num`` nodes of a type, with features ``data``; features left out come from the initializer.
 
-        Raises
-        ------
-        DGLError
-            The number is negative, features do not have ``num`` rows, or the graph is a block or a slice.
+        Raises DGLError: the number is negative, features do not have ``num`` rows, or the graph is a block or a slice.
         """
         self._require_mutable("add_nodes")
         num = count_of(num, "the number of nodes to add")
@@ -51,11 +48,8 @@ class MutationMixin(GraphBase):
 
         Nodes that do not exist yet are added first, up to the largest id, with features from the initializer.
 
-        Raises
-        ------
-        DGLError
-            An id is negative, features do not have one row per new edge, the graph is a slice, or it is a block and a
-            node does not exist.
+        Raises DGLError: an id is negative, features do not have one row per new edge, the graph is a slice, or it is a
+        block and a node does not exist.
         """
         self._require_mutable("add_edges")
         index = self.etype_id(etype)
@@ -92,10 +86,7 @@ class MutationMixin(GraphBase):
 
         With ``store_ids``, ``edata[dglite.EID]`` of every edge type has the old ids. A batch stays one.
 
-        Raises
-        ------
-        DGLError
-            An edge does not exist, or the graph is a slice.
+        Raises DGLError: an edge does not exist, or the graph is a slice.
         """
         self._require_mutable("remove_edges")
         index = self.etype_id(etype)
@@ -115,10 +106,7 @@ class MutationMixin(GraphBase):
         With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` of every type have the old ids. A batch
         stays one.
 
-        Raises
-        ------
-        DGLError
-            A node does not exist, or the graph is a block or a slice.
+        Raises DGLError: a node does not exist, or the graph is a block or a slice.
         """
         self._require_mutable("remove_nodes")
         if self.type_graph.is_block:

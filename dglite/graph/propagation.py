@@ -24,6 +24,8 @@ class PropagationMixin(MessageMixin):
         A frontier reads what the ones before it have written. A node without in-edges is reduced to 0, as in
         :meth:`pull`.
 
+        Raises DGLError, KeyError as :meth:`pull`; what earlier frontiers have written stays.
+
         Parameters
         ----------
         nodes_generator
@@ -32,11 +34,6 @@ class PropagationMixin(MessageMixin):
             As :meth:`send` and :meth:`recv` take them.
         etype
             The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`pull`; what earlier frontiers have written stays.
 
         Examples
         --------
@@ -62,6 +59,8 @@ class PropagationMixin(MessageMixin):
 
         A frontier reads what the ones before it have written. Nodes that it does not reach keep what they hold.
 
+        Raises DGLError, KeyError as :meth:`send_and_recv`; what earlier frontiers have written stays.
+
         Parameters
         ----------
         edges_generator
@@ -71,11 +70,6 @@ class PropagationMixin(MessageMixin):
             As :meth:`send` and :meth:`recv` take them.
         etype
             The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError, KeyError
-            As :meth:`send_and_recv`; what earlier frontiers have written stays.
 
         Examples
         --------

@@ -152,10 +152,7 @@ class QueryMixin(GraphBase):
         Of parallel edges the lowest id is returned; with ``return_uv``, all that there are, as tensors (u, v, id).
         ``force_multi`` is the classic name of ``return_uv``.
 
-        Raises
-        ------
-        DGLError
-            A node does not exist, or no edge joins a pair and ``return_uv`` is false.
+        Raises DGLError: a node does not exist, or no edge joins a pair and ``return_uv`` is false.
         """
         if force_multi is not None:
             warn_deprecated("edge_ids(force_multi=)", "use return_uv=")

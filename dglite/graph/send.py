@@ -42,6 +42,9 @@ class SendMixin(ApplyMixin):
         A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
         user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
 
+        Raises DGLError: an edge or type does not exist, no function is given or registered, or a user's function
+        returns something else; KeyError: a column that a built-in reads does not exist.
+
         Parameters
         ----------
         edges
@@ -52,14 +55,6 @@ class SendMixin(ApplyMixin):
             (num_edges_in_batch, *feat).
         etype
             The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError
-            An edge or type does not exist, no function is given or registered, or a user's function returns something
-            else.
-        KeyError
-            A column that a built-in reads does not exist.
 
         Examples
         --------
@@ -102,6 +97,9 @@ class SendMixin(ApplyMixin):
         A node for which no message waits gets 0 from a built-in reducer, the initializer's value from a user's. Where
         no message waits for any of ``v``, nothing is reduced and only ``apply_node_func`` runs.
 
+        Raises DGLError: a node or type does not exist, no reduce function is given or registered, it reads a message
+        that was not sent, or a user's function returns something else. The messages wait on.
+
         Parameters
         ----------
         v
@@ -113,12 +111,6 @@ class SendMixin(ApplyMixin):
             A function of a ``NodeBatch`` of ``v`` that returns a dict of columns (num_nodes_in_v, *feat), or None.
         etype
             The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError
-            A node or type does not exist, no reduce function is given or registered, it reads a message that was not
-            sent, or a user's function returns something else. The messages wait on.
 
         Examples
         --------

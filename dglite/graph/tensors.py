@@ -45,6 +45,8 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
     gathered when they are first read are gathered. The ends of edges share memory with the graph: do not write to
     them.
 
+    Raises DGLError: ``g`` is not a graph.
+
     Returns
     -------
     dict
@@ -52,11 +54,6 @@ def to_tensors(g: DGLGraph) -> dict[str, Any]:
         a block; ``ndata``, or ``srcdata`` and ``dstdata``, and ``edata``, dictionaries by name, where there are
         features; ``batch_num_nodes`` and ``batch_num_edges`` (batch_size,) of a batch. With several types each is a
         dictionary by type.
-
-    Raises
-    ------
-    DGLError
-        ``g`` is not a graph.
 
     Examples
     --------

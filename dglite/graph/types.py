@@ -140,10 +140,7 @@ class TypeMixin(GraphBase):
     def to_canonical_etype(self, etype: EdgeType) -> tuple[str, str, str]:
         """Return the (source type, name, destination type) of an edge type.
 
-        Raises
-        ------
-        DGLError
-            The type is unknown, or its name is shared by several relations.
+        Raises DGLError: the type is unknown, or its name is shared by several relations.
         """
         return self.type_graph.canonical_etypes[self.etype_id(etype)]
 
@@ -169,10 +166,7 @@ class TypeMixin(GraphBase):
         The slice shares features with this graph and cannot be changed in place. Where several relations match, they
         are joined as :func:`~dglite.graph.types.combine_relations` describes; features are copies then.
 
-        Raises
-        ------
-        DGLError
-            No relation matches.
+        Raises DGLError: no relation matches.
         """
         relations = self._relations_of(key)
         if len(relations) > 1:
@@ -238,10 +232,7 @@ class TypeMixin(GraphBase):
     def set_batch_num_nodes(self, val: Tensor | Mapping[str, Tensor]) -> None:
         """Set the number of nodes in each batched graph, by node type where there are several.
 
-        Raises
-        ------
-        DGLError
-            The numbers of a type do not sum to its number of nodes.
+        Raises DGLError: the numbers of a type do not sum to its number of nodes.
         """
         names = self.type_graph.set_names()
         counts = {i: self.node_counts[i] for i in range(len(names))}
@@ -251,10 +242,7 @@ class TypeMixin(GraphBase):
     def set_batch_num_edges(self, val: Tensor | Mapping[EdgeType, Tensor]) -> None:
         """Set the number of edges in each batched graph, by edge type where there are several.
 
-        Raises
-        ------
-        DGLError
-            The numbers of a type do not sum to its number of edges.
+        Raises DGLError: the numbers of a type do not sum to its number of edges.
         """
         names = self.type_graph.canonical_etypes
         counts = {i: adjacency.num_edges for i, adjacency in enumerate(self.adjacencies)}

@@ -9,8 +9,9 @@ import numpy as np
 
 from .. import hints
 from ..backend import Tensor, active, framework
+from ..column import Features
 from ..errors import DGLError
-from ..frame import Features, Frame
+from ..frame import Frame
 from ..structure.ids import as_ids
 from ..structure.sizes import require_room
 

@@ -247,11 +247,8 @@ def load_pickled(path: Any) -> Any:
     arrays, numbers, text and containers of Python. Nothing else is admitted, so a file that came from elsewhere
     runs no code.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, it holds something else (the error names it), or a graph of it
-        contradicts itself or is of an unknown version of DGL.
+    Raises DGLError: there is no such file, it is damaged, it holds something else (the error names it), or a graph of
+    it contradicts itself or is of an unknown version of DGL.
 
     Examples
     --------

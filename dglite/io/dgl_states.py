@@ -26,7 +26,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.ids import integer_array
 from ..structure.restore import restore
 from .dgl_file import Cursor, read_metagraph

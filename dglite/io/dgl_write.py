@@ -13,7 +13,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure import Adjacency
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from . import dgl_file as layout
 from .atomic import replacing
 from .container import DGL_MAGIC

@@ -29,10 +29,7 @@ def load_fused_graph(path: Any) -> dict[str, Any]:
     Tensors ``csc_indptr`` and ``indices``; ``node_type_offset`` and ``type_per_edge``, numbers of types by name,
     attributes of nodes and edges by name, or None.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, or it holds something else.
+    Raises DGLError: there is no such file, it is damaged, or it holds something else.
     """
     loaded = load_pickled(path)
     content = getattr(loaded, "content", None)

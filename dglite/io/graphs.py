@@ -9,7 +9,7 @@ from typing import Any
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.ids import integer_array
 from .container import DGL_MAGIC, PACKED_VERSION, Container, first_bytes, local_path, write_container
 from .dgl_file import DGLFile
@@ -36,6 +36,9 @@ def save_graphs(
     The file is replaced when the new one is complete. Folders on the way to it are made. Initializers, registered
     functions and gradients are not kept.
 
+    Raises DGLError: something else than a graph or a tensor is given, a format is unknown, a dtype has no name in the
+    file, or the file cannot be written; a file that was there before is then left as it was.
+
     Parameters
     ----------
     filename
@@ -54,12 +57,6 @@ def save_graphs(
         neighbours have near ids, as after :func:`dglite.reorder_graph`, and about 2.7 of a million nodes in random
         order. Of a graph loaded with ``mmap=True`` samplers decode what they draw, the same edges; other operations
         decode all of it. Older versions of dglite refuse such files.
-
-    Raises
-    ------
-    DGLError
-        Something else than a graph or a tensor is given, a format is unknown, a dtype has no name in the file, or the
-        file cannot be written; a file that was there before is then left as it was.
 
     Examples
     --------
@@ -140,6 +137,9 @@ def load_graphs(
     Large features and edge lists are mapped: the system reads them when they are first used, and writing to them does
     not change the file. Nothing in the file is executed, and everything that is read of it is checked.
 
+    Raises DGLError: there is no such file, it is damaged, contradicts itself or was not written by either library, or
+    it has no graph of a number.
+
     Parameters
     ----------
     filename
@@ -155,12 +155,6 @@ def load_graphs(
     -------
     tuple
         The graphs, on the CPU, and all labels by name.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, contradicts itself or was not written by either library, or it has no
-        graph of a number.
     """
     numbers = None if idx_list is None else integer_array(idx_list, "the numbers in idx_list").reshape(-1)
     if numbers is not None and numbers.dtype.kind == "b":

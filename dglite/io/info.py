@@ -23,10 +23,7 @@ _SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "se
 def save_info(path: Any, info: Mapping[str, Any]) -> None:
     """Write a dictionary to a file: numbers, strings, bytes, tensors, arrays, and lists, tuples, sets, dicts of them.
 
-    Raises
-    ------
-    DGLError
-        A value is of another type: the message says where. Or the file cannot be written.
+    Raises DGLError: a value is of another type: the message says where. Or the file cannot be written.
     """
     arrays: dict[str, Any] = {}
     write_container(path, _KIND, {"info": _described(info, "info", arrays)}, arrays)
@@ -37,10 +34,7 @@ def load_info(path: Any) -> Any:
 
     Tensors come on the CPU; nothing in the file is executed: see :func:`.load_pickled` for what a pickle may hold.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, or neither of the two wrote it.
+    Raises DGLError: there is no such file, it is damaged, or neither of the two wrote it.
     """
     if first_bytes(local_path(path)).startswith(_PICKLE):
         return load_pickled(path)

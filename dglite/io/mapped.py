@@ -88,12 +88,7 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         """Open a file.
 
-        Raises
-        ------
-        UnsoundFileError
-            It is no safetensors file, or is damaged.
-        OSError
-            It cannot be read.
+        Raises UnsoundFileError: it is no safetensors file, or is damaged; OSError: it cannot be read.
         """
         self._path, self._file = path, open(path, "rb", buffering=0)  # noqa: SIM115 (it is kept)
         self._map: np.ndarray | None = None
@@ -140,12 +135,7 @@ class MappedFile:
     def get_tensor(self, name: str) -> np.ndarray:
         """Return an array. Of a large one pages are read when they are used. Writing to it changes no file.
 
-        Raises
-        ------
-        TypeError
-            NumPy lacks its dtype.
-        OSError
-            The file cannot be read, or is shorter than it was.
+        Raises TypeError: NumPy lacks its dtype; OSError: the file cannot be read, or is shorter than it was.
         """
         dtype, shape, first, size = self._place(name)
         return self.array(dtype, shape, first, size)

@@ -31,13 +31,8 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, np.n
     They take twice the file's size at most, and twice what they unpack to where they are compressed; what the file says
     about them allocates nothing.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    DGLError
-        It is damaged, holds something else than numbers, or says that its arrays are larger than their packed bytes can
-        hold.
+    Raises FileNotFoundError: there is no such file; DGLError: it is damaged, holds something else than numbers, or says
+    that its arrays are larger than their packed bytes can hold.
     """
     size = path.stat().st_size
     try:

@@ -12,7 +12,7 @@ from ..backend import Tensor, active
 from ..frame import Frame
 from ..graph import DGLGraph
 from ..structure import Adjacency, Compressed
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.packed import pack_indices
 
 _PREFERRED = ("coo", "csc", "csr")

@@ -20,10 +20,7 @@ def from_pyg(data: Any) -> DGLGraph:
     those of the graph as a whole are left out. Edge i is column i of ``edge_index``; a sparse ``adj_t`` gives its
     entries row after row, and their values as ``edge_weight``.
 
-    Raises
-    ------
-    DGLError
-        The object is of another class, or ids are out of range.
+    Raises DGLError: the object is of another class, or ids are out of range.
     """
     from torch_geometric.data import Data, HeteroData  # optional, 2 s
 
@@ -91,10 +88,7 @@ def to_pyg(g: DGLGraph) -> Any:
     Features become attributes of the same name, edges ``edge_index``, int64. A feature of the nodes and one of the
     edges may not have the same name in ``Data``.
 
-    Raises
-    ------
-    DGLError
-        The graph is a block, or two features would become one attribute.
+    Raises DGLError: the graph is a block, or two features would become one attribute.
     """
     require_graph(g)
     from torch_geometric.data import Data, HeteroData  # optional, 2 s

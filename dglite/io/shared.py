@@ -27,17 +27,14 @@ def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo",
     They take it by :func:`hetero_from_shared_memory` as long as the graph returned lives; what they have taken stays
     theirs. Features are shared by torch's own means: pass the graph through a queue of ``torch.multiprocessing``.
 
+    Raises DGLError: the name is empty or no text, a format is unknown, or the memory cannot be written to.
+
     Parameters
     ----------
     name
         any text; a graph of that name that was shared before is replaced for those who ask from now on.
     formats
         sparse formats to share, of ``coo``, ``csr`` and ``csc``.
-
-    Raises
-    ------
-    DGLError
-        The name is empty or no text, a format is unknown, or the memory cannot be written to.
     """
     path = shared_place(name)
     if not formats:
@@ -53,10 +50,7 @@ def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo",
 def hetero_from_shared_memory(name: str) -> DGLGraph:
     """Return the graph that :meth:`DGLGraph.shared_memory` put into shared memory, without features.
 
-    Raises
-    ------
-    DGLError
-        No graph of that name is shared now.
+    Raises DGLError: no graph of that name is shared now.
     """
     path = shared_place(name)
     if not path.is_file():

@@ -19,10 +19,7 @@ _DGL_MAGIC = (0xDD5A9FBE3FA2443F).to_bytes(8, "little")
 def save_tensors(filename: Any, tensor_dict: Mapping[str, Tensor]) -> bool:
     """Write tensors by name to a file, which is replaced when the new one is complete; return True.
 
-    Raises
-    ------
-    DGLError
-        A name is not a string, a value is no tensor, or the file cannot be written.
+    Raises DGLError: a name is not a string, a value is no tensor, or the file cannot be written.
     """
     for name, values in tensor_dict.items():
         if not isinstance(name, str) or not active.is_tensor(values):
@@ -37,10 +34,7 @@ def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, A
 
     With ``return_dgl_ndarray`` they are NumPy arrays.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, it is damaged, or it was not written by :func:`save_tensors`.
+    Raises DGLError: there is no such file, it is damaged, or it was not written by :func:`save_tensors`.
     """
     path = local_path(filename)
     if path.is_file() and first_bytes(path) == _DGL_MAGIC:

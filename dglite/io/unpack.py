@@ -11,7 +11,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Metagraph
-from ..structure.adjacency import FORMATS
+from ..structure.formats import FORMATS
 from ..structure.ids import largest_unsigned
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.packed import PackedIndices

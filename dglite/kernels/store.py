@@ -1,7 +1,7 @@
 """The cache of compiled code on disk. It is optional: if the disk fails, a warning says so and code is compiled again.
 
-A file begins with a checksum of its key and its content: what is damaged, or lies under the name of something else, is
-not taken. Code that is loaded runs, so nothing is taken from, or put, where another user may write.
+A file begins with a checksum of its key and its content: a damaged file, or one under another file's name, is not
+loaded. Loaded code is run, so a folder that another user can write to is not used.
 """
 
 from __future__ import annotations

@@ -25,10 +25,7 @@ def save_state_dict(state_dict: Mapping[str, Tensor], path: str | os.PathLike[st
     bfloat16 is written as float32. A file of that name is replaced when the new one is complete. Nothing in either
     kind of file is run when it is read.
 
-    Raises
-    ------
-    DGLError
-        The name ends otherwise, a value is no tensor, or the file cannot be written.
+    Raises DGLError: the name ends otherwise, a value is no tensor, or the file cannot be written.
     """
     target = _checked(path)
     for name, x in state_dict.items():
@@ -50,10 +47,8 @@ def load_state_dict(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Reads what :func:`save_state_dict` writes, and what ``numpy.savez`` and ``safetensors.torch.save_file`` do.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, its name ends otherwise than in ``.npz`` or ``.safetensors``, or it is damaged.
+    Raises DGLError: there is no such file, its name ends otherwise than in ``.npz`` or ``.safetensors``, or it is
+    damaged.
     """
     source = _checked(path)
     try:

@@ -62,6 +62,8 @@ def attention(
 ) -> Tensor:
     """Return for every node the weighted sum of its in-edges' sources.
 
+    Raises DGLError: rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
+
     Parameters
     ----------
     x
@@ -80,11 +82,6 @@ def attention(
     -------
     Tensor
         ``(num_dst, *heads, d)``, 0 for a node without in-edges. Differentiable twice in all tensors.
-
-    Raises
-    ------
-    DGLError
-        Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
     """
     result = _attended(adj, options, x, operands, edge_weight, steps)
     return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))

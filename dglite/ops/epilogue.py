@@ -8,21 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..backend import RESULT, Tensor, active
-from ..expr import Call, Constant, Expr, Operand, Side, derivative, operands_of
-from ..formulas import FORMULAS
-from ..kernels.spec import REDUCED
+from ..backend import Tensor, active
+from ..expr import Expr, Side, operands_of
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
-from .biases import RELU, Activation, bias_gradient
+from .biases import RELU, bias_gradient
 from .call_cache import lookup, run_cached, store
-from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to, to_common_dtype
+from .epilogue_plan import (
+    ONE,
+    SUMS,
+    After,
+    EpiloguePlan,
+    added_terms,
+    epilogue_of,
+    epilogue_plan,
+    every_operand,
+    split_factor,
+)
+from .operands import broadcast, check_operands, evaluated, sum_to, to_common_dtype
 from .products import product, product_forward, product_gradients
 from .run import run_spmm
-from .sparse import gradient, mean_scale, saved_slots, spmm
+from .sparse import gradient, mean_scale, spmm
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, traced
 
 
@@ -57,7 +66,7 @@ def spmm_epilogue(
         return spmm(adj, expr, reducer, _projected(operands, weight))
     signature = None if is_traced(adj) else active.signature((*operands, weight, bias, residual))
     key = expr, reducer, relu, signature
-    cached: _Plan | str | None = None if signature is None else lookup(adj, key)
+    cached: EpiloguePlan | str | None = None if signature is None else lookup(adj, key)
     if cached is _IN_PLACE:
         result = spmm(adj, expr, reducer, _projected(operands, weight))
         for x in (bias, residual):
@@ -66,7 +75,7 @@ def spmm_epilogue(
         return result.relu() if relu else result  # type: ignore[no-any-return]
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
-    if active.compiling() and reducer in _SUMS and not active.requires_grad(*operands, *more):
+    if active.compiling() and reducer in SUMS and not active.requires_grad(*operands, *more):
         operands = (*_projected(operands, weight), *more)
         return _SpmmEpilogue(adj, expr, reducer, (bias is not None, residual is not None, relu), ()).traced(operands)
     follows = bias is not None, residual is not None, relu
@@ -74,7 +83,7 @@ def spmm_epilogue(
     if isinstance(plan, str):
         result = _unfused(adj, expr, reducer, _projected(operands, weight), more, relu)
         if cached is None and signature is not None:
-            in_place = reducer in _SUMS and _agree((result, *more)) and not active.any_deferred(*operands)
+            in_place = reducer in SUMS and _agree((result, *more)) and not active.any_deferred(*operands)
             store(adj, key, _IN_PLACE if in_place else plan)
         return result
     if weight is not None and plan.of_product:
@@ -98,40 +107,26 @@ def _projected(operands: Sequence[Tensor], weight: Tensor | None) -> Sequence[Te
 def _unfused(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor], relu: bool
 ) -> Tensor:
-    if active.autocast_dtype() is not None:  # or what is added may widen the result
+    if active.autocast_dtype() is not None:  # or a residual may widen the result
         count, operands = len(operands), to_common_dtype((*operands, *more))
         operands, more = operands[:count], operands[count:]
     result = spmm(adj, expr, reducer, operands)
     for x in more:
-        if reducer in _SUMS and _agree((result, x)) and not is_traced(adj, (result, x)):
+        if reducer in SUMS and _agree((result, x)) and not is_traced(adj, (result, x)):
             result += x  # in place: a sum keeps no result
         else:
             result = result + x
     return result.relu() if relu else result
 
 
-_ONE = Constant(1.0)
 _STEPS, _IN_PLACE = "in steps", "in steps, in place"
 """In place of a plan, where no kernel does all of it: what follows a sum may be added to its memory."""
 
 
-class After(NamedTuple):
-    """The epilogue of a reduction: ``activation(reduced * factor + added)``.
-
-    ``added`` and ``factor`` are expressions of operands behind those of the reduction: rows of destinations, or one
-    that all share. Operands of ``factor`` want no gradient, for which the sum would have to be kept. ``activation`` is
-    one whose :func:`~.biases.slope_of` is known.
-    """
-
-    added: Expr | None = None
-    activation: Activation | None = None
-    factor: Expr = _ONE
-
-
 def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], after: After) -> Tensor:
     """Return what ``after`` makes of a reduction, where :func:`is_one_kernel`."""
-    operands = check_operands(adj, _every(expr, after), operands)
-    return active.apply(_SpmmThen(adj, _plan(expr, reducer, after, active.needs_grad(operands))), *operands)
+    operands = check_operands(adj, every_operand(expr, after), operands)
+    return active.apply(_SpmmThen(adj, epilogue_plan(expr, reducer, after, active.needs_grad(operands))), *operands)
 
 
 def is_one_kernel(
@@ -142,7 +137,7 @@ def is_one_kernel(
     ``factors`` are those of a product that is the first operand.
     """
     if (
-        reducer not in _SUMS
+        reducer not in SUMS
         or is_traced(adj, (*operands, *more, *factors))
         or active.any_deferred(*operands)
         or not active.on_cpu(operands[0])
@@ -162,7 +157,7 @@ def _planned(
     weight: Tensor | None,
     more: Sequence[Tensor],
     follows: tuple[bool, bool, bool],
-) -> _Plan | None:
+) -> EpiloguePlan | None:
     """Return the plan of one kernel for all of it, or None. ``follows``: whether there is a bias, a residual, a ReLU.
 
     A product and the kernel after it are recorded as one call where there is no gradient of other operands.
@@ -179,13 +174,13 @@ def _planned(
         one_kernel = is_one_kernel(adj, reducer, (weight, *others), more, (x,))
     if not one_kernel:
         return None
-    inner, factor = _split(expr)
+    inner, factor = split_factor(expr)
     if active.requires_grad(*[operands[operand.slot] for operand in operands_of(factor)]):
-        inner, factor = expr, _ONE
+        inner, factor = expr, ONE
     bias, residual, relu = follows
-    after = After(_added(len(operands), bias, residual), RELU if relu else None, factor)
+    after = After(added_terms(len(operands), bias, residual), RELU if relu else None, factor)
     first = (x, weight) if of_product else (weight if weight is not None and active.requires_grad(weight) else x,)
-    return _plan(inner, reducer, after, active.needs_grad((*first, *others, *more)), of_product)
+    return epilogue_plan(inner, reducer, after, active.needs_grad((*first, *others, *more)), of_product)
 
 
 def _agree(tensors: Sequence[Tensor]) -> bool:
@@ -194,76 +189,10 @@ def _agree(tensors: Sequence[Tensor]) -> bool:
     return dtypes.count(dtypes[0]) == len(dtypes) or active.autocast_dtype() is not None
 
 
-_SUMS = (Reducer.SUM, Reducer.MEAN)
-
-
-@lru_cache(maxsize=1024)
-def _added(num_operands: int, bias: bool, residual: bool) -> Expr | None:
-    """Return the sum of a bias and a residual, operands behind the others."""
-    sides = [Side.G] * bias + [Side.V] * residual
-    terms: list[Expr] = [Operand(side, num_operands + i) for i, side in enumerate(sides)]
-    return sum(terms[1:], terms[0]) if terms else None
-
-
-@lru_cache(maxsize=1024)
-def _split(expr: Expr) -> tuple[Expr, Expr]:
-    """Return ``expr`` as a product of two, the second of the last operand if that is of destinations, else 1."""
-    if isinstance(expr, Call) and expr.op.name == "mul":
-        inner, last = expr.args
-        if isinstance(last, Operand) and last.side is Side.V and all(x.slot < last.slot for x in operands_of(inner)):
-            return inner, last
-    return expr, _ONE
-
-
-@lru_cache(maxsize=1024)
-def _every(expr: Expr, after: After) -> Expr:
-    """Return an expression of all operands."""
-    return expr + after.factor + (Constant(0.0) if after.added is None else after.added)
-
-
-@lru_cache(maxsize=1024)
-def _epilogue(after: After) -> Expr:
-    """Return the epilogue as an expression of the reduced value."""
-    total = REDUCED * after.factor
-    total = total if after.added is None else total + after.added
-    if after.activation is None:
-        return total
-    name, options = after.activation
-    return FORMULAS[name].expression(total, **dict(options))
-
-
-class _Plan:
-    """What calls of equal expressions and needs have in common.
-
-    ``of_product`` are those whose first operand is a product, whose two operands come in its place.
-    """
-
-    def __init__(
-        self, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...], of_product: bool = False
-    ) -> None:
-        self.expr, self.reducer, self.after, self.of_product = expr, reducer, after, of_product
-        self.every, self.edges = _every(expr, after), reads_edges(expr)
-        self.reduction = expr, reducer, _epilogue(after)
-        added = after.added
-        self.slopes = {} if added is None else {x.slot: (x.side, derivative(added, x)) for x in operands_of(added)}
-        needs_reduced = (True, *needs[2:]) if of_product else needs
-        factors = {operand.slot for operand in operands_of(after.factor)}
-        self.count = len(needs_reduced) - len(factors.union(self.slopes))
-        slots = factors.union(saved_slots((expr,) if added is None else (expr, added), needs_reduced))
-        saved = (*sorted(slots), *(() if after.activation is None else (RESULT,)))
-        if of_product:
-            first = (*((0,) if needs[1] else ()), *((1,) if needs[0] else ()))
-            saved = (*first, *(slot + 1 if slot != RESULT else slot for slot in saved))
-        self.saved = saved
-
-
-_plan = lru_cache(maxsize=1024)(_Plan)
-
-
 class _SpmmThen:
     """The autograd function. Of an activation it saves the result, which tells its gradient."""
 
-    def __init__(self, adj: Adjacency, plan: _Plan) -> None:
+    def __init__(self, adj: Adjacency, plan: EpiloguePlan) -> None:
         self.adj, self.plan, self.saved = adj, plan, plan.saved
 
     def forward(self, *operands: Any) -> Tensor:
@@ -294,12 +223,12 @@ class _SpmmThen:
 
     def _is_bias(self, slot: int, feat: Sequence[int]) -> bool:
         """Whether the gradient of an operand is the sum of all rows' gradients."""
-        return self.plan.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
+        return self.plan.slopes[slot] == (Side.G, ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
 
     def _factor(self, operands: Sequence[Tensor | None], like: Tensor) -> Tensor | None:
         """Return what a row's sum is multiplied by, None for 1; of a mean one over the in-degree is part of it."""
         factor, reducer = self.plan.after.factor, self.plan.reducer
-        value = None if factor == _ONE else evaluated(factor, operands)
+        value = None if factor == ONE else evaluated(factor, operands)
         if reducer is Reducer.MEAN:
             scale = mean_scale(self.adj, like)
             return scale if value is None else scale * value
@@ -318,8 +247,8 @@ def _parsed(recipe: str) -> tuple[Expr, Reducer, tuple[bool, bool, bool]]:
 @lru_cache(maxsize=1024)
 def _reduction(expr: Expr, reducer: Reducer, count: int, follows: tuple[bool, bool, bool]) -> tuple[Any, ...]:
     """Return the reduction under which a kernel of ``count`` operands and what follows is cached."""
-    (inner, factor), (bias, residual, relu) = _split(expr), follows
-    return inner, reducer, _epilogue(After(_added(count, bias, residual), RELU if relu else None, factor))
+    (inner, factor), (bias, residual, relu) = split_factor(expr), follows
+    return inner, reducer, epilogue_of(After(added_terms(count, bias, residual), RELU if relu else None, factor))
 
 
 @registered
@@ -355,11 +284,11 @@ class _SpmmEpilogue(GraphOp):
 
     def _checked(self, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         bias, residual, _ = self.follows
-        added = _added(len(inputs) - bias - residual, bias, residual)
-        return check_operands(self.adj, _every(self.expr, After(added)), inputs)
+        added = added_terms(len(inputs) - bias - residual, bias, residual)
+        return check_operands(self.adj, every_operand(self.expr, After(added)), inputs)
 
     def _apart(self, inputs: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Return the operands of the reduction, and what is added to it."""
+        """Return the operands of the reduction, and the terms added to it."""
         bias, residual, _ = self.follows
         count = len(inputs) - bias - residual
         return inputs[:count], inputs[count:]
@@ -409,8 +338,8 @@ class _SpmmOfProduct(_SpmmThen):
 def _to_operand(
     side: Side, slope: Expr, operands: Sequence[Tensor | None], grad: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
-    """Return the gradient of an operand of what is added, of ``shape``."""
-    grad = grad if slope == _ONE else grad * evaluated(slope, operands)
+    """Return the gradient of an operand of the added terms, of ``shape``."""
+    grad = grad if slope == ONE else grad * evaluated(slope, operands)
     if side is Side.G and active.shape(grad)[0] != 1:
         grad = active.sum(grad, 0, keepdims=True)
     return sum_to(grad, shape)

@@ -28,9 +28,9 @@ _OPERANDS = {
     Score.DOT: ("x", "right"),
 }
 _STRIDES = {name: f"{name}_stride" for name in "x left right x_grad left_grad right_grad".split()}
-"""What the kernels are told of rows that need not lie one behind the other."""
+"""The kernels' argument with the bytes from row to row, for each operand whose rows need not be contiguous."""
 _SIDES = ("left", "right", "left_grad", "right_grad")
-"""What lies side by side, left before right, (rows, 2 * heads), where scores are projected."""
+"""Operands that are one array (rows, 2 * heads), left before right, if scores are projected."""
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,26 @@ class FusedAttention:
             return active.gradients(
                 lambda *tensors: self.composed(self.adj, self.options, tensors), operands, grad, needs
             )
-        adj, options, named = self.adj, self.options, self.options.named(operands)
+        named = self.options.named(operands)
         operands_with_grad = {name for name, needed in zip(named, needs, strict=True) if needed}
+        results = self._gradients(operands, named, operands_with_grad, inputs[RESULT], grad)
+        dtype = active.dtype(operands[0])
+        return [active.astype(results[f"{name}_grad"], dtype) if name in operands_with_grad else None for name in named]
+
+    def _gradients(
+        self,
+        operands: list[Tensor],
+        named: dict[str, Tensor],
+        operands_with_grad: set[str],
+        result: Tensor,
+        grad: Tensor,
+    ) -> dict[str, Tensor]:
+        """Return the gradients that the kernels write, by the operand's name and ``_grad``."""
+        adj, options = self.adj, self.options
         x, heads = operands[0], active.shape(operands[0])[1]
         state = active.empty((adj.num_dst, 3, heads), compute_dtype(active.dtype(x)), active.device(x))
         shared = {**self.buffers, "state": state}
-        shared |= self._parts(("out", "edge_out"), self.buffers.get("out", inputs[RESULT]), x)
+        shared |= self._parts(("out", "edge_out"), self.buffers.get("out", result), x)
         shared |= self._parts(("grad", "edge_out_grad"), active.contiguous(grad), x)
         sides = {**named, **self.buffers}
         results = self._side_gradients(x, sides["right"])
@@ -199,10 +213,7 @@ class FusedAttention:
             self._through_projections(named, results)
         elif "attn" in operands_with_grad:
             results["attn_grad"] = active.sum(results["attn_grad"], 0)
-        return [
-            active.astype(results[f"{name}_grad"], active.dtype(x)) if name in operands_with_grad else None
-            for name in named
-        ]
+        return results
 
     def _parts(self, names: tuple[str, str], whole: Tensor, x: Tensor) -> dict[str, Tensor]:
         """Return by ``names`` what a result, or its gradient, has of nodes and of edges."""

@@ -148,6 +148,8 @@ def _sorted_outer(offsets: np.ndarray, x: Tensor, y: Tensor) -> Tensor:
 def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
     """Multiply the first ``seglen_a[0]`` rows of ``a`` by ``b[0]``, the next ``seglen_a[1]`` by ``b[1]``, ...
 
+    Raises DGLError: the lengths are not one for each matrix or do not sum to N.
+
     Parameters
     ----------
     a
@@ -161,11 +163,6 @@ def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
     -------
     Tensor
         (N, D2). A segment of length 0 has no rows in it; no rows at all give (0, D2).
-
-    Raises
-    ------
-    DGLError
-        The lengths are not one for each matrix or do not sum to N.
 
     Examples
     --------
@@ -188,6 +185,8 @@ def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
 def gather_mm(a: Tensor, b: Tensor, *, idx_b: Any) -> Tensor:
     """Multiply row i of ``a`` by matrix ``idx_b[i]`` of ``b``.
 
+    Raises DGLError: another number of indices than rows, or an index without a matrix.
+
     Parameters
     ----------
     a
@@ -201,11 +200,6 @@ def gather_mm(a: Tensor, b: Tensor, *, idx_b: Any) -> Tensor:
     -------
     Tensor
         (N, D2); no rows give (0, D2).
-
-    Raises
-    ------
-    DGLError
-        Another number of indices than rows, or an index without a matrix.
 
     Examples
     --------

@@ -19,6 +19,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     It is ``F.cross_entropy(logits[nodes], labels[nodes])``, but nothing is gathered, and the gradient is made along
     with the loss: of one matrix of the size of ``logits`` instead of three.
 
+    Raises DGLError: shapes or dtypes do not match; IndexError: a label is no class, or an id no node.
+
     Parameters
     ----------
     logits
@@ -32,13 +34,6 @@ def cross_entropy(logits: Tensor, labels: Tensor, nodes: Tensor | None = None) -
     -------
     Tensor
         A number; NaN without nodes. Differentiable any number of times; other nodes' gradients are 0.
-
-    Raises
-    ------
-    DGLError
-        Shapes or dtypes do not match.
-    IndexError
-        A label is no class, or an id no node.
 
     Examples
     --------

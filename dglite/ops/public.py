@@ -28,6 +28,8 @@ from .softmax import edge_softmax as relation_softmax
 def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Tensor:
     """Compute ``op`` of source and edge features for every edge and reduce it at the destinations, in one kernel.
 
+    Raises DGLError: an unknown name, or a tensor that does not fit the graph.
+
     Parameters
     ----------
     g
@@ -46,11 +48,6 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
         ``(num_dst, *feat)``, of the operands' dtype; 0 for a node without in-edges, and no rows for a graph without
         nodes. Differentiable in both.
 
-    Raises
-    ------
-    DGLError
-        An unknown name, or a tensor that does not fit the graph.
-
     Examples
     --------
     >>> import torch, dglite
@@ -67,6 +64,8 @@ def gsddmm(
     g: Any, op: str, lhs_data: Tensor | None, rhs_data: Tensor | None, lhs_target: str = "u", rhs_target: str = "v"
 ) -> Tensor:
     """Compute ``op`` of two features for every edge, in edge-id order.
+
+    Raises DGLError: an unknown name, or a tensor that does not fit the graph.
 
     Parameters
     ----------
@@ -85,11 +84,6 @@ def gsddmm(
     -------
     Tensor
         ``(num_edges, *feat)``, of the operands' dtype; no rows for a graph without edges. Differentiable in both.
-
-    Raises
-    ------
-    DGLError
-        An unknown name, or a tensor that does not fit the graph.
 
     Examples
     --------
@@ -116,6 +110,9 @@ def edge_softmax(graph: Any, logits: Tensor | np.ndarray, eids: Any = ALL, norm_
 def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
     """Normalise edge scores to weights that add up to 1 at every node.
 
+    Raises DGLError: ``norm_by`` is something else, ``logits`` does not have a row per edge, or the scores of edge types
+    that share a node type differ in shape or dtype.
+
     Parameters
     ----------
     graph
@@ -134,12 +131,6 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
     Tensor or dict
         The shape and dtype of ``logits``; by canonical edge type if they were given by type. The only edge of a
         node gets 1; nodes without edges have no row, and a graph without edges gives no rows.
-
-    Raises
-    ------
-    DGLError
-        ``norm_by`` is something else, ``logits`` does not have a row per edge, or the scores of edge types that share a
-        node type differ in shape or dtype.
 
     Examples
     --------
@@ -166,6 +157,8 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     """Reduce consecutive segments of rows: the first ``seglen[0]`` rows, the next ``seglen[1]``, and so on.
 
+    Raises DGLError: an unknown reducer, a negative length, or lengths that do not sum to the number of rows.
+
     Parameters
     ----------
     seglen
@@ -180,11 +173,6 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     Tensor
         ``(len(seglen), *feat)``, of the same dtype; 0 for an empty segment. Differentiable.
 
-    Raises
-    ------
-    DGLError
-        An unknown reducer, a negative length, or lengths that do not sum to the number of rows.
-
     Examples
     --------
     >>> import torch
@@ -198,6 +186,8 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
 def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     """Normalise each segment of rows (see :func:`segment_reduce`) by a softmax over its rows.
 
+    Raises DGLError: a negative length, or lengths that do not sum to the number of rows.
+
     Parameters
     ----------
     seglen
@@ -210,11 +200,6 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     -------
     Tensor
         The shape and dtype of ``value``; an empty segment has no rows. Differentiable.
-
-    Raises
-    ------
-    DGLError
-        A negative length, or lengths that do not sum to the number of rows.
 
     Examples
     --------

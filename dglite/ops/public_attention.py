@@ -24,6 +24,8 @@ def gat_attention(
 
     The attention of Velickovic et al., "Graph attention networks", 2018. Nothing of the size of edges x heads is kept.
 
+    Raises DGLError: rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
     Parameters
     ----------
     graph
@@ -50,11 +52,6 @@ def gat_attention(
     Tensor
         ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
         in every tensor.
-
-    Raises
-    ------
-    DGLError
-        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
 
     Examples
     --------
@@ -84,6 +81,8 @@ def gatv2_attention(
 
     The attention of Brody et al., "How attentive are graph attention networks?", 2022.
 
+    Raises DGLError: rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
     Parameters
     ----------
     graph
@@ -100,11 +99,6 @@ def gatv2_attention(
     Tensor
         ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
         in every tensor.
-
-    Raises
-    ------
-    DGLError
-        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
 
     Examples
     --------
@@ -130,6 +124,8 @@ def dot_attention(
 ) -> Tensor:
     """Sum ``feat_src`` at every node, weighted by a softmax of scale * (feat_src[u] . feat_dst[v]).
 
+    Raises DGLError: rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
     Parameters
     ----------
     graph
@@ -146,11 +142,6 @@ def dot_attention(
     Tensor
         ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
         in every tensor.
-
-    Raises
-    ------
-    DGLError
-        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
 
     Examples
     --------

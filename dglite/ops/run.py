@@ -57,12 +57,7 @@ def run_spmm(
         if weights is not None:
             structure = structure[:]
             structure[EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
-    panels, room = kernel.panels, 0
-    if panels is not None:
-        if adj.num_src > panels.most_sources:
-            room = panels.scratch(adj.num_src, structure, device.queue)
-        elif not (panels.of_edges and structure[EDGE_IDS]):
-            kernel = kernel.prefetching(panels.prefetch(adj.num_src, panels.width))
+    kernel, room = _in_panels_or_ahead(kernel, adj, structure, device)
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
         memory = device.queue, argmax_address, active.address(scratch)
@@ -76,6 +71,18 @@ def run_spmm(
         cuts = (kernel.cuts_rows(_longest_row(adj)),) if device is HOST else ()
         kernel(structure, addresses, active.address(out), device.queue, argmax_address, *cuts)
     return out
+
+
+def _in_panels_or_ahead(kernel: Any, adj: Adjacency, structure: Sequence[int], device: Any) -> tuple[Any, int]:
+    """Return the kernel, which prefetches sources that lie in no cache, and the bytes that panels need, or 0."""
+    panels = kernel.panels
+    if panels is None:
+        return kernel, 0
+    if adj.num_src > panels.most_sources:
+        return kernel, panels.scratch(adj.num_src, structure, device.queue)
+    if panels.of_edges and structure[EDGE_IDS]:
+        return kernel, 0
+    return kernel.prefetching(panels.prefetch(adj.num_src, panels.width)), 0
 
 
 def run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:

@@ -14,7 +14,8 @@ from typing import Any
 from ..backend import Tensor, active
 from ..expr import Expr, Side
 from ..opspec import Reducer
-from ..structure.adjacency import Adjacency, index_dtype_for
+from ..structure.adjacency import Adjacency
+from ..structure.formats import index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
 from .operands import broadcast, check_operands, reads_edges
@@ -33,6 +34,8 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
 
     An entry's operands are read once for all of them. More than ``MOST_AT_ONCE`` are cut into several passes.
 
+    Raises DGLError as for :func:`~.sparse.spmm`.
+
     Parameters
     ----------
     parts
@@ -45,11 +48,6 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
     list of Tensor
         For each part ``(num_dst, *broadcast feat)``, feat being broadcast over all operands. A destination without
         in-edges gets 0. Gradients of any order, as of :func:`~.sparse.spmm`.
-
-    Raises
-    ------
-    DGLError
-        As for :func:`~.sparse.spmm`.
     """
     if len(parts) == 1:
         ((expr, reducer),) = parts

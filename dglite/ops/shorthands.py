@@ -66,6 +66,8 @@ _SUMMED = ("(num_edges, *feat[:-1], 1), in edge-id order", "no rows for a graph 
 
 _DOCUMENT = """{summary}
 
+Raises DGLError: a tensor does not have these rows, dtypes differ, or shapes do not broadcast.
+
 Parameters
 ----------
 g
@@ -76,11 +78,6 @@ Returns
 -------
 Tensor
     ``{shape}``, of the operands' dtype; {empty}. Differentiable in every operand.
-
-Raises
-------
-DGLError
-    A tensor that does not have these rows, another dtype, or shapes that do not broadcast.
 
 Examples
 --------

@@ -17,7 +17,8 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
-from ..structure.adjacency import Adjacency, index_dtype_for
+from ..structure.adjacency import Adjacency
+from ..structure.formats import index_dtype_for
 from . import fallback
 from .argmax import argmax_gradients
 from .call_cache import cache_recorded, run_cached
@@ -34,6 +35,9 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Where an operand is the weights of an attention that has not been read, the sum is attention in one kernel: see
     :mod:`.scores`.
 
+    Raises DGLError: row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of
+    several dtypes are cast to autocast's.
+
     Parameters
     ----------
     operands
@@ -47,12 +51,6 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     -------
     Tensor
         ``(num_dst, *broadcast feat)``. The gradient of MAX and MIN goes to the winning edge, the first among equals.
-
-    Raises
-    ------
-    DGLError
-        Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
-        dtypes are cast to autocast's.
     """
     result = None if is_read(adj) else run_cached(adj, (expr, reducer), operands)
     if result is not None:
@@ -185,6 +183,8 @@ class Spmm(GraphOp):
 def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return ``expr`` for every edge, in edge-id order.
 
+    Raises DGLError as for :func:`spmm`.
+
     Parameters
     ----------
     operands
@@ -196,11 +196,6 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     -------
     Tensor
         ``(num_edges, *broadcast feat)``.
-
-    Raises
-    ------
-    DGLError
-        As for :func:`spmm`.
     """
     result = None if is_read(adj) else run_cached(adj, (expr, dot), operands)
     return sddmm_unchecked(adj, expr, check_operands(adj, expr, operands), dot) if result is None else result

@@ -24,7 +24,7 @@ _NO_IDS = np.empty(0, np.int64)
 @cache
 def compiled() -> SimpleNamespace:
     """Return the compiled kernels' modules."""
-    # Imported at the first sample: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    # Imported at the first sample: importing LLVM takes 0.05 s, and `import dglite` must not pay it.
     from ..kernels.cpu.run import rows
     from ..kernels.cpu.sample import block, hashing, labor, sample, walk, weigh
 

@@ -48,6 +48,8 @@ def sample_labors(
     2023, https://arxiv.org/abs/2210.13339). A seed has ``fanout`` edges in expectation, or more with importance
     sampling, all of them when it has no more than that.
 
+    Raises DGLError as :func:`sample_neighbors`; or ``seed2_contribution`` is not in [0, 1).
+
     Parameters
     ----------
     nodes, fanout, edge_dir, prob, copy_ndata, copy_edata, exclude_edges, output_device
@@ -66,11 +68,6 @@ def sample_labors(
     The graph, and for each edge type a float32 tensor of its edges' weights, with a mean of 1 around each seed: a
     weighted mean over the sampled edges estimates the mean over all. Empty where all weights are 1, that is without
     importance sampling and ``prob``.
-
-    Raises
-    ------
-    DGLError
-        As :func:`sample_neighbors`; or ``seed2_contribution`` is not in [0, 1).
     """
     require_graph(g)
     inward, fanouts = is_inward(edge_dir), fanouts_of(g, fanout)

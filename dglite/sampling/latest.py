@@ -65,6 +65,9 @@ def latest_neighbors(
     Edges of the same time are ordered by id. The first call for an edge feature orders all edges by it; a further one
     looks up each node in logarithmic time.
 
+    Raises DGLError: a node, the edge type or the feature does not exist, a time is NaN, there are not as many times as
+    nodes, or ``k`` is below 1.
+
     Parameters
     ----------
     nodes
@@ -77,12 +80,6 @@ def latest_neighbors(
         take edges of the time itself, too.
     etype
         edge type; not needed where there is one.
-
-    Raises
-    ------
-    DGLError
-        A node, the edge type or the feature does not exist, a time is NaN, there are not as many times as nodes, or
-        ``k`` is below 1.
 
     Examples
     --------

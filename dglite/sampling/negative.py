@@ -33,6 +33,8 @@ def global_uniform_negative_sampling(
 
     Fewer are returned where there are fewer such pairs (and ``replace`` is false), or none at all.
 
+    Raises DGLError: a number is negative, or the edge type does not exist.
+
     Parameters
     ----------
     exclude_self_loops
@@ -43,11 +45,6 @@ def global_uniform_negative_sampling(
         the edge type; may be left out when there is one.
     redundancy
         how many pairs more than needed to draw at a time, as a fraction; by default what the graph's density asks for.
-
-    Raises
-    ------
-    DGLError
-        A number is negative, or the edge type does not exist.
     """
     require_graph(g)
     num_samples = count_of(num_samples, "num_samples")

@@ -44,6 +44,9 @@ def sample_neighbors(
     Without replacement a node with fewer edges than that has all of them. A node that is given twice is sampled twice,
     independently. Edges are ordered by edge type, then by position in ``nodes``.
 
+    Raises DGLError: a node, edge, type or feature does not exist, a fan-out is below -1, or a weight that was looked at
+    is negative or not finite.
+
     Parameters
     ----------
     nodes
@@ -64,12 +67,6 @@ def sample_neighbors(
         edge ids, or a dictionary of them by edge type, that are treated as if they were not there.
     output_device
         device of the result; the graph's by default.
-
-    Raises
-    ------
-    DGLError
-        A node, edge, type or feature does not exist, a fan-out is below -1, or a weight that was looked at is negative
-        or not finite.
 
     Examples
     --------
@@ -191,6 +188,9 @@ def sample_neighbors_biased(
     The graph, of one edge type, has its edges sorted by tag (``sort_csc_by_tag``, or ``sort_csr_by_tag`` for edges that
     leave the seeds); this is not checked. An edge whose far end has tag t is drawn in proportion to ``bias[t]``.
 
+    Raises DGLError as :func:`sample_neighbors`; or there are several edge types, or the offsets do not fit the degrees
+    or ``bias``.
+
     Parameters
     ----------
     nodes, fanout, edge_dir, replace, copy_ndata, copy_edata, output_device
@@ -199,11 +199,6 @@ def sample_neighbors_biased(
         weight of each tag.
     tag_offset_name
         node feature (num_nodes, num_tags + 1) that the sorting left on the seeds' nodes: where each tag's edges begin.
-
-    Raises
-    ------
-    DGLError
-        As :func:`sample_neighbors`; or there are several edge types, or the offsets do not fit the degrees or ``bias``.
     """
     require_graph(g)
     if len(g.adjacencies) != 1:
@@ -256,6 +251,8 @@ def sample_etype_neighbors(
 
     Edges of type t are those with ids from ``etype_offset[t]`` up to ``etype_offset[t + 1]``.
 
+    Raises DGLError as :func:`sample_neighbors`; or the offsets do not ascend from 0 to the number of edges.
+
     Parameters
     ----------
     g
@@ -270,11 +267,6 @@ def sample_etype_neighbors(
         an edge feature's name, or a list of weights by type.
     etype_sorted
         accepted for DGL's sake: rows need not be sorted.
-
-    Raises
-    ------
-    DGLError
-        As :func:`sample_neighbors`; or the offsets do not ascend from 0 to the number of edges.
     """
     require_graph(g)
     if not g.is_homogeneous:
@@ -325,6 +317,8 @@ def select_topk(
 
     Edges of a node are ordered by weight; of equal weights the lower edge id comes first.
 
+    Raises DGLError: a node, type or feature does not exist, ``k`` is below -1, or a weight is NaN.
+
     Parameters
     ----------
     k
@@ -337,11 +331,6 @@ def select_topk(
         take the edges of least weight.
     edge_dir, copy_ndata, copy_edata, output_device
         as for :func:`sample_neighbors`.
-
-    Raises
-    ------
-    DGLError
-        A node, type or feature does not exist, ``k`` is below -1, or a weight is NaN.
     """
     require_graph(g)
     inward, counts = is_inward(edge_dir), fanouts_of(g, k, "k")

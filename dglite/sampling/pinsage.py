@@ -31,6 +31,9 @@ class RandomWalkNeighborSampler:
     its most visited nodes, the most visited first, of equals the lowest id. The walks of one seed are in memory
     together, those of many seeds are not.
 
+    Raises DGLError: the metapath does not end where it begins, a count is negative, the walks of one seed have more
+    than 2**27 nodes together, or the probability is not in [0, 1].
+
     Parameters
     ----------
     G
@@ -47,12 +50,6 @@ class RandomWalkNeighborSampler:
         edge types; by default one step along the only edge type.
     weight_column
         name of the edge feature with the number of visits.
-
-    Raises
-    ------
-    DGLError
-        The metapath does not end where it begins, a count is negative, the walks of one seed have more than 2**27 nodes
-        together, or the probability is not in [0, 1].
     """
 
     def __init__(
@@ -94,10 +91,7 @@ class RandomWalkNeighborSampler:
     def __call__(self, seed_nodes: Any) -> DGLGraph:
         """Return the graph of edges into the seeds from their most visited nodes.
 
-        Raises
-        ------
-        DGLError
-            A seed is not a node.
+        Raises DGLError: a seed is not a node.
         """
         G, num_nodes = self.G, self.G.node_counts[self._node_set]
         seeds = G.node_ids_at(seed_nodes, self._node_set)
@@ -131,10 +125,7 @@ class PinSAGESampler(RandomWalkNeighborSampler):
 
     The metapath goes from ``ntype`` to ``other_type`` and back.
 
-    Raises
-    ------
-    DGLError
-        There is not exactly one edge type in each direction, or as the base class.
+    Raises DGLError: there is not exactly one edge type in each direction, or as the base class.
     """
 
     def __init__(

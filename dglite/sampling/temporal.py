@@ -86,22 +86,34 @@ def sample_blocks_at(
             picks = _latest_or_drawn(g, seeds, fanout, edge_time, times, exclude_edges)
         else:
             picks = choose(g, seeds, fanout, True, prob, replace, exclude_edges, times)
-        rows: list[tuple[np.ndarray, np.ndarray] | None] = []
-        for edges, end in zip(picks, ends, strict=True):
-            if end is None or edges.indptr is None:
-                rows.append(None)
-                continue
-            version = np.repeat(keys[end] % versions, np.diff(edges.indptr))
-            rows.append((edges.indptr, edges.src.astype(np.int64) * versions + version))
-        block, sources = block_of_rows(g, keys, rows, versions)
-        block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
-        for i, (src, dst) in enumerate(zip(sources, keys, strict=True)):
-            for place, x in ((i, src), (count + i, dst)):
-                block.node_frame_at(place)[TIME] = block.as_tensor(levels[x % versions])
-        keys, reached = sources, set(range(count))
+        block, keys = _block_of(g, keys, ends, picks, levels)
+        reached = set(range(count))
         blocks.append(block)
     blocks.reverse()
     return blocks
+
+
+def _block_of(
+    g: DGLGraph, keys: list[np.ndarray], ends: list[int | None], picks: Sequence[Chosen], levels: np.ndarray
+) -> tuple[DGLGraph, list[np.ndarray]]:
+    """Return the block of the edges ``picks``, and its source nodes as (node * versions + version) by node set.
+
+    ``keys`` are its destinations in the same form; version i is the time ``levels[i]``.
+    """
+    versions = max(len(levels), 1)
+    rows: list[tuple[np.ndarray, np.ndarray] | None] = []
+    for edges, end in zip(picks, ends, strict=True):
+        if end is None or edges.indptr is None:
+            rows.append(None)
+            continue
+        version = np.repeat(keys[end] % versions, np.diff(edges.indptr))
+        rows.append((edges.indptr, edges.src.astype(np.int64) * versions + version))
+    block, sources = block_of_rows(g, keys, rows, versions)
+    block.edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(picks)]
+    for i, (src, dst) in enumerate(zip(sources, keys, strict=True)):
+        for place, x in ((i, src), (len(keys) + i, dst)):
+            block.node_frame_at(place)[TIME] = block.as_tensor(levels[x % versions])
+    return block, sources
 
 
 def _latest_or_drawn(

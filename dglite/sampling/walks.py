@@ -38,6 +38,9 @@ def random_walk(
 ) -> tuple[Tensor, ...]:
     """Draw random walks along out-edges, one from each of the given nodes.
 
+    Raises DGLError: neither ``metapath`` nor ``length`` is given, edge types do not follow on each other, a node does
+    not exist, no edge type has the feature, a probability is not in [0, 1], or a weight met is negative or not finite.
+
     Parameters
     ----------
     nodes
@@ -59,12 +62,6 @@ def random_walk(
     Node ids (num_walks, length + 1), -1 after a walk has ended, which it also does at a node without out-edges (or with
     none of positive weight); with ``return_eids`` edge ids (num_walks, length); and the number of the node type of each
     column.
-
-    Raises
-    ------
-    DGLError
-        Neither ``metapath`` nor ``length`` is given, edge types do not follow on each other, a node does not exist, no
-        edge type has the feature, a probability is not in [0, 1], or a weight met is negative or not finite.
     """
     relations, gpu = _relations(g, metapath, length), device_on(g.device)
     options = nodes, relations, prob, restart_prob, return_eids
@@ -216,17 +213,14 @@ def _weights(g: DGLGraph, prob: str | None, relations: list[int]) -> dict[int, n
 def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the nodes of all walks one after the other, their types, and each walk's length and offset.
 
+    Raises DGLError: shapes do not fit.
+
     Parameters
     ----------
     traces
         node ids (num_walks, length + 1), -1 after a walk has ended: see :func:`random_walk`.
     types
         node type numbers (length + 1,).
-
-    Raises
-    ------
-    DGLError
-        Shapes do not fit.
     """
     nodes, kinds = integer_array(traces, "traces"), integer_array(types, "types")
     if nodes.ndim != 2 or kinds.shape != nodes.shape[1:]:
@@ -268,6 +262,8 @@ def node2vec_random_walk(
     From v, reached from t, a walk goes on to x in proportion to the weight of the edge v -> x times 1/p when x is t, 1
     when there is an edge t -> x, and 1/q otherwise. The first step goes by the weights alone.
 
+    Raises DGLError: the graph is not homogeneous, p or q is not above 0, or as :func:`random_walk`.
+
     Parameters
     ----------
     nodes, prob, return_eids
@@ -280,11 +276,6 @@ def node2vec_random_walk(
     Returns
     -------
     Node ids (num_walks, walk_length + 1), -1 after a walk has ended; with ``return_eids`` a pair of them and edge ids.
-
-    Raises
-    ------
-    DGLError
-        The graph is not homogeneous, p or q is not above 0, or as :func:`random_walk`.
     """
     require_graph(g)
     if not g.is_homogeneous:

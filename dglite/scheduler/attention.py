@@ -62,7 +62,7 @@ def find_score(score: Expr) -> ScoreTerms | None:
 
 
 def _terms(expr: Expr) -> list[Expr]:
-    """Return what is added up."""
+    """Return the terms of a sum."""
     if isinstance(expr, Call) and expr.op.name == "add":
         return [term for arg in expr.args for term in _terms(arg)]
     return [expr]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,8 @@ class RelationTape(Mailbox):
         self.captured += relation.captured  # by these numbers the relation's messages know them
         self.log: list[str] | None = None
         self._softmaxes: dict[int, EdgeColumn] = {}
+        self.counted = False
+        """Whether the function asked how many messages nodes have: what it does with a number may then raise."""
 
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
@@ -143,6 +146,12 @@ class RelationTape(Mailbox):
             return self._noted(f"g-SpMM {reducer.value} of {self.spelled(column)}", self.num_rows[Side.V], column)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
+    def degrees(self) -> np.ndarray:
+        if is_read(self.adjacency):
+            raise Unrecordable("it asks for the number of messages, of which a program for any graph has none")
+        self.counted = True
+        return self.adjacency.in_degrees()
+
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Whether both columns have the same shape and share operands; an attention has its own kernel."""
         if self._softmaxes or is_boolean(other) or (column.feat, column.feat_dtype) != (other.feat, other.feat_dtype):
@@ -215,6 +224,32 @@ class RelationTape(Mailbox):
         return spell(column.expr, [ColumnRead(side, name) for side, name in self.sources])
 
 
+@dataclass
+class _MailboxColumns:
+    """The columns of a deferred mailbox: ``fields`` (expression, sources) are computed, those of ``table`` exist.
+
+    ``read`` collects the columns that a function has asked for.
+    """
+
+    tape: RelationTape
+    relation: Relation
+    receivers: np.ndarray | None
+    fields: Mapping[str, tuple[Expr, Sequence[tuple[Side, Any]]]]
+    table: Table
+    read: dict[str, EdgeColumn] = field(default_factory=dict)
+
+    def column(self, name: str) -> EdgeColumn:
+        """Return a column. ``Unrecordable`` for messages of a dtype that kernels lack."""
+        if name in self.fields:
+            expr, sources = self.fields[name]
+            self.read[name] = _mailbox_column(self.tape, self.relation, expr, sources, self.receivers)
+        elif has_kernels(self.table[name]):
+            self.read[name] = self.tape.capture(Side.E, self.table[name])
+        else:
+            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(self.table[name])}", lasting=False)
+        return self.read[name]
+
+
 def reduce_once(
     function: Any, relation: Relation, fields: Sequence[MailboxField], table: Table, log: list[str] | None = None
 ) -> Table:
@@ -230,22 +265,13 @@ def reduce_once(
     adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
-    fields_by_name = {name: (expr, sources) for name, expr, sources in fields}
-    read: dict[str, EdgeColumn] = {}
-
-    def column(name: str) -> Any:
-        if name in fields_by_name:
-            read[name] = _mailbox_column(tape, relation, *fields_by_name[name], receivers)
-        elif has_kernels(table[name]):
-            read[name] = tape.capture(Side.E, table[name])
-        else:
-            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
-        return read[name]
-
+    messages = _MailboxColumns(
+        tape, relation, receivers, {name: (expr, sources) for name, expr, sources in fields}, table
+    )
     nodes = None if traced else relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
     batch = AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
-        Columns("messages", [*table, *fields_by_name], column),
+        Columns("messages", [*table, *messages.fields], messages.column),
         adjacency.num_dst,
         lambda: NodeColumn(_node_ids(relation, nodes)),
         relation.etype[2],
@@ -253,7 +279,7 @@ def reduce_once(
     )
     state = backend.random_state()
     try:
-        result = _called(function, batch)
+        result = _called(function, batch, tape)
         if not isinstance(result, dict) or not all(map(is_rows, result.values())):
             raise Unrecordable("it returns something else than rows of reduced messages")
         whole = checked(realised(result), (adjacency.num_dst,), "nodes", relation.device, function)
@@ -263,7 +289,7 @@ def reduce_once(
         backend.restore_random_state(state)
         refused.function = function
         raise
-    note_builtins(function, result, read)
+    note_builtins(function, result, messages.read)
     if traced:
         return {name: _where_received(relation, name, x) for name, x in whole.items()}
     if order is None:
@@ -275,7 +301,7 @@ def reduce_once(
     }
 
 
-def _called(function: Any, batch: NodeBatch) -> Any:
+def _called(function: Any, batch: NodeBatch, tape: RelationTape) -> Any:
     try:
         return function(batch)
     except Unrecordable:
@@ -283,7 +309,8 @@ def _called(function: Any, batch: NodeBatch) -> Any:
     except Exception as error:  # in a bucket it raises this again, or it does not: tensors can do more
         if ends_computation(error):
             raise
-        raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox", lasting=False) from error
+        reason = f"it raised {type(error).__name__} on a deferred mailbox"
+        raise Unrecordable(reason, lasting=tape.counted) from error
 
 
 def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.ndarray | None]:

@@ -51,6 +51,9 @@ def plot(
     matplotlib's settings, so the picture is right on dark and on light backgrounds. The graphs of a batch, and parts
     that are not connected, are drawn beside each other. Nothing is drawn of a graph without nodes.
 
+    Raises DGLError: the graph is too large, a feature does not exist, or values do not have a row for each node or
+    edge; ImportError: matplotlib is not installed.
+
     Parameters
     ----------
     g
@@ -88,13 +91,6 @@ def plot(
     Returns
     -------
     The axes; ``ax.figure.savefig("graph.png")`` writes a file.
-
-    Raises
-    ------
-    DGLError
-        The graph is too large, a feature does not exist, or values do not have a row for each node or edge.
-    ImportError
-        matplotlib is not installed.
 
     Examples
     --------

@@ -103,6 +103,8 @@ def summary(model: Any, g: DGLGraph, *inputs: Any, depth: int | None = 3, **kwar
     of the tensor library. Kernels are dglite's, by the modules that run them; torch's own operators are not listed,
     but are in the times.
 
+    Raises DGLError: ``model`` is no module. Errors of the model itself pass through.
+
     Parameters
     ----------
     model
@@ -117,11 +119,6 @@ def summary(model: Any, g: DGLGraph, *inputs: Any, depth: int | None = 3, **kwar
     Returns
     -------
     A :class:`~dglite.show.models.ModelSummary`.
-
-    Raises
-    ------
-    DGLError
-        ``model`` is no module. Errors of the model itself pass through.
 
     Examples
     --------

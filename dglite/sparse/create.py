@@ -23,6 +23,8 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of entries at given indices.
 
+    Raises DGLError: shapes do not fit, or a place is outside the matrix.
+
     Parameters
     ----------
     indices
@@ -31,11 +33,6 @@ def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = N
         (nnz,) or (nnz, D); ones of float32 by default.
     shape
         Numbers of rows and columns; one more than the largest by default.
-
-    Raises
-    ------
-    DGLError
-        Shapes do not fit, or a place is outside the matrix.
 
     Examples
     --------
@@ -83,10 +80,7 @@ def val_like(mat: SparseMatrix, val: Tensor) -> SparseMatrix:
 def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix with ``val``, (N,) or (N, D), on its diagonal; ``shape``, (N, N) by default, has N as its minimum.
 
-    Raises
-    ------
-    DGLError
-        ``val`` has another shape.
+    Raises DGLError: ``val`` has another shape.
     """
     val = admitted(val, "the diagonal")
     if not active.is_tensor(val) or not active.shape(val):

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
-from ..structure.adjacency import index_dtype_for
 from ..structure.distinct import numbered
+from ..structure.formats import index_dtype_for
 from .base import MatrixBase, take_rows
 from .reduction import reduced
 

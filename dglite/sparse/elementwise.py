@@ -54,10 +54,7 @@ def div(A: Matrix, B: Any) -> Matrix:
 
     Entries keep the order of ``A``. Integers give floats.
 
-    Raises
-    ------
-    DGLError
-        Two matrices do not have the same indices, or have several entries at one.
+    Raises DGLError: two matrices do not have the same indices, or have several entries at one.
     """
     if is_scalar(B):
         return A.like(A.val / B)
@@ -88,10 +85,7 @@ def neg(A: Matrix) -> Matrix:
 def inv(A: Matrix) -> Matrix:
     """Return the inverse of a square diagonal matrix with scalar values and no empty place on the diagonal.
 
-    Raises
-    ------
-    DGLError
-        The matrix is of another sort.
+    Raises DGLError: the matrix is of another sort.
     """
     num_rows, num_cols = A.shape
     row, col = A.row_col()
@@ -115,10 +109,7 @@ def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     ``v`` of shape (num_cols,) or (1, num_cols) has an element per column, of shape (num_rows, 1) one per row; values of
     D elements all meet the same one.
 
-    Raises
-    ------
-    DGLError
-        The shapes differ, or the operator is not supported.
+    Raises DGLError: the shapes differ, or the operator is not supported.
     """
     if op not in _OPERATORS:
         raise DGLError(f"op={op!r} is not understood; expected one of {', '.join(_OPERATORS)}")

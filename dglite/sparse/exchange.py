@@ -20,10 +20,7 @@ from .matrix import SparseMatrix
 def from_torch_sparse(torch_sparse_tensor: Any) -> SparseMatrix:
     """Make a matrix of a torch sparse tensor of layout COO, CSR or CSC; entries keep their order, repeated ones too.
 
-    Raises
-    ------
-    DGLError
-        The layout is not one of these.
+    Raises DGLError: the layout is not one of these.
     """
     x = torch_sparse_tensor
     layout = str(getattr(x, "layout", "")).removeprefix("torch.")

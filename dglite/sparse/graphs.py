@@ -27,10 +27,8 @@ def adj(
     With an argument of DGL 0.4 to 0.9 (``transpose``, also as a bool in place of ``etype``, ``ctx``, ``scipy_fmt``),
     return what :meth:`DGLGraph.adj_external` does instead of a :class:`SparseMatrix`.
 
-    Raises
-    ------
-    DGLError
-        The edge type does not exist or is not given where there are several, or the feature has another shape.
+    Raises DGLError: the edge type does not exist or is not given where there are several, or the feature has another
+    shape.
 
     Examples
     --------

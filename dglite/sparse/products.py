@@ -12,8 +12,8 @@ from ..expr import Operand, Side
 from ..ops import core
 from ..opspec import Reducer
 from ..structure import Adjacency, Compressed
-from ..structure.adjacency import index_dtype_for
 from ..structure.compressed import expand_ranges
+from ..structure.formats import index_dtype_for
 from .base import MatrixBase, is_float, take_rows, value_shape
 from .duplicates import grouping
 from .reduction import reduced
@@ -28,6 +28,8 @@ _PRODUCT = Operand(Side.V, 0) * Operand(Side.U, 1)
 def spmm(A: MatrixBase, X: Tensor) -> Tensor:
     """Return ``A @ X`` by g-SpMM; a row without entries gives 0.
 
+    Raises DGLError: shapes or dtypes do not fit, or the dtype is not a floating one.
+
     Parameters
     ----------
     A
@@ -39,11 +41,6 @@ def spmm(A: MatrixBase, X: Tensor) -> Tensor:
     -------
     Tensor
         (L,), (L, N) or (L, N, K). Differentiable twice in the values and in ``X``.
-
-    Raises
-    ------
-    DGLError
-        Shapes or dtypes do not fit, or the dtype is not a floating one.
     """
     X = admitted(X, "the dense matrix")
     if not isinstance(A, MatrixBase) or not active.is_tensor(X):
@@ -64,6 +61,8 @@ def bspmm(A: MatrixBase, X: Tensor) -> Tensor:
 def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     """Return ``(X1 @ X2) * A`` at the nonzeros of ``A`` by g-SDDMM; the dense product is never stored.
 
+    Raises DGLError: shapes or dtypes do not fit, or the dtype is not a floating one.
+
     Parameters
     ----------
     A
@@ -76,11 +75,6 @@ def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     -------
     SparseMatrix
         The structure of ``A``, with its kind of values, or values of length K. Differentiable twice.
-
-    Raises
-    ------
-    DGLError
-        Shapes or dtypes do not fit, or the dtype is not a floating one.
     """
     X1, X2 = admitted(X1, "the first dense matrix"), admitted(X2, "the second dense matrix")
     for x in (X1, X2):
@@ -125,10 +119,7 @@ def spspmm(A: Matrix, B: Matrix) -> Matrix:
     with one, or while torch traces or transforms, every product of two entries is an edge from ``A``'s entry to the
     result's, and a g-SpMM adds them up, so that memory grows with the number of products. Differentiable twice.
 
-    Raises
-    ------
-    DGLError
-        Shapes or dtypes do not fit, or values are vectors.
+    Raises DGLError: shapes or dtypes do not fit, or values are vectors.
     """
     for x in (A, B):
         if not isinstance(x, MatrixBase):
@@ -206,10 +197,7 @@ def matmul(A: MatrixBase | Tensor, B: Tensor) -> Tensor: ...
 def matmul(A: Any, B: Any) -> Any:
     """Return ``A @ B``: :func:`spmm` for a dense ``B``, :func:`spspmm` for a sparse one; two tensors are multiplied.
 
-    Raises
-    ------
-    DGLError
-        A dense ``A`` with a sparse ``B``: use ``(B.T @ A.T).T``.
+    Raises DGLError: a dense ``A`` with a sparse ``B``: use ``(B.T @ A.T).T``.
     """
     sparse = isinstance(A, MatrixBase), isinstance(B, MatrixBase)
     A, B = admitted(A, "the first matrix"), admitted(B, "the second matrix")

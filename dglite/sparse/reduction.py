@@ -31,6 +31,8 @@ def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Ten
     Places without an entry do not count; a row or column without entries gives 0. Entries that share a place count one
     by one.
 
+    Raises DGLError: an unknown name or ``dim``, or the mean of integers.
+
     Parameters
     ----------
     rtype
@@ -40,11 +42,6 @@ def reduce(input: MatrixBase, dim: int | None = None, rtype: str = "sum") -> Ten
     -------
     Tensor
         (num_cols, *D), (num_rows, *D) or (*D,), of the values' dtype.
-
-    Raises
-    ------
-    DGLError
-        An unknown name or ``dim``, or the mean of integers.
     """
     if rtype not in _REDUCERS:
         raise DGLError(f"rtype={rtype!r} is not understood; expected one of {', '.join(_REDUCERS)}")

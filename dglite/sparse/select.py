@@ -52,6 +52,9 @@ def sample(
 ) -> Matrix:
     """Return up to ``fanout`` entries, drawn by chance, of each of the given rows (``dim`` 0) or columns (1).
 
+    Raises ValueError, DGLError: ``dim`` is neither 0 nor 1, a number is out of range, ``fanout`` is negative, or values
+    cannot be weights.
+
     Parameters
     ----------
     ids
@@ -63,11 +66,6 @@ def sample(
         Draw in proportion to the values, scalars from 0 up; entries of value 0 are never drawn.
 
     Draws follow :func:`dglite.seed`.
-
-    Raises
-    ------
-    ValueError, DGLError
-        ``dim`` is neither 0 nor 1, a number is out of range, ``fanout`` is negative, or values cannot be weights.
     """
     _check_dim(dim)
     fanout = count_of(fanout, "fanout")
@@ -85,6 +83,8 @@ def sample(
 def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, Tensor]:
     """Drop empty rows (``dim`` 0) or columns (1) and number the others anew.
 
+    Raises ValueError, DGLError: ``dim`` is neither 0 nor 1, or a number is out of range or given twice.
+
     Parameters
     ----------
     leading_indices
@@ -94,11 +94,6 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     -------
     tuple
         The matrix, and the old number of each row or column.
-
-    Raises
-    ------
-    ValueError, DGLError
-        ``dim`` is neither 0 nor 1, or a number is out of range or given twice.
     """
     _check_dim(dim)
     size = A.shape[dim]

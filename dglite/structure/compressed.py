@@ -15,7 +15,7 @@ from .ids import check_range
 from .sizes import require_room
 
 SMALL = 512
-"""Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""
+"""Up to this many edges NumPy sorts as fast as a compiled kernel is called, and LLVM need not be imported."""
 
 _LARGE = 1 << 22
 """From this many entries on, threads copy faster than one, and NumPy's temporaries (64 bits per index) are felt."""
@@ -26,7 +26,7 @@ _LAZY = 1 << 20
 
 def kernels() -> ModuleType:
     """Return the compiled conversion kernels."""
-    # Imported at the first graph above SMALL edges: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    # Imported at the first graph above SMALL edges: importing LLVM takes 0.05 s, and `import dglite` must not pay it.
     from ..kernels.cpu.graph import convert
 
     return convert

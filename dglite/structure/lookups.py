@@ -193,7 +193,7 @@ class Lookups(ABC):
                 numbers[is_member],
                 stored.edge_ids_of(entries[is_member]),
             )
-        # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+        # Imported here because it imports LLVM, which takes 0.05 s that `import dglite` must not pay.
         from ..kernels.cpu.run.rows import run_rows
         from ..kernels.cpu.sample import block
 

@@ -77,12 +77,7 @@ def pack_indices(values: np.ndarray, bound: int, scratch: Path | None = None) ->
 
     ``words`` are in memory, or in a file that is made in the folder ``scratch`` and mapped.
 
-    Raises
-    ------
-    DGLError
-        ``bound`` is above 2**32.
-    OSError
-        The disk of ``scratch`` is full.
+    Raises DGLError: ``bound`` is above 2**32; OSError: the disk of ``scratch`` is full.
     """
     if bound > _MOST:
         raise DGLError(f"there are {bound:,} nodes; ids below 2**32 are compressed, so write without compress")

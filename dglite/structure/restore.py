@@ -29,6 +29,9 @@ def restore(
 ) -> Adjacency:
     """Return a relation with the given formats. Arrays of the right dtype are not copied; do not write to them.
 
+    Raises DGLError: lengths do not fit the counts, an id is out of range, edge ids are no permutation, or formats
+    disagree.
+
     Parameters
     ----------
     counts
@@ -38,11 +41,6 @@ def restore(
     check
         Look at every entry. Without it only lengths are looked at, for arrays that dglite itself has written: what lies
         in a mapped file stays there.
-
-    Raises
-    ------
-    DGLError
-        Lengths do not fit the counts, an id is out of range, edge ids are no permutation, or formats disagree.
     """
     num_src, num_dst, num_edges = counts
     adjacency = Adjacency(num_src, num_dst, num_edges, np.dtype(idtype))

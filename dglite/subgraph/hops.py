@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from ..frame import TensorOrDict
+from ..column import TensorOrDict
 from ..graph import DGLGraph
 from ..structure.arrays import HOST
 from ..structure.distinct import contains, distinct
@@ -49,6 +49,8 @@ def khop_in_subgraph(
 ) -> Any:
     """Return the nodes from which ``nodes`` can be reached in at most ``k`` steps, and all edges between them.
 
+    Raises DGLError: ``k`` is negative, a node does not exist, or the graph is a block.
+
     Parameters
     ----------
     nodes
@@ -62,11 +64,6 @@ def khop_in_subgraph(
     -------
     DGLGraph or (DGLGraph, Tensor or dict)
         With ``relabel_nodes``, also the new ids of ``nodes``, int64 as torch indexes by, by type if they were given so.
-
-    Raises
-    ------
-    DGLError
-        ``k`` is negative, a node does not exist, or the graph is a block.
     """
     return _khop(graph, nodes, k, False, (relabel_nodes, store_ids, output_device))
 

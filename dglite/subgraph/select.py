@@ -9,9 +9,9 @@ import numpy as np
 
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
-from ..structure.adjacency import index_dtype_for
 from ..structure.arrays import HOST
 from ..structure.distinct import Positions
+from ..structure.formats import index_dtype_for
 from .parts import copied, ends_of, extracted, nodes_by_set, refuse_block, subgraph_of_edges
 
 
@@ -19,6 +19,8 @@ def node_subgraph(
     graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
     """Return the nodes given and the edges between them.
+
+    Raises DGLError: a node does not exist or is given twice, or the graph is a block.
 
     Parameters
     ----------
@@ -36,11 +38,6 @@ def node_subgraph(
     -------
     DGLGraph
         Edges are ordered by the place of their source node in ``nodes``, then by id. Batch numbers are not kept.
-
-    Raises
-    ------
-    DGLError
-        A node does not exist or is given twice, or the graph is a block.
 
     Examples
     --------
@@ -110,6 +107,8 @@ def edge_subgraph(
 ) -> DGLGraph:
     """Return the edges given and their ends.
 
+    Raises DGLError: an edge does not exist, or the graph is a block.
+
     Parameters
     ----------
     edges
@@ -122,11 +121,6 @@ def edge_subgraph(
         as in :func:`node_subgraph`.
     preserve_nodes
         classic: the opposite of ``relabel_nodes``.
-
-    Raises
-    ------
-    DGLError
-        An edge does not exist, or the graph is a block.
 
     Examples
     --------

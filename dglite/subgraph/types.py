@@ -17,10 +17,7 @@ def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: An
     Features are shared: one that is set on either graph is seen by the other, until nodes or edges are added or
     removed.
 
-    Raises
-    ------
-    DGLError
-        A type does not exist, no edge type joins the given types, or the graph is a block.
+    Raises DGLError: a type does not exist, no edge type joins the given types, or the graph is a block.
     """
     refuse_block(graph, "node_type_subgraph")
     node_sets = {graph.type_graph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
@@ -36,10 +33,7 @@ def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: An
     Features are shared: one that is set on either graph is seen by the other, until nodes or edges are added or
     removed.
 
-    Raises
-    ------
-    DGLError
-        A type does not exist, or its bare name is shared by several relations.
+    Raises DGLError: a type does not exist, or its bare name is shared by several relations.
     """
     require_graph(graph)
     etype_ids = list(

@@ -3,7 +3,8 @@
 from .baselines import BASELINES
 from .capture import Captured, capture
 from .parallel import ParallelStep, parallelize
-from .plan import PartitionPlan, PlanStep, plan, plan_captured
+from .plan import PartitionPlan, PlanStep
+from .planning import plan, plan_captured
 
 __all__ = [
     "BASELINES",

@@ -101,6 +101,9 @@ def capture(
 ) -> Captured:
     """Return the graph of one training step of ``module``.
 
+    Raises DGLError if the module's control flow depends on data, if an output has a shape that depends on data, if the
+    loss is not one floating point number, or if the optimizer is not element-wise.
+
     Parameters
     ----------
     module : nn.Module
@@ -116,12 +119,6 @@ def capture(
         An element-wise one over parameters of the module, as all of torch.optim are but Adafactor, LBFGS and Muon.
     device : torch.device or str
         Where the step will run: what the inputs say as their ``device``.
-
-    Raises
-    ------
-    DGLError
-        If the module's control flow depends on data, if an output has a shape that depends on data, if the loss is not
-        one floating point number, or if the optimizer is not element-wise.
     """
     recorder = StepRecorder(device)
     inputs = _Inputs(module, recorder, example_inputs, named_inputs or {})

@@ -127,6 +127,8 @@ class Coarse:
 def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True) -> Coarse:
     """Return the groups of a training step.
 
+    Raises DGLError if operators have no description; all of them are named.
+
     Parameters
     ----------
     captured : Captured
@@ -134,11 +136,6 @@ def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True)
         ``strategies_of(target, args, kwargs)``, tensors as meta tensors, gives an operator's strategies.
     merge : bool
         With False every tensor and operator is its own group.
-
-    Raises
-    ------
-    DGLError
-        If operators have no description; all of them are named.
     """
     return _Coarsening(captured, strategies_of).run(merge)
 

@@ -59,6 +59,9 @@ def strategies(
 ) -> list[Strategy]:
     """Return every way to split the operator that is described, for given shapes.
 
+    Raises DGLError if the shapes have other ranks than the description, or an index takes another number of values in
+    one place than in another, or in no place alone.
+
     Parameters
     ----------
     inputs, outputs : sequence of shapes
@@ -72,12 +75,6 @@ def strategies(
     additive : bool
         Whether to split reductions that something is added to, as the bias is in ``bias[j] + Sum(...)``. The parts then
         have to see to it that one of them adds it.
-
-    Raises
-    ------
-    DGLError
-        If the shapes have other ranks than the description, or an index takes another number of values in one place
-        than in another, or in no place alone.
     """
     shapes = _shapes(description, inputs, outputs)
     sizes = _extents(description, shapes, outputs, extents or {})

@@ -130,7 +130,7 @@ def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any,
 
 
 def _value(node: Node, values: dict[Node, tuple[Any, Permutation]]) -> tuple[Any, Permutation]:
-    """Return what tells a tensor's values, but for the order of its dimensions, and which of those each of its is."""
+    """Return the node whose values a tensor has up to the order of dimensions, and that order."""
     if node not in values:
         same = tuple(range(node.meta["val"].dim()))
         values[node] = node, same

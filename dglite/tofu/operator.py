@@ -100,7 +100,7 @@ class OperatorPart:
 
     @property
     def adds(self) -> bool:
-        """Whether this is the part that adds what is added once, as a bias is."""
+        """Whether this part adds terms that are added once, such as a bias."""
         return self.lo == 0 and self.hi > 0
 
     def rows(self, name: str, dim: int) -> tuple[int, int]:

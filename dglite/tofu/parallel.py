@@ -29,7 +29,8 @@ from .checkpoint import Sharding
 from .execute import compile_plan
 from .layout import Layout
 from .links import Broken, Links
-from .plan import PartitionPlan, plan_captured, plan_like
+from .plan import PartitionPlan
+from .planning import plan_captured, plan_like
 from .program import Program
 from .settings import CallSettings, input_problem, modes, signature
 from .state import PartitionedState
@@ -52,6 +53,8 @@ def parallelize(
 
     Each process calls this, under torchrun for example, with an equal module, and then the step with equal inputs. The
     plan is made at the first step, from the shapes of the inputs.
+
+    Raises DGLError if ``workers`` is not the number of processes, or torch.distributed has not been initialised.
 
     Parameters
     ----------
@@ -77,11 +80,6 @@ def parallelize(
     split_batch : bool
         Whether each process passes its share of the batch, as with DDP: equally many rows (the first dimension) of each
         input tensor, in the order of the processes. The loss is still that of the whole batch.
-
-    Raises
-    ------
-    DGLError
-        If ``workers`` is not the number of processes, or torch.distributed has not been initialised.
     """
     if isinstance(loss, torch.optim.Optimizer):
         if optimizer is not None:
@@ -170,17 +168,14 @@ class ParallelStep:
     def __call__(self, *inputs: Any, **named: Any) -> torch.Tensor:
         """Train one step and return the loss, which is the same in all processes.
 
+        Raises DGLError if processes have different inputs, settings or modules, or if a process has ended or does not
+        answer. After the last no further step can be run.
+
         Parameters
         ----------
         *inputs, **named
             What the module takes and, if there is a loss function, its last argument at the end of ``inputs``. Tensors
             are whole, and equal in all processes.
-
-        Raises
-        ------
-        DGLError
-            If processes have different inputs, settings or modules, or if a process has ended or does not answer. After
-            the last no further step can be run.
         """
         value = self._backward("step", inputs, named)
         self._ready_state.update()
@@ -410,15 +405,12 @@ class ParallelStep:
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         """Take what `state_dict` returned, of a job with any number of processes. All have to call it.
 
+        Raises DGLError if there are names too many or missing, or another shape. Nothing is changed then.
+
         Parameters
         ----------
         state : dict of str to Tensor
             DTensors or whole tensors. Whole ones have to be equal in all processes.
-
-        Raises
-        ------
-        DGLError
-            If there are names too many or missing, or another shape. Nothing is changed then.
         """
         self._ready_state.load_state_dict(state)
         self._error = ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
 from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of
+from .views import RecordedView
 
 aten = torch.ops.aten
 
@@ -57,7 +57,7 @@ class StepRecorder(TorchDispatchMode):
         self.sources = SourceTensors()
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
-        self._views: dict[int, _View] = {}
+        self._views: dict[int, RecordedView] = {}
         self._outputs: list[tuple[torch.Tensor, int]] = []
         self._forward_of: dict[Any, Node] = {}
         self._first: Node | None = None
@@ -110,7 +110,7 @@ class StepRecorder(TorchDispatchMode):
         self._bind(tensor, node)
         return node
 
-    def _renew(self, tensor: torch.Tensor, view: _View) -> None:
+    def _renew(self, tensor: torch.Tensor, view: RecordedView) -> None:
         view.source = self.node_of(view.base)
         if view.func is None:
             self._nodes[id(tensor)] = view.source
@@ -147,7 +147,7 @@ class StepRecorder(TorchDispatchMode):
         if func in SAME and self._is_symbolic(args[0]):
             out = self._symbolic(func(shapes_of(args[0])))
             self._bind(out, self.node_of(args[0]))
-            self._views[id(out)] = _View(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
+            self._views[id(out)] = RecordedView(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
             return out
         if func is aten.permute.default and (before := self._undone(args)) is not None:
             out = self._symbolic(func(shapes_of(args[0]), args[1]))
@@ -317,7 +317,7 @@ class StepRecorder(TorchDispatchMode):
         base, source = args[0], self.node_of(args[0])
         rest = tuple(self._read(a) for a in args[1:])
         for index, x in [(None, out)] if isinstance(out, torch.Tensor) else list(enumerate(out)):
-            self._views[id(x)] = _View(base, source, func, rest, kwargs, index, shapes)
+            self._views[id(x)] = RecordedView(base, source, func, rest, kwargs, index, shapes)
 
     def _forget_views(self, func: Any, out: Any) -> None:
         """Let the outputs of an operator that promises not to alias its input, though it may, be no views."""
@@ -329,29 +329,10 @@ class StepRecorder(TorchDispatchMode):
         """Let a tensor stand for another node, and its base for one that holds it."""
         view = self._views.get(id(tensor))
         if view is not None:
-            base = self._scattered(view, node)
+            base = view.base_with(node, self.node_of(view.base), self.emit)
             self._rebind(view.base, base)
             view.source = base
         self._bind(tensor, node)
-
-    def _scattered(self, view: _View, new: Node) -> Node:
-        """Return the base with its view replaced: of views by slices exactly, of whole views by their inverse."""
-        base, func, rest = view.base, view.func, view.rest
-        value = shapes_of(base)
-        source = self.node_of(base)
-        shape = list(base.shape)
-        if func is None:
-            return new
-        if func is aten.slice.Tensor:
-            return self.emit(aten.slice_scatter.default, (source, new, *rest), view.kwargs, value)
-        if func is aten.select.int:
-            return self.emit(aten.select_scatter.default, (source, new, *rest), view.kwargs, value)
-        if func in _SAME_ORDER:
-            return self.emit(aten.view.default, (new, shape), {}, value)
-        if func is aten.permute.default:
-            order = [d % len(shape) for d in rest[0]]
-            return self.emit(aten.permute.default, (new, [order.index(d) for d in range(len(shape))]), {}, value)
-        raise DGLError(f"an in-place operator writes through the view {func}: clone it, or write out of place")
 
     # -- gradients -----------------------------------------------------------------------------------------------------
     def differentiable(self) -> list[tuple[torch.Tensor, Node]]:
@@ -402,22 +383,6 @@ class StepRecorder(TorchDispatchMode):
         return self.graph
 
 
-@dataclass(slots=True)
-class _View:
-    """How a tensor looks at another: ``func(base, *rest)[index]``, or the same if there is no ``func``."""
-
-    base: torch.Tensor
-    source: Node
-    func: Any
-    rest: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    index: int | None
-    values: Any
-
-
-_SAME_ORDER = {aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default}
-_SAME_ORDER |= {aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims}
-"""Views of all elements, in their order."""
 _RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
 _INDEXED = {aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}

@@ -94,7 +94,7 @@ def _transposes(node: Node) -> bool:
 
 
 def _remove(graph: Graph, apart: dict[Node, Node], replaced: Replaced) -> None:
-    """Remove what is not used any more; what is used merged becomes a view of what is computed apart."""
+    """Remove unused nodes; a merged tensor that is used becomes a view of the separate ones."""
     for node in reversed(list(replaced)):
         graph.erase_node(node)
     for node, separate in reversed(list(apart.items())):

@@ -272,18 +272,15 @@ class OperatorDescription:
 def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None) -> OperatorDescription:
     """Trace the description of an operator.
 
+    Raises DGLError if it is not a description: a product of two indices, a tensor used with two ranks, a name that is
+    no index, an index that is used twice, an index or a shape that depends on values.
+
     Parameters
     ----------
     function : callable
         Takes the tensor inputs and returns a function from indices to an expression, or a tuple of such functions.
     tensors : sequence of str, optional
         Names for the tensors of a function that takes any number of them.
-
-    Raises
-    ------
-    DGLError
-        If it is not a description: a product of two indices, a tensor used with two ranks, a name that is no index, an
-        index that is used twice, an index or a shape that depends on values.
     """
     names = tuple(tensors) if tensors is not None else _parameters(function)
     ranks: dict[str, int] = {}

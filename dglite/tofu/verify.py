@@ -85,6 +85,8 @@ def verify(
 ) -> tuple[Strategy, ...]:
     """Run each strategy of a call in two and three parts, even and uneven ones, and compare with the whole.
 
+    Raises DGLError if the parts of a strategy do not make the whole: then the description is not that of the operator.
+
     Parameters
     ----------
     target, args, kwargs
@@ -98,11 +100,6 @@ def verify(
     -------
     tuple of Strategy
         The strategies, all of which are right.
-
-    Raises
-    ------
-    DGLError
-        If the parts of a strategy do not make the whole: then the description is not that of the operator.
     """
     kwargs = kwargs or {}
     operator = operator or operator_of(target, args, kwargs)

@@ -29,6 +29,9 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     ``srcdata[NID]``, ``dstdata[NID]`` and ``edata[EID]`` have the ids in ``g``. Features follow; those of nodes are
     gathered when they are first read.
 
+    Raises DGLError: the graph is a block, a node or type does not exist, or an end of an edge is not among the nodes
+    given.
+
     Parameters
     ----------
     g
@@ -42,11 +45,6 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     src_nodes
         the source nodes, in this order: ids, or a dictionary of them by node type; every node with an out-edge must be
         among them, and with ``include_dst_in_src`` they begin with the destination nodes.
-
-    Raises
-    ------
-    DGLError
-        The graph is a block, a node or type does not exist, or an end of an edge is not among the nodes given.
 
     Examples
     --------
@@ -148,7 +146,7 @@ class _Sides:
         src_given: dict[int, np.ndarray] | None,
         edges: Pairs,
     ) -> None:
-        # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+        # Imported here because it imports LLVM, which takes 0.05 s that `import dglite` must not pay.
         from ..kernels.cpu.sample.hashing import Numbering
 
         self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
@@ -281,7 +279,7 @@ def block_of_rows(
 
     With several versions of a node, each of which is a node of the block, all these ids are node * versions + version.
     """
-    # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+    # Imported here because it imports LLVM, which takes 0.05 s that `import dglite` must not pay.
     from ..kernels.cpu.sample.hashing import Numbering
 
     ends = g.type_graph.ends

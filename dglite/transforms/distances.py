@@ -20,6 +20,8 @@ def shortest_dist(g: DGLGraph, root: int | None = None, *, return_paths: Literal
 def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = False) -> Any:
     """Return how many edges the shortest directed paths have, int64, or -1 if there is no path.
 
+    Raises DGLError: the graph has several types, or the node does not exist.
+
     Parameters
     ----------
     root
@@ -27,11 +29,6 @@ def shortest_dist(g: DGLGraph, root: int | None = None, return_paths: bool = Fal
     return_paths
         also return the edge ids of one shortest path each, with another axis as long as the longest, filled up with
         -1. Of parallel edges the one with the lowest id is taken.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, or the node does not exist.
 
     Examples
     --------
@@ -86,10 +83,7 @@ def double_radius_node_labeling(g: DGLGraph, src: int, dst: int) -> Tensor:
     nodes without a path to both 0. Edges are walked both ways. Zhang and Chen, Link Prediction Based on Graph Neural
     Networks (2018).
 
-    Raises
-    ------
-    DGLError
-        The graph has several types, or a node does not exist.
+    Raises DGLError: the graph has several types, or a node does not exist.
     """
     adjacency = require_homogeneous(g, "double_radius_node_labeling")
     ends = [int(g.node_ids(node)[0]) for node in (src, dst)]

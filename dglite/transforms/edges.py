@@ -34,10 +34,7 @@ def reverse(
 
     ``share_ndata`` and ``share_edata`` are older names of ``copy_ndata`` and ``copy_edata``.
 
-    Raises
-    ------
-    DGLError
-        The graph is a block.
+    Raises DGLError: the graph is a block.
     """
     require_graph(g)
     return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
@@ -48,10 +45,7 @@ def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -
 
     Edges are ordered by source, then destination. ``readonly`` is accepted for DGL's sake.
 
-    Raises
-    ------
-    DGLError
-        An edge type joins different node types.
+    Raises DGLError: an edge type joins different node types.
     """
     require_graph(g)
     adjacencies = []
@@ -77,6 +71,8 @@ def add_reverse_edges(
 ) -> DGLGraph:
     """Return the graph with the reverse of each edge added after the edges that there are.
 
+    Raises DGLError: an edge type joins different node types, without ``ignore_bipartite``.
+
     Parameters
     ----------
     readonly
@@ -88,11 +84,6 @@ def add_reverse_edges(
         leave edge types between different node types as they are, instead of refusing them.
     exclude_self
         do not add the reverse of self-loops.
-
-    Raises
-    ------
-    DGLError
-        An edge type joins different node types, without ``ignore_bipartite``.
     """
     require_graph(g)
     adjacencies, rows = [], []
@@ -127,6 +118,9 @@ def add_self_loop(
 ) -> DGLGraph:
     """Return the graph with a self-loop at every node, added after the other edges, whether it has one or not.
 
+    Raises DGLError: the edge type joins different node types, a feature does not exist, or ``fill_data`` is something
+    else.
+
     Parameters
     ----------
     edge_feat_names
@@ -135,11 +129,6 @@ def add_self_loop(
         a number; or ``"sum"``, ``"mean"``, ``"max"`` or ``"min"`` over the node's in-edges, 0 without any.
     etype
         the edge type; not needed when there is one.
-
-    Raises
-    ------
-    DGLError
-        The edge type joins different node types, a feature does not exist, or ``fill_data`` is something else.
 
     Examples
     --------
@@ -182,10 +171,7 @@ def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
 def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     """Return the graph without the self-loops of an edge type; other edges keep their order and features.
 
-    Raises
-    ------
-    DGLError
-        The edge type joins different node types.
+    Raises DGLError: the edge type joins different node types.
     """
     require_graph(g)
     index = g.etype_id(etype)

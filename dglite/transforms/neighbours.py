@@ -35,6 +35,8 @@ def knn_graph(
 ) -> DGLGraph:
     """Return the graph in which the predecessors of each point are its ``k`` nearest points.
 
+    Raises DGLError: there is no point, ``k`` is not positive, or a name is not understood.
+
     Parameters
     ----------
     x
@@ -53,11 +55,6 @@ def knn_graph(
     -------
     DGLGraph
         Edges are ordered by destination, nearest first. Not differentiable.
-
-    Raises
-    ------
-    DGLError
-        There is no point, ``k`` is not positive, or a name is not understood.
     """
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) not in (2, 3):
@@ -83,10 +80,7 @@ def segmented_knn_graph(
 
     Everything else is as in :func:`knn_graph`.
 
-    Raises
-    ------
-    DGLError
-        As :func:`knn_graph`; or the numbers do not sum to the number of points.
+    Raises DGLError as :func:`knn_graph`; or the numbers do not sum to the number of points.
     """
     sizes = integer_array(segs, "numbers of points").astype(np.int64)
     num_points = active.shape(x)[0]
@@ -237,6 +231,8 @@ def radius_graph(
 ) -> Any:
     """Return the graph that joins, both ways, points at most ``r`` apart.
 
+    Raises DGLError: ``r`` is negative, ``p`` below 1, ``compute_mode`` is not understood, or ``x`` is not a matrix.
+
     Parameters
     ----------
     x
@@ -251,11 +247,6 @@ def radius_graph(
         also return the distance along each edge, (num_edges, 1), differentiable in ``x``.
 
     Edges are ordered by source, then destination.
-
-    Raises
-    ------
-    DGLError
-        ``r`` is negative, ``p`` below 1, ``compute_mode`` is not understood, or ``x`` is not a matrix.
     """
     if compute_mode not in _MODES:
         raise DGLError(f"compute_mode={compute_mode!r} is not understood; expected one of {', '.join(_MODES)}")

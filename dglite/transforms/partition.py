@@ -36,6 +36,8 @@ def metis_partition_assignment(
 
     Edges are taken both ways and once. Needs the package ``pymetis``.
 
+    Raises DGLError: ``pymetis`` is not installed, the graph has several types, or an argument is not understood.
+
     Parameters
     ----------
     balance_ntypes
@@ -47,11 +49,6 @@ def metis_partition_assignment(
         ``"k-way"`` or ``"recursive"`` bisection.
     objtype
         ``"cut"`` for few cut edges, ``"vol"`` for little communication, which needs mode ``"k-way"``.
-
-    Raises
-    ------
-    DGLError
-        ``pymetis`` is not installed, the graph has several types, or an argument is not understood.
     """
     adjacency = require_homogeneous(g, "metis_partition_assignment")
     if mode not in _MODES or objtype not in _OBJECTIVES or (objtype == "vol" and mode == "recursive"):
@@ -133,6 +130,9 @@ def partition_graph_with_halo(
     the other edges at its nodes, and for each further hop the in-edges of the nodes found last; nodes of other parts
     that come in so are its halo.
 
+    Raises DGLError: the graph has several types, there is not one part for each node, or the number of hops is
+    negative.
+
     Parameters
     ----------
     node_part
@@ -147,11 +147,6 @@ def partition_graph_with_halo(
         reshuffling), ``inner_node`` and ``part_id``; edge features ``dglite.EID`` and ``inner_edge``, 1 for an edge
         into an inner node; after reshuffling ``orig_id``, the id in ``g``, on both. Features of ``g`` do not come
         along. Then the old id of each new node and of each new edge, or None without reshuffling.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, there is not one part for each node, or the number of hops is negative.
     """
     adjacency = require_homogeneous(g, "partition_graph_with_halo")
     parts = integer_array(node_part, "parts")

@@ -25,17 +25,14 @@ from .parts import matrix, node_frames, one_relation, require_homogeneous, witho
 def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> DGLGraph:
     """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)`` but itself.
 
+    Raises DGLError: the graph has several types.
+
     Parameters
     ----------
     backtracking
         whether ``(u, v)`` points to ``(v, u)``.
     shared
         give the nodes the edge features of ``g``.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types.
     """
     adjacency = require_homogeneous(g, "line_graph")
     src, dst = adjacency.endpoints()
@@ -62,10 +59,7 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
 def khop_adj(g: DGLGraph, k: int) -> Tensor:
     """Return the ``k``-th power of the adjacency matrix, float32 (num_nodes, num_nodes): how many paths join a pair.
 
-    Raises
-    ------
-    DGLError
-        The graph has several types, or ``k`` is negative.
+    Raises DGLError: the graph has several types, or ``k`` is negative.
     """
     require_graph(g)
     return g.as_tensor(
@@ -76,10 +70,7 @@ def khop_adj(g: DGLGraph, k: int) -> Tensor:
 def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     """Return the graph with an edge ``u -> v`` for each path of ``k`` edges from u to v, by source and destination.
 
-    Raises
-    ------
-    DGLError
-        The graph has several types, or ``k`` is negative.
+    Raises DGLError: the graph has several types, or ``k`` is negative.
     """
     adjacency, num_nodes = require_homogeneous(g, "khop_graph"), g.num_nodes()
     k = count_of(k, "khop_graph: k")
@@ -124,10 +115,7 @@ def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     Its nodes are all of the first type and all of the last, with their features; one type gives a homogeneous graph.
     Each pair is joined once, by source and destination.
 
-    Raises
-    ------
-    DGLError
-        The path is empty, an edge type does not exist, or one does not start where the one before ends.
+    Raises DGLError: the path is empty, an edge type does not exist, or one does not start where the one before ends.
     """
     require_graph(g)
     if not metapath:
@@ -166,6 +154,8 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
     Edges are ordered by source and destination; one of weight 0 stays. Weights are differentiable, and are computed
     from one product per path of an edge of ``A`` and one of ``B``.
 
+    Raises DGLError: a graph has several edge types, numbers of nodes do not match, or weights are not scalars.
+
     Parameters
     ----------
     A, B
@@ -174,11 +164,6 @@ def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "
         the edge feature that holds the weight, (num_edges,), in both and in the result.
     etype
         the edge type of the result, from A's source type to B's destination type.
-
-    Raises
-    ------
-    DGLError
-        A graph has several edge types, numbers of nodes do not match, or weights are not scalars.
     """
     left, right = _weighted(A, weight_name, "adj_product_graph"), _weighted(B, weight_name, "adj_product_graph")
     (first, first_weights), (second, second_weights) = left, right
@@ -205,10 +190,7 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
 
     Edges are ordered by source and destination; one of weight 0 stays.
 
-    Raises
-    ------
-    DGLError
-        There is no graph, types or numbers of nodes differ, or weights are not scalars.
+    Raises DGLError: there is no graph, types or numbers of nodes differ, or weights are not scalars.
     """
     graphs = graphs_of(graphs, "adj_sum_graph")
     if not graphs:

@@ -54,20 +54,31 @@ def _ordered(graph: _Graph, sizes: np.ndarray, most: int) -> np.ndarray:
     if num_clusters == len(labels) and most >= sizes.sum():
         return members  # nothing is linked any more
     if num_clusters > 1:
-        coarse = kernels.compiled("graph.cluster").cluster_graph(*graph, labels, starts, members)
-        inner = _ordered(coarse, np.add.reduceat(sizes[members], starts[:-1]), most * GROWTH)
+        coarse, sums = _cluster_graph(graph, labels, starts, members), np.add.reduceat(sizes[members], starts[:-1])
+        inner = _ordered(coarse, sums, most * GROWTH)
         place = np.empty(num_clusters, np.int64)
         place[inner] = np.arange(num_clusters)
         return np.argsort(place[labels], kind="stable")
     return members
 
 
+def _cluster_graph(graph: _Graph, labels: np.ndarray, starts: np.ndarray, members: np.ndarray) -> _Graph:
+    """Return the graph of the clusters, whose weights are sums."""
+    indptr, indices, _ = graph
+    coarse, neighbours = np.zeros(len(starts), indptr.dtype), np.empty_like(indices)
+    sums = np.empty(len(indices), np.float32)
+    merge = kernels.compiled("graph.cluster").cluster_graph
+    count = merge(*graph, labels, starts, members, coarse, neighbours, sums)
+    return coarse, neighbours[:count].copy(), sums[:count].copy()
+
+
 def _clusters(graph: _Graph, sizes: np.ndarray, most: int) -> np.ndarray:
     """Return the cluster of each node, numbered from 0."""
     indptr, indices, weights = graph
     labels, label_sizes = np.arange(len(sizes), dtype=indices.dtype), sizes.copy()
+    scores, sweep = np.zeros(len(sizes), np.float32), kernels.compiled("graph.cluster").sweep
     for _ in progress(range(SWEEPS), f"clusters of {len(sizes):,} nodes", "sweep"):
-        moved = kernels.compiled("graph.cluster").sweep(indptr, indices, weights, sizes, most, labels, label_sizes)
+        moved = sweep(indptr, indices, weights, sizes, most, labels, label_sizes, scores)
         if moved * 100 < len(labels):
             break
     number = np.cumsum(np.bincount(labels, minlength=len(labels)) > 0) - 1
@@ -95,6 +106,9 @@ def reorder_graph(
     Kernels gather the features of a node's neighbours. Where these have near ids, the features are in cache more
     often; a graph without clusters gains nothing. Nodes are renumbered first, then edges. ``g`` stays as it is.
 
+    Raises DGLError: the graph has several types or is a block; an order is not known; what it needs is missing from
+    ``permute_config`` or not installed; a permutation does not have every id once.
+
     Parameters
     ----------
     g
@@ -115,12 +129,6 @@ def reorder_graph(
     -------
     DGLGraph
         Without batch sizes: graphs of a batch may have been mixed. It may have all sparse formats, whatever ``g`` may.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types or is a block; an order is not known; what it needs is missing from
-        ``permute_config`` or not installed; a permutation does not have every id once.
 
     Examples
     --------

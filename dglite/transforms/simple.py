@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import ops
 from ..backend import Tensor, active
+from ..column import TensorOrDict
 from ..errors import DGLError
-from ..frame import EID, NID, TensorOrDict
+from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies
@@ -56,6 +57,8 @@ def to_simple(
 ) -> Any:
     """Return the graph with parallel edges merged. Edges are ordered by source, then destination.
 
+    Raises DGLError: the aggregator is something else, or the graph is a block.
+
     Parameters
     ----------
     return_counts
@@ -67,11 +70,6 @@ def to_simple(
     aggregator
         how they are joined: ``"sum"``, ``"mean"``, or ``"arbitrary"``, that of the edge with the lowest id, which
         ``edata[dglite.EID]`` then has.
-
-    Raises
-    ------
-    DGLError
-        The aggregator is something else, or the graph is a block.
     """
     require_graph(g)
     if aggregator not in _AGGREGATORS:
@@ -137,6 +135,9 @@ def compact_graphs(
 ) -> Any:
     """Drop the nodes that have no edge in any of the graphs, and renumber the others alike in all graphs.
 
+    Raises DGLError: graphs differ in node types, numbers of nodes, id dtype or device; a node does not exist; one is a
+    block.
+
     Parameters
     ----------
     graphs
@@ -150,11 +151,6 @@ def compact_graphs(
     -------
     DGLGraph or list of DGLGraph
         ``ndata[dglite.NID]`` has the old ids: those preserved, then nodes in the order in which edges name them.
-
-    Raises
-    ------
-    DGLError
-        Graphs differ in node types, numbers of nodes, id dtype or device; a node does not exist; one is a block.
     """
     batch = [graphs] if isinstance(graphs, DGLGraph) else graphs_of(graphs, "compact_graphs")
     if not batch:

@@ -24,10 +24,7 @@ def laplacian_lambda_max(g: DGLGraph) -> list[float]:
 
     A graph without edges has 1, one without nodes 0. Edges must go both ways.
 
-    Raises
-    ------
-    DGLError
-        The graph has several types.
+    Raises DGLError: the graph has several types.
     """
     adjacency = require_homogeneous(g, "laplacian_lambda_max")
     laplacian = _laplacian(adjacency)
@@ -69,10 +66,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
     A walk takes each out-edge with a probability like its weight, 1 by default; at a node without any it ends. Dwivedi
     et al., Graph Neural Networks with Learnable Structural and Positional Representations (2022). float32.
 
-    Raises
-    ------
-    DGLError
-        The graph has several types, or ``k`` is not positive.
+    Raises DGLError: the graph has several types, or ``k`` is not positive.
     """
     adjacency = require_homogeneous(g, "random_walk_pe")
     k = count_of(k, "random_walk_pe: k", least=1, most=2**31 - 1)
@@ -97,17 +91,14 @@ def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = Fal
     The Laplacian is ``I - D^-1/2 A D^-1/2``; edges must go both ways. Signs are drawn anew by each call. Dwivedi et
     al., Benchmarking Graph Neural Networks (2020).
 
+    Raises DGLError: the graph has several types, ``k`` is not positive, or there are not more than ``k`` nodes.
+
     Parameters
     ----------
     padding
         fill up with zeros where the graph has too few nodes; else that is an error.
     return_eigval
         also return the eigenvalues, (k,), filled up with NaN.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, ``k`` is not positive, or there are not more than ``k`` nodes.
     """
     adjacency = require_homogeneous(g, "lap_pe")
     k = count_of(k, "lap_pe: k", least=1, most=2**31 - 1)
@@ -199,6 +190,8 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
 
     ``(num_nodes, 2 k)``, float32. Hussain et al., Global Self-Attention as a Replacement for Graph Convolution (2022).
 
+    Raises DGLError: the graph has several types, ``k`` is not positive, or exceeds the number of nodes.
+
     Parameters
     ----------
     padding
@@ -206,11 +199,6 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
         else that is an error.
     random_flip
         draw the sign of each pair of vectors anew by each call.
-
-    Raises
-    ------
-    DGLError
-        The graph has several types, ``k`` is not positive, or exceeds the number of nodes.
     """
     adjacency = require_homogeneous(g, "svd_pe")
     k = count_of(k, "svd_pe: k", least=1, most=2**31 - 1)

@@ -51,6 +51,9 @@ class RandomLinkSplit(BaseTransform):
     validation graph have the training edges, the test graph those and the validation edges. Names and meanings are
     PyTorch Geometric's. Draws follow :func:`dglite.seed`. Parallel edges stay together, and count as one.
 
+    Raises DGLError: when called: numbers do not fit the graph, an edge type is not named or does not exist, or
+    ``is_undirected`` is said of a graph that lacks the other direction.
+
     Parameters
     ----------
     num_val, num_test
@@ -69,12 +72,6 @@ class RandomLinkSplit(BaseTransform):
     rev_edge_types
         For each of ``edge_types`` the type that holds the same edges in the other direction, or None: held-out edges
         are removed from it, too.
-
-    Raises
-    ------
-    DGLError
-        When called: numbers do not fit the graph, an edge type is not named or does not exist, or ``is_undirected`` is
-        said of a graph that lacks the other direction.
 
     Examples
     --------
@@ -235,6 +232,9 @@ class RandomNodeSplit(BaseTransform):
 
     Names and meanings are PyTorch Geometric's. Draws follow :func:`dglite.seed`.
 
+    Raises DGLError: when called: numbers are larger than the graph allows, or classes are needed and missing. When
+    made: the split is unknown.
+
     Parameters
     ----------
     split
@@ -250,12 +250,6 @@ class RandomNodeSplit(BaseTransform):
     key
         The feature with the classes, (num_nodes,) integers; node types without it get no masks. Without any, all
         nodes are split by ``"train_rest"``.
-
-    Raises
-    ------
-    DGLError
-        When called: numbers are larger than the graph allows, or classes are needed and missing. When made: the split
-        is unknown.
 
     Examples
     --------

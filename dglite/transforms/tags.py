@@ -26,6 +26,8 @@ def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
 def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
     """Return the graph with the out-edges of each node, in its CSR, sorted by tag.
 
+    Raises DGLError: there are several edge types, or there is not one number for each node or edge.
+
     Parameters
     ----------
     tag
@@ -37,11 +39,6 @@ def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
         ``"node"`` or ``"edge"``.
 
     Edge ids stay. Where out-edges are listed, they come by tag and then by id, no longer by id alone.
-
-    Raises
-    ------
-    DGLError
-        There are several edge types, or there is not one number for each node or edge.
     """
     require_graph(g)
     adjacency = _only(g, "sort_csr_by_tag")

@@ -47,6 +47,9 @@ def to_homogeneous(
 ) -> Any:
     """Return the graph as a homogeneous graph, with nodes and edges numbered type after type.
 
+    Raises DGLError: a type lacks a feature that is to be kept, which is a ``KeyError`` as well, or its shape or dtype
+    differs.
+
     Parameters
     ----------
     ndata, edata
@@ -58,11 +61,6 @@ def to_homogeneous(
         also return the numbers of nodes and of edges of each type, two lists.
 
     A block becomes the graph of its source nodes followed by its destination nodes.
-
-    Raises
-    ------
-    DGLError
-        A type lacks a feature that is to be kept, which is a ``KeyError`` as well, or its shape or dtype differs.
     """
     require_graph(G)
     node_counts, edge_counts = list(G.node_counts), [adjacency.num_edges for adjacency in G.adjacencies]
@@ -99,6 +97,9 @@ def to_heterogeneous(
 ) -> DGLGraph:
     """Return the graph with nodes and edges distributed over types, which two integer features number.
 
+    Raises DGLError: ``G`` has several types, a field is missing, a number has no name, or a node or an edge is not in
+    the metagraph.
+
     Parameters
     ----------
     ntypes, etypes
@@ -114,11 +115,6 @@ def to_heterogeneous(
     DGLGraph
         Types are ordered by name. Inside a type, nodes and edges keep their order. ``ndata[dglite.NID]`` and
         ``edata[dglite.EID]`` have the ids in ``G``; other features come along, but for the two fields.
-
-    Raises
-    ------
-    DGLError
-        ``G`` has several types, a field is missing, a number has no name, or a node or an edge is not in the metagraph.
     """
     adjacency = require_homogeneous(G, "to_heterogeneous")
     node_types = _numbers(G.node_frame_at(0), ntype_field, ntypes, "node")
@@ -249,10 +245,7 @@ def block_to_graph(block: DGLGraph) -> DGLGraph:
 
     Features come along.
 
-    Raises
-    ------
-    DGLError
-        The graph is not a block.
+    Raises DGLError: the graph is not a block.
     """
     if not block.is_block:
         raise DGLError("block_to_graph: the graph is not a block; it can be used as it is")

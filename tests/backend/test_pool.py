@@ -19,8 +19,7 @@ import torch
 
 import dglite
 import dglite.function as fn
-from dglite.backend import load, memory, torch_memory
-from dglite.backend import torch as torch_backend
+from dglite.backend import load, memory, torch_memory, torch_tensors
 from dglite.backend.memory import LARGE, Pool, pool, rounded
 from dglite.errors import DGLError
 from tests.patience import PATIENCE
@@ -49,7 +48,7 @@ def garbage(monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """Let the pool be for tensors of all sizes."""
-    for module in (torch_backend, torch_memory):
+    for module in (torch_tensors, torch_memory):
         monkeypatch.setattr(module, "LARGE", 1)
 
 

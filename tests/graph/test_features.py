@@ -7,9 +7,9 @@ import pickle
 import pytest
 import torch
 
+from dglite.column import Scheme
 from dglite.convert import create_block, graph, heterograph
 from dglite.errors import DGLError
-from dglite.frame import Scheme
 from dglite.transforms import to_block
 
 PLAYS, KNOWS = ("user", "plays", "game"), ("user", "knows", "user")

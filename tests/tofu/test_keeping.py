@@ -13,7 +13,8 @@ from dglite.tofu.execute import compile_plan
 from dglite.tofu.keeping import share_fetches
 from dglite.tofu.links import Links
 from dglite.tofu.memory import memory_profile
-from dglite.tofu.plan import PartitionPlan, plan_captured
+from dglite.tofu.plan import PartitionPlan
+from dglite.tofu.planning import plan_captured
 
 
 class Gated(nn.Module):

@@ -72,10 +72,7 @@ def check_eq_shape(input_: Any) -> None:
 def prepare_tensor(g: DGLGraph, data: Any, name: str) -> Tensor:
     """Return ids, a number, list or tensor, as a vector of the graph's id dtype on its device.
 
-    Raises
-    ------
-    DGLError
-        A tensor has another dtype or device, or the ids are not integers or not one-dimensional.
+    Raises DGLError: a tensor has another dtype or device, or the ids are not integers or not one-dimensional.
     """
     if F.is_tensor(data):
         if data.dtype != g.idtype:

@@ -48,10 +48,7 @@ def set_new_frames(
 ) -> None:
     """Replace all features of nodes, of edges, or of both: a frame by type.
 
-    Raises
-    ------
-    DGLError
-        There is not one frame by type, or one has another number of rows; nothing is replaced then.
+    Raises DGLError: there is not one frame by type, or one has another number of rows; nothing is replaced then.
     """
     pairs = []
     if node_frames is not None:

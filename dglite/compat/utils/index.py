@@ -39,12 +39,8 @@ class InconsistentDtypeException(DGLError):
 class Index:
     """A vector of ids, made of a number, list, array, tensor, ``NDArray`` or slice, and read as either of these.
 
-    Raises
-    ------
-    InconsistentDtypeException
-        A tensor has another dtype than ``dtype``, "int64" or "int32", or more than one axis.
-    DGLError
-        The data are no ids.
+    Raises InconsistentDtypeException: a tensor has another dtype than ``dtype``, "int64" or "int32", or more than one
+    axis; DGLError: the data are no ids.
     """
 
     def __init__(self, data: Any, dtype: str = "int64") -> None:

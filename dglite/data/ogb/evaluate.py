@@ -27,16 +27,13 @@ class Evaluator:
       negatives (num_edges, num_negatives) for each edge, ``hits@1_list``, ``hits@3_list``, ``hits@10_list`` and
       ``mrr_list``, float32 (num_edges,), whose means are the metrics.
 
+    Raises DGLError: there is no such set; or, from ``eval``, a key is missing, shapes do not fit, a score is NaN, or no
+    task has labels of both classes.
+
     Parameters
     ----------
     name
         OGB's name of the set.
-
-    Raises
-    ------
-    DGLError
-        There is no such set; or, from ``eval``, a key is missing, shapes do not fit, a score is NaN, or no task has
-        labels of both classes.
     """
 
     def __init__(self, name: str) -> None:

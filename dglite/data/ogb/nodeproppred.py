@@ -21,6 +21,8 @@ class DglNodePropPredDataset(OneOgbGraph):
     ``year``, ``species``, ``reltype``. Each line of an undirected set is an edge and, after it, the reversed one.
     Labels of ogbn-mag are a dict by node type.
 
+    Raises DGLError: there is no such set; a file is missing and not to be had, damaged, or does not fit the others.
+
     Parameters
     ----------
     name
@@ -37,11 +39,6 @@ class DglNodePropPredDataset(OneOgbGraph):
         Columns of the labels, and how many classes each has.
     task_type, eval_metric, is_hetero
         The kind of task, the metric of :class:`Evaluator`, and whether there are several node types.
-
-    Raises
-    ------
-    DGLError
-        There is no such set; a file is missing and not to be had, damaged, or does not fit the others.
     """
 
     kind = "ogbn"

@@ -55,6 +55,9 @@ def convert_tables(
     work is done in a folder beside ``path``, which takes its name when it is complete. After an interruption, or where
     the disk was full, the same call continues where it stopped, unless a file has changed.
 
+    Raises DGLError as :func:`dglite.from_tables`; ``path`` exists; the disk is full; the limit is too small for a row
+    group, for the ids or for the counters of the sort.
+
     Parameters
     ----------
     nodes, edges
@@ -77,12 +80,6 @@ def convert_tables(
     -------
     GraphFolder
         The folder, opened.
-
-    Raises
-    ------
-    DGLError
-        As :func:`dglite.from_tables`; ``path`` exists; the disk is full; the limit is too small for a row group, for
-        the ids or for the counters of the sort.
 
     Examples
     --------

@@ -26,16 +26,13 @@ def database_tables(tables: Mapping[str, Table]) -> tuple[dict[str, Table], dict
     edge. Rows and the edges of their keys have the feature ``time``, int64, where the table has times: so
     ``NeighborSampler(fanouts, time="time", edge_time="time")`` draws nothing that came to be after its seed.
 
+    Raises DGLError: a key refers to a table that is not there, or a column does not exist.
+
     Parameters
     ----------
     tables
         By name, :class:`dglite.data.Table` with ``id``, the primary key, ``links``, the table that each foreign key
         refers to, and ``time``. Without ``id`` rows are numbered.
-
-    Raises
-    ------
-    DGLError
-        A key refers to a table that is not there, or a column does not exist.
 
     Examples
     --------
@@ -80,16 +77,13 @@ def database_tables(tables: Mapping[str, Table]) -> tuple[dict[str, Table], dict
 def relbench_tables(folder: str | os.PathLike[str]) -> tuple[dict[str, Table], dict[Etype, Table]]:
     """Return the tables of nodes and edges of a database that RelBench has saved, for :func:`dglite.from_tables`.
 
+    Raises DGLError: the folder has no Parquet files, or one without these metadata.
+
     Parameters
     ----------
     folder
         has a Parquet file for each table, whose metadata say the primary key, the foreign keys and the column of times,
         as ``relbench.base.Database.save`` writes them: ``<cache>/rel-f1/db``, for example.
-
-    Raises
-    ------
-    DGLError
-        The folder has no Parquet files, or one without these metadata.
 
     Examples
     --------

@@ -24,15 +24,13 @@ VERSION = 1
 class GraphFolder:
     """A graph on disk with its features and ids, opened without being read.
 
+    Raises DGLError: it is no such folder, a file is missing or cut short, or a feature has another number of rows than
+    the graph.
+
     Parameters
     ----------
     path
         a folder that :func:`dglite.data.convert_tables` wrote.
-
-    Raises
-    ------
-    DGLError
-        It is no such folder, a file is missing or cut short, or a feature has another number of rows than the graph.
 
     Examples
     --------

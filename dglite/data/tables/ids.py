@@ -42,10 +42,7 @@ class NodeIds:
     def from_values(cls, values: Any, label: str = "the ids") -> NodeIds:
         """Make the look-up of distinct ids, which are numbered in their order.
 
-        Raises
-        ------
-        DGLError
-            An id is missing, is neither an integer nor text, or occurs twice.
+        Raises DGLError: an id is missing, is neither an integer nor text, or occurs twice.
         """
         return cls.from_keys(key_arrays(arrow().array(values), lambda row: f"{label}, row {row}"), label)
 
@@ -79,10 +76,7 @@ class NodeIds:
     def numbers(self, ids: Any) -> np.ndarray:
         """Return the numbers of the nodes with some ids, int64.
 
-        Raises
-        ------
-        DGLError
-            No node has an id, or the ids are integers for texts, or texts for integers.
+        Raises DGLError: no node has an id, or the ids are integers for texts, or texts for integers.
         """
         values = arrow().array(ids)
         rows = self.find(key_arrays(values, lambda row: f"id {row}"))

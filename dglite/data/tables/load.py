@@ -24,6 +24,11 @@ def from_tables(nodes: Any = None, edges: Any = None, *, idtype: Any = None, dev
     ways: ``.numbers(["ann"])`` and ``.names([0])``; ``g.node_names`` has all ids, as :func:`dglite.from_pandas` keeps
     them. For a graph larger than memory see :func:`dglite.data.convert_tables`.
 
+    Raises DGLError: a file is missing, damaged or cut short; a column does not exist or has another type in a further
+    file; an id is missing or occurs twice; an edge has an id that is no node's; an integer or a time is missing; lists
+    differ in length. The message names the file, the row group, the row and the column; ImportError: pyarrow is not
+    installed.
+
     Parameters
     ----------
     nodes
@@ -41,15 +46,6 @@ def from_tables(nodes: Any = None, edges: Any = None, *, idtype: Any = None, dev
     The graph. Columns of numbers, booleans, times, categories and lists of one length are features: float16 and
     float32 stay, float64 becomes float32, integers int64, times int64 in seconds since 1970. Codes of categories are
     int64, -1 for missing values; ``g.categories[type][feature]`` has their texts.
-
-    Raises
-    ------
-    DGLError
-        A file is missing, damaged or cut short; a column does not exist or has another type in a further file; an id
-        is missing or occurs twice; an edge has an id that is no node's; an integer or a time is missing; lists differ
-        in length. The message names the file, the row group, the row and the column.
-    ImportError
-        pyarrow is not installed.
 
     Examples
     --------

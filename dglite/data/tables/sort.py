@@ -12,7 +12,7 @@ import numpy as np
 from ...backend import active
 from ...errors import DGLError
 from ...kernels import compiled
-from ...structure.adjacency import index_dtype_for
+from ...structure.formats import index_dtype_for
 from .files import ConversionState, write_all
 
 _DEALT = 80
@@ -27,6 +27,8 @@ def bytes_to_sort(num_dst: int) -> int:
 class SortedRelation:
     """The edges of one type, in files of sources and destinations, to be written by destination.
 
+    Raises DGLError: the limit has no room for the counters of the destinations.
+
     Parameters
     ----------
     ends
@@ -35,11 +37,6 @@ class SortedRelation:
         counts.
     memory
         limit in bytes.
-
-    Raises
-    ------
-    DGLError
-        The limit has no room for the counters of the destinations.
     """
 
     def __init__(

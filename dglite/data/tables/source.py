@@ -78,6 +78,9 @@ class Batch(NamedTuple):
 class TableSource:
     """A table that is read in batches, as often as needed.
 
+    Raises DGLError: it is no table; a file is missing, damaged or cut short, or has other columns or types than the
+    first; ImportError: pyarrow is not installed.
+
     Parameters
     ----------
     data
@@ -92,13 +95,6 @@ class TableSource:
         the files in order; empty for a table in memory.
     schema
         names and types of the columns, of the first file.
-
-    Raises
-    ------
-    DGLError
-        It is no table; a file is missing, damaged or cut short, or has other columns or types than the first.
-    ImportError
-        pyarrow is not installed.
     """
 
     def __init__(self, data: Any, label: str) -> None:

@@ -74,7 +74,7 @@ class StepPlan:
         (forward, forward_lists), (backward, backward_lists) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
         batches = layout.batches(self.job.error_address)
-        instructions = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
+        instructions = make_script(forward, backward, batches, listed, layout.processors, *layout.machine.sharing)
         script, words = (instructions, batches.words), batches.words.reshape(-1)
         self._scripts = script, forward, backward, forward_lists, backward_lists, before, seeds, after
         self.job.load(self._scripts, layout, self.loss)

@@ -73,7 +73,7 @@ class ReduceWords(NamedTuple):
     """The words of a reduction, rows ``first`` to before ``last``; a cell kernel's first three are the same.
 
     ``bounds`` is the address of the bounds of each row's entries, ``index`` that of the entries' numbers of rows, or of
-    their addresses. Of what is reduced and of the result: address, and bytes from row to row.
+    their addresses. Of the operand and of the result: address, and bytes from row to row.
     """
 
     first: int

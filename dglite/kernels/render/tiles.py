@@ -83,7 +83,7 @@ class AttentionSpec:
 
     @property
     def compute(self) -> str:
-        """The dtype of what is computed: scores, sums, results."""
+        """The dtype of scores, sums and results."""
         return compute_dtype(self.dtype)
 
     @property

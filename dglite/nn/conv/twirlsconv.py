@@ -17,7 +17,7 @@ _NORMS = ("none", "batch", "layer")
 
 
 class _Scales(NamedTuple):
-    """Of a step: what sources and sums are multiplied by, (num_nodes, 1), what is added, and the factor of Y."""
+    """A step's factors of sources and of sums, (num_nodes, 1), the term added, and the factor of Y."""
 
     before: Tensor
     after: Tensor

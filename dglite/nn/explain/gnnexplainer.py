@@ -72,6 +72,9 @@ class GNNExplainer(MaskLearner):
     ) -> tuple[Tensor, DGLGraph, Tensor, Tensor]:
         """Explain the prediction for one node.
 
+        Raises DGLError: several nodes were given, or a node that does not exist; the graph has several types; features
+        or the model's output do not have a row for each node; the output does not depend on ``eweight``.
+
         Parameters
         ----------
         node_id
@@ -89,12 +92,6 @@ class GNNExplainer(MaskLearner):
             The node's id in the subgraph, (1,); the subgraph of the nodes within ``num_hops`` steps to the node, with
             old ids in ``ndata[dglite.NID]`` and ``edata[dglite.EID]``; how much each feature counts, (size,), and each
             edge of the subgraph, (num_edges,): between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            Several nodes were given, or a node that does not exist; the graph has several types; features or the
-            model's output do not have a row for each node; the output does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         near, new_id = khop_in_subgraph(graph, node_id, self.num_hops)
@@ -113,6 +110,9 @@ class GNNExplainer(MaskLearner):
     def explain_graph(self, graph: DGLGraph, feat: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Explain the prediction for a graph.
 
+        Raises DGLError: the graph has several types, features do not have a row for each node, or the model's output is
+        not (1, num_classes) or does not depend on ``eweight``.
+
         Parameters
         ----------
         graph
@@ -126,12 +126,6 @@ class GNNExplainer(MaskLearner):
         -------
         (Tensor, Tensor)
             How much each feature counts, (size,), and each edge, (num_edges,): between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            The graph has several types, features do not have a row for each node, or the model's output is not
-            (1, num_classes) or does not depend on ``eweight``.
         """
         features = self._features(graph, feat)
         return self._learn(graph, features, self._logits_of_graph, "Explain graph", kwargs)
@@ -176,16 +170,13 @@ class HeteroGNNExplainer(MaskLearner):
         ``feat`` are features (num_nodes, size) by node type; types without features get no mask. Further arguments of
         the model are given to it as they are.
 
+        Raises DGLError as for one type; features are not by node type, or the model's output has none for ``ntype``.
+
         Returns
         -------
         (Tensor, DGLGraph, dict, dict)
             The node's id in the subgraph, (1,); the subgraph; how much each feature counts by node type, (size,), and
             each edge of the subgraph by canonical edge type, (num_edges,): between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            As for one type; features are not by node type, or the model's output has none for ``ntype``.
         """
         features = self._features(graph, feat)
         near, new_ids = khop_in_subgraph(graph, {ntype: node_id}, self.num_hops)
@@ -211,16 +202,13 @@ class HeteroGNNExplainer(MaskLearner):
 
         ``feat`` are features (num_nodes, size) by node type; types without features get no mask.
 
+        Raises DGLError as for one type, and features are not by node type.
+
         Returns
         -------
         (dict, dict)
             How much each feature counts by node type, (size,), and each edge by canonical edge type, (num_edges,):
             between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            As for one type, and features are not by node type.
         """
         features = self._features(graph, feat)
         return self._learn(graph, features, self._logits_of_graph, "Explain graph", kwargs)

@@ -78,6 +78,9 @@ class PGExplainer(EdgeScorer):
     def train_step(self, graph: DGLGraph, feat: Tensor, temperature: float, **kwargs: Any) -> Tensor:
         """Return the loss for a batch of graphs, a number to minimise.
 
+        Raises DGLError: the explainer is for nodes, the graph has several types, features or embeddings do not have a
+        row for each node, or the model's output does not depend on ``edge_weight``.
+
         Parameters
         ----------
         graph
@@ -88,12 +91,6 @@ class PGExplainer(EdgeScorer):
             The temperature; usually lowered from 5 to 1.
         kwargs
             Further arguments of the model.
-
-        Raises
-        ------
-        DGLError
-            The explainer is for nodes, the graph has several types, features or embeddings do not have a row for each
-            node, or the model's output does not depend on ``edge_weight``.
         """
         return self._train_step(graph, feat, temperature, kwargs)
 
@@ -108,6 +105,8 @@ class PGExplainer(EdgeScorer):
         self, graph: DGLGraph, feat: Tensor, temperature: float = 1.0, training: bool = False, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Explain the prediction for a graph or a batch of graphs.
+
+        Raises DGLError as :meth:`train_step`.
 
         Parameters
         ----------
@@ -125,11 +124,6 @@ class PGExplainer(EdgeScorer):
         (Tensor, Tensor)
             The classes' probabilities with the mask, (batch_size, num_classes), and how much each edge counts,
             (num_edges,), between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            As :meth:`train_step`.
         """
         return self._explain_graph(graph, feat, temperature, training, kwargs)
 
@@ -137,6 +131,9 @@ class PGExplainer(EdgeScorer):
         self, nodes: Any, graph: DGLGraph, feat: Tensor, temperature: float = 1.0, training: bool = False, **kwargs: Any
     ) -> tuple[Tensor, Tensor, DGLGraph, Tensor]:
         """Explain the predictions for some nodes.
+
+        Raises DGLError: the explainer is for graphs or has no ``num_hops``, there is no node, the graph has several
+        types, or features or embeddings do not have a row for each node.
 
         Parameters
         ----------
@@ -157,12 +154,6 @@ class PGExplainer(EdgeScorer):
             The classes' probabilities with the mask for each node of the batch, (num_nodes, num_classes); how much
             each edge counts, (num_edges,), between 0 and 1; the batch of the subgraphs within ``num_hops`` steps to
             each node; the ids in it of the nodes explained, in their order.
-
-        Raises
-        ------
-        DGLError
-            The explainer is for graphs or has no ``num_hops``, there is no node, the graph has several types, or
-            features or embeddings do not have a row for each node.
         """
         return self._explain_nodes({graph.ntypes[0]: nodes}, graph, feat, temperature, training, kwargs)
 
@@ -224,16 +215,13 @@ class HeteroPGExplainer(EdgeScorer):
 
         ``feat`` are features (num_nodes, size) by node type.
 
+        Raises DGLError as :meth:`train_step`.
+
         Returns
         -------
         (Tensor, dict)
             The classes' probabilities with the mask, (batch_size, num_classes), and how much each edge counts by
             canonical edge type, (num_edges,), between 0 and 1.
-
-        Raises
-        ------
-        DGLError
-            As :meth:`train_step`.
         """
         return self._explain_graph(graph, feat, temperature, training, kwargs)
 
@@ -250,16 +238,13 @@ class HeteroPGExplainer(EdgeScorer):
 
         ``nodes`` are ids by node type, ``feat`` features (num_nodes, size) of all node types.
 
+        Raises DGLError as for one type, and features are not by node type, or not of all.
+
         Returns
         -------
         (dict, dict, DGLGraph, dict)
             The classes' probabilities with the mask for the nodes of the batch by type, (num_nodes, num_classes); how
             much each edge counts by canonical edge type, (num_edges,), between 0 and 1; the batch of the subgraphs
             within ``num_hops`` steps to each node; the ids in it of the nodes explained, by type.
-
-        Raises
-        ------
-        DGLError
-            As for one type, and features are not by node type, or not of all.
         """
         return self._explain_nodes(nodes, graph, feat, temperature, training, kwargs)

@@ -94,6 +94,6 @@ class SetValues:
         alone = np.concatenate([self._probabilities(row[None]) for row in sets])
         try:
             together = self._probabilities(sets)
-        except Exception:  # it ran on the graph alone, so what fails, whatever it is, is the batch
+        except Exception:  # it ran on the graph alone, so the batch is at fault
             return False
         return alone.shape == together.shape and np.allclose(alone, together, rtol=1e-4, atol=1e-6, equal_nan=True)

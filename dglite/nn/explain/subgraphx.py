@@ -69,6 +69,8 @@ class SubgraphX(SubgraphSearcher):
     def explain_graph(self, graph: DGLGraph, feat: Tensor, target_class: int, **kwargs: Any) -> Tensor:
         """Return the nodes of the part of the graph that contributes most to a class.
 
+        Raises DGLError: the graph has several types or too few nodes, or features do not have a row for each node.
+
         Parameters
         ----------
         graph
@@ -84,11 +86,6 @@ class SubgraphX(SubgraphSearcher):
         -------
         Tensor
             Ids of at most ``node_min`` nodes, ascending, of the graph's id dtype.
-
-        Raises
-        ------
-        DGLError
-            The graph has several types or too few nodes, or features do not have a row for each node.
         """
         return next(iter(self._search(graph, feat, target_class, kwargs).values()))
 
@@ -122,6 +119,9 @@ class HeteroSubgraphX(SubgraphSearcher):
     ) -> dict[str, Tensor]:
         """Return the nodes of the part of the graph that contributes most to a class, by type.
 
+        Raises DGLError: the graph has too few nodes, or features are not by node type or do not have a row for each
+        node.
+
         Parameters
         ----------
         graph
@@ -138,10 +138,5 @@ class HeteroSubgraphX(SubgraphSearcher):
         dict
             Ids by node type, ascending, at most ``node_min`` in all; a type of which the part has no nodes is left
             out.
-
-        Raises
-        ------
-        DGLError
-            The graph has too few nodes, or features are not by node type or do not have a row for each node.
         """
         return self._search(graph, feat, target_class, kwargs)

@@ -94,10 +94,7 @@ class DyGFormer(Layer):
     def forward(self, src: EventSequence, dst: EventSequence) -> tuple[Tensor, Tensor]:
         """Return a row for each edge's source, and for its destination.
 
-        Raises
-        ------
-        DGLError
-            A shape is not what the layer was constructed with, or not the same for both ends.
+        Raises DGLError: a shape is not what the layer was constructed with, or not the same for both ends.
         """
         if src.nodes.shape != dst.nodes.shape:
             raise DGLError(

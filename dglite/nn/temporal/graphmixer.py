@@ -90,17 +90,14 @@ class GraphMixer(Layer):
     ) -> Tensor:
         """Return a row for each node.
 
+        Raises DGLError: a shape is not what the layer was constructed with.
+
         Parameters
         ----------
         events
             ``edges`` of :func:`dglite.sampling.latest_neighbors`; only where they are -1 counts.
         age
             how long ago each was: the node's time less ``times``.
-
-        Raises
-        ------
-        DGLError
-            A shape is not what the layer was constructed with.
         """
         x = event_features(self, events, age, edge_feat, self._num_neighbors, self._edge_feats)
         there = (events >= 0)[..., None]

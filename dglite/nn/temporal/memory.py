@@ -101,6 +101,9 @@ class TGNMemory(Layer):
     def update_state(self, src: Tensor, dst: Tensor, t: Tensor, raw_msg: Tensor) -> None:
         """Take in a batch of events, once its loss has been computed.
 
+        Raises DGLError: there are not as many times, features or destinations as sources, or features of another width;
+        a time is NaN; or a node's events are all earlier than those of a batch before. The memory is then as it was.
+
         Parameters
         ----------
         src, dst
@@ -109,12 +112,6 @@ class TGNMemory(Layer):
             (n,) their times.
         raw_msg
             (n, raw_msg_dim) their features.
-
-        Raises
-        ------
-        DGLError
-            There are not as many times, features or destinations as sources, or features of another width; a time is
-            NaN; or a node's events are all earlier than those of a batch before. The memory is then as it was.
         """
         count = len(src)
         for argument, x in (("dst", dst), ("t", t), ("raw_msg", raw_msg)):

@@ -102,17 +102,14 @@ class TGATConv(Layer):
     ) -> Tensor:
         """Return the new features of the destination nodes.
 
+        Raises DGLError: rows or widths are not what the layer was constructed with.
+
         Parameters
         ----------
         age
             for each edge, how much earlier it is than the time at which its destination is looked at; of a block of
             :class:`dglite.dataloading.NeighborSampler` with times:
             ``block.dstdata["_TIME"][block.edges()[1]] - block.edata["t"]``.
-
-        Raises
-        ------
-        DGLError
-            Rows or widths are not what the layer was constructed with.
         """
         adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)

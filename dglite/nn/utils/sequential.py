@@ -18,12 +18,7 @@ class Sequential(nn.Sequential):
     def forward(self, graph: DGLGraph | list[DGLGraph], *feats: Any) -> Any:
         """Return the last layer's result.
 
-        Raises
-        ------
-        TypeError
-            ``graph`` is neither a graph nor a list.
-        DGLError
-            There are not as many graphs as layers.
+        Raises TypeError: ``graph`` is neither a graph nor a list; DGLError: there are not as many graphs as layers.
         """
         if isinstance(graph, DGLGraph):
             graphs = [graph] * len(self)

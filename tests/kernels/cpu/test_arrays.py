@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dglite.config import compiler
 from dglite.kernels.cpu.compile.written import Kernel
 from dglite.kernels.cpu.lanes.arrays import ELEMENTS, address_of
 from dglite.kernels.cpu.run import launch
 from dglite.kernels.cpu.run.rows import run_rows
-from tests import forked
 from tests.patience import PATIENCE
 
 TWO, HALF = 2, 0.5
@@ -225,17 +223,3 @@ def test_other_threads_run_meanwhile():
     flag[0] = 1
     thread.join(PATIENCE)
     assert done
-
-
-def some_cases() -> None:
-    assert compiler() == "numba"
-    for keys in (None, np.array([4], np.int16)):
-        test_the_language_of_arrays(np.int32, True, keys)
-    test_elements_of_every_dtype("float32")
-    test_addresses_are_those_of_the_elements()
-
-
-def test_numba_agrees():
-    """What compiles where LLVM's own translation fails."""
-    done = forked.run(some_cases, DGLITE_COMPILER="numba")
-    assert done.returncode == 0, done.stderr

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from dglite.kernels.cpu.graph import cluster
+from dglite.transforms.reorder import _cluster_graph
 
 # Two triangles, 0 1 2 and 3 4 5, joined by the light edge 2 - 3.
 PAIRS = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]
@@ -25,7 +26,8 @@ def sweep(graph, most, sizes=None, sweeps=1):
     num_nodes = len(graph[0]) - 1
     sizes = np.ones(num_nodes, np.int64) if sizes is None else np.array(sizes)
     labels, label_sizes = np.arange(num_nodes, dtype=np.int32), sizes.copy()
-    moved = [cluster.sweep(*graph, sizes, most, labels, label_sizes) for _ in range(sweeps)]
+    scores = np.zeros(num_nodes, np.float32)
+    moved = [cluster.sweep(*graph, sizes, most, labels, label_sizes, scores) for _ in range(sweeps)]
     np.testing.assert_array_equal(np.bincount(labels, sizes, minlength=num_nodes), label_sizes)
     return labels, moved
 
@@ -56,7 +58,7 @@ def test_the_graph_of_clusters_has_the_sums():
     graph = arrays([*PAIRS, (1, 4)], 6, [1, 1, 1, 1, 1, 1, 0.5, 2])
     labels = np.array([0, 0, 0, 2, 2, 1], np.int32)
     members, starts = np.array([0, 1, 2, 5, 3, 4]), np.array([0, 3, 4, 6])
-    indptr, indices, weights = cluster.cluster_graph(*graph, labels, starts, members)
+    indptr, indices, weights = _cluster_graph(graph, labels, starts, members)
     result = scipy.sparse.csr_matrix((weights, indices, indptr), (3, 3)).toarray()
     assert result.tolist() == [[0, 0, 2.5], [0, 0, 2], [2.5, 2, 0]]
     assert len(indices) == 4

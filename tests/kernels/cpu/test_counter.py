@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from dglite.kernels.cpu.compile.written import Kernel
 from dglite.kernels.cpu.sample.counter import below, draw, stream, unit
 from tests.sampling.graphs import assert_distributed
 
 
-@numba.njit
-def bits(key, streams, draws):
-    result = np.empty((streams, draws), np.uint64)
+@Kernel
+def _draw_bits(key: int, streams: int, draws: int, result: np.ndarray) -> None:
     for i in range(streams):
         start = stream(key, i)
         for n in range(draws):
-            result[i, n] = draw(start, n)
-    return result
+            result[i * draws + n] = draw(start, n)
 
 
-@numba.njit
-def numbers(key, bound, count):
-    result, floats = np.empty(count, np.int64), np.empty(count)
-    for i in range(count):
+def bits(key: int, streams: int, draws: int) -> np.ndarray:
+    result = np.empty(streams * draws, np.uint64)
+    _draw_bits(key, streams, draws, result)
+    return result.reshape(streams, draws)
+
+
+@Kernel
+def _draw_numbers(key: int, bound: int, result: np.ndarray, floats: np.ndarray) -> None:
+    for i in range(len(result)):
         number = draw(stream(key, i), 0)
         result[i] = below(number, bound)
         floats[i] = unit(number)
+
+
+def numbers(key: int, bound: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    result, floats = np.empty(count, np.int64), np.empty(count)
+    _draw_numbers(key, bound, result, floats)
     return result, floats
 
 
-@numba.njit
-def extremes():
-    return below(np.uint64(2**64 - 1), 7), below(np.uint64(0), 7), unit(np.uint64(2**64 - 1)), unit(np.uint64(0))
+@Kernel
+def _below_and_unit(bits: np.ndarray, numbers: np.ndarray, floats: np.ndarray) -> None:
+    for i in range(len(bits)):
+        numbers[i], floats[i] = below(bits[i], 7), unit(bits[i])
 
 
-@numba.njit
-def from_start(start, n):
-    return draw(np.uint64(start), n)
+@Kernel
+def _draw_from(start: int, result: np.ndarray) -> None:
+    for n in range(len(result)):
+        result[n] = draw(start, n)
 
 
 def test_known_answers():
     # The first outputs of SplitMix64 started at 1234567, as published with its reference implementation.
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    assert [int(from_start(1234567, n)) for n in range(4)] == expected
+    result = np.empty(4, np.uint64)
+    _draw_from(1234567, result)
+    assert result.tolist() == expected
 
 
 def test_streams_and_draws_differ():
@@ -66,6 +78,7 @@ def test_neighbouring_draws_are_uncorrelated():
 
 
 def test_the_ends_of_the_range():
-    last, first, high, low = extremes()
-    assert (last, first) == (6, 0)
-    assert 0 < low < high < 1
+    numbers, floats = np.empty(2, np.int64), np.empty(2)
+    _below_and_unit(np.array([2**64 - 1, 0], np.uint64), numbers, floats)
+    assert numbers.tolist() == [6, 0]
+    assert 0 < floats[1] < floats[0] < 1

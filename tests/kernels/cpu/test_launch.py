@@ -184,57 +184,6 @@ print(launch.parallel_launches())
     assert run.stdout == "1\n", run.stderr
 
 
-_BESIDE_NUMBA = """
-import threading
-import numba
-import numpy as np
-import torch
-torch.set_num_threads(2)
-from dglite.kernels.cpu.run import launch
-launch.openmp = lambda *names: None
-from tests.kernels.cpu.test_launch import aggregate
-
-@numba.njit(parallel=True, nogil=True)
-def users(x):
-    total = 0.0
-    for i in numba.prange(len(x)):
-        total += x[i]
-    return total
-
-x, stop, wrong = np.ones(100_000), threading.Event(), []
-want, expected = aggregate(), users(x)
-assert launch.parallel_launches() == 1
-
-def kernels():
-    for _ in range(40):
-        if not torch.equal(aggregate(), want):
-            wrong.append(1)
-
-def numbas():
-    while not stop.is_set():
-        if users(x) != expected:
-            wrong.append(2)
-
-user = threading.Thread(target=numbas)
-threads = [threading.Thread(target=kernels) for _ in range(3)]
-for thread in (user, *threads):
-    thread.start()
-kernels()
-for thread in threads:
-    thread.join()
-stop.set()
-user.join()
-print(numba.threading_layer(), len(wrong), torch.get_num_threads(), launch.parallel_launches() > 1)
-"""
-
-
-def test_without_openmp_kernels_run_beside_a_parallel_function_of_numba():
-    """Numba's own pool ends the process where two threads use it at once."""
-    numbas = {"NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"}
-    run = forked.run(forked.code, _BESIDE_NUMBA, **numbas)
-    assert run.stdout == "workqueue 0 2 True\n", run.stderr
-
-
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_of_our_own_run_every_task_once(threads, monkeypatch):
     monkeypatch.setattr(launch, "openmp", lambda *names: None)

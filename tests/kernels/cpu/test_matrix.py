@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 import pytest
 
 from dglite.kernels.cpu.dynamic.kernels import matrix_kernel, run_kernel
-from dglite.kernels.cpu.run.launch import call_kernel, launch
+from dglite.kernels.cpu.run.launch import launch
+from tests.kernels.cpu.calls import call
 
 HEIGHTS_AND_WIDTHS = [(1, 1), (5, 67), (33, 8), (64, 31), (300, 24)]
 ROWS = [1, 2, 3, 7]
-
-
-@numba.njit
-def call(kernel: int, words: int, task: int, tasks: int) -> None:
-    call_kernel(kernel, words, task, tasks)
 
 
 def run(form: str, x: np.ndarray, m: np.ndarray, y: np.ndarray, last: Sequence[int], tasks: int) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numba import cfunc
 
+from dglite.kernels.cpu.compile.written import Kernel
 from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, ProcessorJob, wait_for_all
 from dglite.kernels.cpu.lanes.simd import storer, word
 
 store = storer("int64", 1)
 
 
-@cfunc("void(int64, int64, int64)")
-def _sum_of_neighbours(args, task, num_tasks):
+@Kernel
+def _sum_of_neighbours(args: int, task: int, num_tasks: int) -> None:
     """Set number ``task`` of a row to the sum of all numbers in the row before: what others did must be there."""
     row, total = word(args, 0), 0
     for i in range(num_tasks):
@@ -21,8 +21,8 @@ def _sum_of_neighbours(args, task, num_tasks):
     store(row + 8 * (num_tasks + task), total)
 
 
-@cfunc("void(int64, int64, int64)")
-def _fail(args, task, num_tasks):
+@Kernel
+def _fail(args: int, task: int, num_tasks: int) -> None:
     store(word(args, 0), 7)
 
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from dglite.kernels.cpu.dynamic.kernels import CLEAR, TOTALS, rowwise_kernel
-from dglite.kernels.cpu.run.launch import call_kernel
 from dglite.kernels.render.rowwise import FORMS, LABELLED
-
-
-@numba.njit
-def call(kernel: int, words: int, task: int, tasks: int) -> None:
-    call_kernel(kernel, words, task, tasks)
+from tests.kernels.cpu.calls import call
 
 
 def expected(form: str, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

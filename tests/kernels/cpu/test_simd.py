@@ -5,23 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from numba import cfunc, njit
 
+from dglite.kernels.cpu.compile.machine import data_layout
+from dglite.kernels.cpu.compile.translate import translate
 from dglite.kernels.cpu.lanes import simd
+from dglite.kernels.cpu.lanes.target import triple
+from tests.kernels.cpu.calls import SIMD, compiled
 from tests.kernels.walls import at_a_wall
 
 
 def apply_exp(values: np.ndarray, lanes: int) -> np.ndarray:
     dtype = str(values.dtype)
-    load, store, exp, item = simd.loader(dtype, lanes), simd.storer(dtype, lanes), simd.exp, values.itemsize
+    source = f"""load, store = simd.loader("{dtype}", {lanes}), simd.storer("{dtype}", {lanes})
+exp = simd.exp
 
-    @cfunc("void(int64, int64, int64)")
-    def kernel(source, out, count):
-        for i in range(0, count, lanes):
-            store(out + i * item, exp(load(source + i * item)))
 
+def kernel(source, out, count):
+    for i in range(0, count, {lanes}):
+        store(out + i * {values.itemsize}, exp(load(source + i * {values.itemsize})))
+"""
     out = np.empty_like(values)
-    kernel.ctypes(values.ctypes.data, out.ctypes.data, len(values))
+    compiled(source, 3)(values.ctypes.data, out.ctypes.data, len(values))
     return out
 
 
@@ -48,17 +52,17 @@ def test_exp_of_extremes(dtype):
 def test_16_bit_floats_round_as_torch_does(dtype, lanes):
     kind = getattr(torch, dtype)
     values = torch.cat([torch.randn(996) * 100, torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0])])
-    load, store = simd.loader("float32", lanes), simd.storer(dtype, lanes)
-    read, write = simd.loader(dtype, lanes), simd.storer("float32", lanes)
+    source = f"""load, store = simd.loader("float32", {lanes}), simd.storer("{dtype}", {lanes})
+read, write = simd.loader("{dtype}", {lanes}), simd.storer("float32", {lanes})
 
-    @cfunc("void(int64, int64, int64, int64)")
-    def kernel(source, narrow, back, count):
-        for i in range(0, count, lanes):
-            store(narrow + i * 2, load(source + i * 4))
-            write(back + i * 4, read(narrow + i * 2))
 
+def kernel(source, narrow, back, count):
+    for i in range(0, count, {lanes}):
+        store(narrow + i * 2, load(source + i * 4))
+        write(back + i * 4, read(narrow + i * 2))
+"""
     narrow, back = torch.empty(1000, dtype=kind), torch.empty(1000)
-    kernel.ctypes(values.data_ptr(), narrow.data_ptr(), back.data_ptr(), 1000)
+    compiled(source, 4)(values.data_ptr(), narrow.data_ptr(), back.data_ptr(), 1000)
     assert torch.equal(torch.nan_to_num(narrow), torch.nan_to_num(values.to(kind)))
     assert torch.equal(torch.nan_to_num(back), torch.nan_to_num(values.to(kind).float()))
     assert narrow[998].isnan() and back[998].isnan()
@@ -68,25 +72,30 @@ def test_16_bit_floats_round_as_torch_does(dtype, lanes):
 @pytest.mark.parametrize("lanes", [4, 16])
 def test_parts_of_vectors_end_where_memory_does(dtype, lanes):
     other = -1.0
-    load, store = simd.part_loader(dtype, lanes, other), simd.part_storer(dtype, lanes)
-    whole = simd.storer(dtype, lanes)
+    source = f"""load, store = simd.part_loader("{dtype}", {lanes}, {other}), simd.part_storer("{dtype}", {lanes})
+whole = simd.storer("{dtype}", {lanes})
 
-    @cfunc("void(int64, int64, int64, int64)")
-    def kernel(source, part, full, count):
-        store(part, load(source, count), count)
-        whole(full, load(source, count))
 
+def kernel(source, part, full, count):
+    store(part, load(source, count), count)
+    whole(full, load(source, count))
+"""
+    kernel = compiled(source, 4)
     for count in range(lanes + 3):
         size = min(count, lanes)
         values = at_a_wall(np.arange(1, size + 1, dtype=dtype))
         at, full = values.ctypes.data, np.zeros(lanes, dtype)
-        kernel.ctypes(at, at, full.ctypes.data, count)
+        kernel(at, at, full.ctypes.data, count)
         np.testing.assert_array_equal(full, [*range(1, size + 1), *[other] * (lanes - size)])
         np.testing.assert_array_equal(values, np.arange(size) + 1)
 
 
-@pytest.mark.parametrize(("ask", "locality"), [(simd.prefetch, 3), (simd.prefetch_l2, 2)])
+@pytest.mark.parametrize(("ask", "locality"), [("prefetch", 3), ("prefetch_l2", 2)])
 def test_prefetching_names_the_cache(ask, locality):
-    compiled = njit("void(int64)")(lambda address: ask(address))
-    (text,) = compiled.inspect_llvm().values()
-    assert f"i32 0, i32 {locality}, i32 1)" in text
+    source = f"{SIMD}ask = simd.{ask}\n\n\ndef kernel(address):\n    ask(address)\n"
+    assert f"i32 0, i32 {locality}, i32 1)" in translate(source, "", triple(), data_layout())
+
+
+def test_python_cannot_call_an_intrinsic():
+    with pytest.raises(TypeError, match="in kernel source only"):
+        simd.word(0, 0)

@@ -228,13 +228,10 @@ def kernel(args):
 )
 
 
-@pytest.mark.parametrize("compiler", ["llvm", "numba"])
 @pytest.mark.parametrize("number", [-5, 0, 9])
-def test_functions_serve_others(compiler, number, monkeypatch):
-    monkeypatch.setenv("DGLITE_COMPILER", compiler)
+def test_functions_serve_others(number):
     memory = np.array([number, 0])
-    source = SERVING + f"# by {compiler}\n"
-    ctypes.CFUNCTYPE(None, ctypes.c_int64)(compile_kernel("test", source))(memory.ctypes.data)
+    ctypes.CFUNCTYPE(None, ctypes.c_int64)(compile_kernel("test", SERVING))(memory.ctypes.data)
     assert memory.view(np.float64)[1] == 1.5 * np.sign(number)
 
 

@@ -9,8 +9,7 @@ import torch
 
 import dglite
 from dglite import DGLGraph
-from dglite.backend import torch as torch_backend
-from dglite.backend import torch_memory
+from dglite.backend import torch_memory, torch_tensors
 from dglite.errors import DGLError
 from dglite.nn import SAGEConv
 from dglite.nn.functional import convolution
@@ -159,7 +158,7 @@ def test_large_products_are_added_in_place_unless_somebody_keeps_them(
     inputs = [feat, *layer.parameters()]
     expected = layer(g, feat)
     gradients = torch.autograd.grad((expected**2).sum(), inputs)
-    for module in (convolution, torch_backend, torch_memory):
+    for module in (convolution, torch_tensors, torch_memory):
         monkeypatch.setattr(module, "LARGE", 1)
     result = layer(g, feat)
     assert torch.allclose(result, expected)

@@ -1,26 +1,28 @@
-"""How a translated function with arrays is called: by Python, as functions of C extensions are, or by tasks.
+"""Entry points of a translated function with arrays: for Python, as a function of a C extension, or for tasks.
 
-A function is compiled for each combination of the types of its arguments. Python's way in is given Python's objects,
-and reads an array's address and length where NumPy's C interface has them: at the cost of a few loads. It looks whether
-each argument has the type that it was compiled for, and gives ``NotImplemented`` back where one has not. The way in for
-tasks has the three arguments of kernels, see :mod:`..run.launch`. Words of ``args``: 0 how many rows there are, 1 set
-to 1 where there is no memory, then for each array its address and its length, and each number.
+A function is compiled for each combination of argument types. The entry for Python receives Python objects, and reads
+an array's address and length where NumPy's C interface has them: at the cost of a few loads. It checks that each
+argument has the type that the function was compiled for, and returns ``NotImplemented`` if one has not. The entry for
+tasks has the three arguments of kernels, see :mod:`..run.launch`. Words of ``args``: 0 the number of rows, 1 set to 1
+if an allocation failed, then for each array its address and its length, and each number.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
-from ..lanes.arrays import ELEMENTS, Array, Record, llvm_of
-from ..lanes.vec import I8, I32, I64, LANES
-from .translate_values import Callee, cast
+from ....errors import DGLError
+from ..lanes.arrays import ELEMENTS, Array, Record
+from ..lanes.types import I8, I32, I64, NUMBERS, Float, Type, boolean, float64, int64, none
+from ..lanes.values import Value, call_external, cast
+from .translate_values import Callee
 
 _OBJECT = I8.as_pointer()
 _HEAD = object.__basicsize__
@@ -32,13 +34,13 @@ _BYTE_ORDER, _TYPE_NUMBER = _HEAD + 10, _HEAD + 12
 _WHOLE = 0x101
 """The flags of one that is contiguous and aligned."""
 _ARRAY, _OTHERWISE, _NONE = range(3)
-"""Positions in what Python's way in has with it."""
+"""Positions in ``_CONSTANTS``, the tuple that Python's entry point is called with."""
 _CONSTANTS = (np.ndarray, NotImplemented, None)
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
 def kind_of(value: Any) -> Any:
-    """Return what tells the type of an argument, of strings and tuples."""
+    """Return the type of an argument as a string, or as a tuple of (field, type)."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype.name}[]"
     if isinstance(value, tuple):
@@ -46,11 +48,11 @@ def kind_of(value: Any) -> Any:
     return "none" if value is None else "float64" if isinstance(value, float) else "int64"
 
 
-def type_of(kind: Any) -> types.Type:
-    """Return the type that :func:`kind_of` told."""
+def type_of(kind: Any) -> Type:
+    """Return the type for a result of :func:`kind_of`."""
     if isinstance(kind, tuple):
         return Record(tuple((name, type_of(field)) for name, field in kind))
-    return Array(kind[:-2]) if kind.endswith("[]") else getattr(types, kind)
+    return Array(kind[:-2]) if kind.endswith("[]") else none if kind == "none" else NUMBERS[kind]
 
 
 def leaves(arguments: Any) -> Iterator[Any]:
@@ -73,11 +75,11 @@ def _for_tasks(module: ir.Module, name: str, body: Callee) -> None:
     def word(i: int) -> ir.Value:
         return builder.load(builder.gep(words, [I64(i)]))
 
-    def read(kind: types.Type) -> ir.Value:
+    def read(kind: Type) -> ir.Value:
         nonlocal at
         at += 2 if isinstance(kind, Array) else 1
         if isinstance(kind, Array):
-            return _array(builder, kind, builder.inttoptr(word(at - 2), llvm_of(kind).elements[0]), word(at - 1))
+            return _array(builder, kind, builder.inttoptr(word(at - 2), kind.llvm.elements[0]), word(at - 1))
         if isinstance(kind, Record):
             at -= 1
             return _record(builder, kind, [read(field) for field in kind.fields.values()])
@@ -94,7 +96,7 @@ def _for_tasks(module: ir.Module, name: str, body: Callee) -> None:
 
 # -- for Python --------------------------------------------------------------------------------------------------------
 class _FromPython:
-    """Writes a function of Python's objects: their number, what it has with it, and where they lie."""
+    """Writes a function of Python objects. Its arguments: ``_CONSTANTS``, the objects' array, and their number."""
 
     def __init__(self, module: ir.Module, name: str) -> None:
         kind = ir.FunctionType(_OBJECT, [_OBJECT, _OBJECT.as_pointer(), I64])
@@ -138,10 +140,7 @@ class _FromPython:
 
     def call(self, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
         """Call a function of the interpreter."""
-        callee = self.module.globals.get(name)
-        if callee is None:
-            callee = ir.Function(self.module, ir.FunctionType(result, [x.type for x in arguments]), name)
-        return self.builder.call(callee, arguments)
+        return call_external(self.builder, name, result, arguments)
 
     def constant(self, position: int) -> ir.Value:
         return self.call("PyTuple_GetItem", _OBJECT, self.function.args[0], I64(position))
@@ -152,19 +151,19 @@ class _FromPython:
         self.builder.cbranch(condition, here, otherwise)
         self.builder.position_at_end(here)
 
-    def read(self, kind: types.Type, item: ir.Value) -> ir.Value:
+    def read(self, kind: Type, item: ir.Value) -> ir.Value:
         """Return the value of an object."""
         builder = self.builder
         if isinstance(kind, Array):
             return self.read_array(kind, item)
         if isinstance(kind, Record):
             return _record(builder, kind, [self.read_field(item, i, f) for i, f in enumerate(kind.fields.values())])
-        if kind == types.none:
+        if kind == none:
             self.require(builder.icmp_unsigned("==", item, self.constant(_NONE)), self.otherwise)
             return ir.Constant(I8, 0)
-        real = isinstance(kind, types.Float)
+        real = isinstance(kind, Float)
         if real:
-            value = self.call("PyFloat_AsDouble", LANES["float64"], item)
+            value = self.call("PyFloat_AsDouble", float64.llvm, item)
             suspect = builder.fcmp_ordered("==", value, ir.Constant(value.type, -1.0))
         else:
             value = self.call("PyLong_AsLongLong", I64, item)
@@ -174,7 +173,7 @@ class _FromPython:
             self.require(builder.icmp_unsigned("==", error, ir.Constant(_OBJECT, None)), self.raised)
         return value if real else _number(builder, kind, value)
 
-    def read_field(self, record: ir.Value, i: int, kind: types.Type) -> ir.Value:
+    def read_field(self, record: ir.Value, i: int, kind: Type) -> ir.Value:
         item = self.call("PyTuple_GetItem", _OBJECT, record, I64(i))
         self.require(self.builder.icmp_unsigned("!=", item, ir.Constant(_OBJECT, None)), self.no_tuple)
         return self.read(kind, item)
@@ -185,13 +184,13 @@ class _FromPython:
         first = _field(builder, array, _DATA, ELEMENTS[kind.dtype][0].as_pointer())
         return _array(builder, kind, first, builder.load(_field(builder, array, _SHAPE, I64.as_pointer())))
 
-    def give(self, kind: types.Type, value: ir.Value) -> None:
+    def give(self, kind: Type, value: ir.Value) -> None:
         """Return a number as an object."""
-        if kind == types.float64:
+        if kind == float64:
             self.builder.ret(self.call("PyFloat_FromDouble", _OBJECT, value))
-        elif kind == types.boolean:
+        elif kind == boolean:
             self.builder.ret(self.call("PyBool_FromLong", _OBJECT, self.builder.zext(value, I64)))
-        elif kind == types.int64:
+        elif kind == int64:
             self.builder.ret(self.call("PyLong_FromLongLong", _OBJECT, value))
         else:
             nothing = self.constant(_NONE)
@@ -227,7 +226,7 @@ def _for_address(module: ir.Module, name: str, body: Callee) -> None:
 
 
 WAYS = {"tasks": _for_tasks, "python": _for_python, "address": _for_address}
-"""What writes each way in to a function, named so, of a module."""
+"""The writer of each entry point, by name."""
 
 
 def _field(builder: ir.IRBuilder, address: ir.Value, offset: int, kind: ir.Type) -> ir.Value:
@@ -239,17 +238,17 @@ def _array(builder: ir.IRBuilder, kind: Array, first: ir.Value, length: ir.Value
     return _record(builder, kind, [first, length])
 
 
-def _record(builder: ir.IRBuilder, kind: types.Type, parts: list[ir.Value]) -> ir.Value:
-    value: ir.Value = ir.Constant(llvm_of(kind), ir.Undefined)
+def _record(builder: ir.IRBuilder, kind: Type, parts: list[ir.Value]) -> ir.Value:
+    value: ir.Value = ir.Constant(kind.llvm, ir.Undefined)
     for i, part in enumerate(parts):
         value = builder.insert_value(value, part, i)
     return value
 
 
-def _number(builder: ir.IRBuilder, kind: types.Type, word: ir.Value) -> ir.Value:
-    if isinstance(kind, types.Float):
-        return builder.bitcast(word, llvm_of(kind))
-    return builder.icmp_signed("!=", word, I64(0)) if kind == types.boolean else cast(builder, word, types.int64, kind)
+def _number(builder: ir.IRBuilder, kind: Type, word: ir.Value) -> ir.Value:
+    if isinstance(kind, Float):
+        return builder.bitcast(word, kind.llvm)
+    return builder.icmp_signed("!=", word, I64(0)) if kind == boolean else cast(builder, Value(int64, word), kind)
 
 
 # -- functions of Python -----------------------------------------------------------------------------------------------
@@ -270,6 +269,8 @@ _new_function.restype, _new_function.argtypes = ctypes.py_object, [ctypes.c_void
 
 def callable_at(name: str, address: int) -> Any:
     """Return the function of Python whose compiled code is at an address."""
+    if not can_read_arrays():
+        raise DGLError(f"kernels cannot read the arrays of NumPy {np.__version__} on {sys.implementation.name}")
     _methods.append(_Method(name.encode(), address, _FAST_CALL, None))
     return _new_function(ctypes.addressof(_methods[-1]), _CONSTANTS, None)
 

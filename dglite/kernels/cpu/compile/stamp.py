@@ -13,7 +13,6 @@ from importlib.util import resolve_name
 from typing import Any
 
 import llvmlite
-import numba
 import numpy as np
 
 from ..lanes.target import cpu
@@ -56,7 +55,7 @@ def _digest(parts: list[bytes], modules: list[str]) -> bytes:
 @cache
 def _versions() -> list[bytes]:
     """Return what compiles, and for which CPU."""
-    libraries = (numba.__version__, llvmlite.__version__, np.__version__)
+    libraries = (llvmlite.__version__, np.__version__)
     return [version.encode() for version in (*libraries, platform.python_version(), *cpu())]
 
 

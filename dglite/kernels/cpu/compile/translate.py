@@ -1,8 +1,7 @@
 """From kernel source to LLVM: the subset of Python of generated kernels, in one pass over its syntax tree.
 
 Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (those of ``simd.py`` and the modules
-that it imports), and the type of each value is known when it is made. Numba, which compiles any Python, takes five
-times as long for them.
+that it imports), and the type of each value is known when it is made.
 
 The language: functions of integers, and of floats where an annotation says ``float``; those whose names begin with an
 underscore serve functions below them, and may return a number (``-> int``, ``-> float``, ``-> bool``); names, also
@@ -11,13 +10,14 @@ or not``, ``a if c else b``, ``min max float int``;
 ``if``, ``while``, ``for`` over a ``range``, ``break``, ``continue``, ``return``. A sum or difference of floats with a
 product in it, ``a + b * c``, is one operation, rounded once where the CPU can. That steps are positive, divisors not
 zero, and indices inside and not negative is up to the source. A name may change its type. Where branches or rounds of a
-loop meet, numbers take the wider of their types, and a name that has no one meaning is unknown. What it does not know
-it refuses with ``TypeError``.
+loop meet, numbers take the wider of their types, and a name with different meanings is undefined. Anything else is
+refused with ``TypeError``.
 
 Functions that take arrays are written for the types that they are called with (see :mod:`.entry`): a parameter that is
-annotated otherwise than as a number is whatever it is given, an array of one dimension (``x[i]``, ``x[i] = y``,
+annotated otherwise than as a number has the type of its argument: an array of one dimension (``x[i]``, ``x[i] = y``,
 ``x[i:j]``, ``len(x)``), a named tuple of some, or None. Every integer is an int64 when it is read. A function that
-Python calls may ask for memory, ``np.empty(n, np.int64)``, which lasts until that place is come to again.
+Python calls may allocate memory, ``np.empty(n, np.int64)``, which is freed when the same line runs again or the
+function returns.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from functools import partial, reduce
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 
-from ..lanes.arrays import llvm_of
-from ..lanes.vec import I64
+from ..lanes.types import I64, Type, boolean, float64, int64, none
+from ..lanes.values import Value, cast
 from .translate_arrays import ArrayExpressions
-from .translate_values import Callee, Names, Template, Value, cast, is_number, refuse, wider
+from .translate_values import Callee, Names, Template, is_number, refuse, wider
 
-Wide = dict[tuple[str, ast.stmt, str], types.Type]
+Wide = dict[tuple[str, ast.stmt, str], Type]
 """Types of numbers before loops whose rounds make them wider, by function, loop and name."""
 Finish = Callable[[ir.Module, Template], None]
 Ends = list[tuple[ir.Block, Names]]
@@ -88,14 +87,14 @@ class _Function(ArrayExpressions):
         meanings: dict[str, Any],
         wide: Wide,
         serves: bool,
-        kinds: Sequence[types.Type],
+        kinds: Sequence[Type],
         asks: bool = False,
     ) -> None:
-        result = _kind(node.returns) if serves and node.returns is not None else types.void
+        result = _kind(node.returns) if serves and node.returns is not None else none
         if result is None:
             refuse(node, "returns something else than a number")
-        returns = ir.VoidType() if result == types.void else llvm_of(result)
-        parameters = [llvm_of(kind) for kind in kinds] + [I64.as_pointer()] * asks
+        returns = ir.VoidType() if result == none else result.llvm
+        parameters = [kind.llvm for kind in kinds] + [I64.as_pointer()] * asks
         function = ir.Function(module, ir.FunctionType(returns, parameters), module.get_unique_name(name))
         function.attributes.add("nounwind")
         if serves:
@@ -110,9 +109,9 @@ class _Function(ArrayExpressions):
         self.rooms: list[ir.Value] = []
         if asks:
             self.leave, self.failed = ir.Block(function, "leave"), function.args[-1]
-            self.result = None if result == types.void else self.builder.alloca(returns)
+            self.result = None if result == none else self.builder.alloca(returns)
         self.statements(node.body)
-        if not self.done and result != types.void:
+        if not self.done and result != none:
             refuse(node, "does not return a number on every way")
         if not self.done:
             self.give_back(None)
@@ -185,7 +184,7 @@ class _Function(ArrayExpressions):
         self.assign(node.target, self.binary(node, node.op, self.value(node.target), self.value(node.value)))
 
     def do_Return(self, node: ast.Return) -> None:
-        if (node.value is None) != (self.callee.result == types.void):
+        if (node.value is None) != (self.callee.result == none):
             refuse(node, f"returns something else than {self.callee.result}")
         self.give_back(None if node.value is None else self.number(node.value, self.callee.result))
 
@@ -227,7 +226,7 @@ class _Function(ArrayExpressions):
     def join(self, ends: Ends, block: ir.Block) -> Names:
         """Let control go from ``ends`` to ``block``, and write there; return what names mean in it."""
         names: Names = {}
-        merged: dict[str, tuple[types.Type, list[ir.Value]]] = {}
+        merged: dict[str, tuple[Type, list[ir.Value]]] = {}
         for name, value in ends[0][1].items():
             values = [meanings[name] for _, meanings in ends if name in meanings]
             if len(values) < len(ends):
@@ -249,10 +248,10 @@ class _Function(ArrayExpressions):
             names[name] = Value(kind, phi)
         return names
 
-    def cast_at(self, end: ir.Block, value: Value, kind: types.Type) -> ir.Value:
+    def cast_at(self, end: ir.Block, value: Value, kind: Type) -> ir.Value:
         """Convert a number at the end of a block."""
         self.builder.position_at_end(end)
-        return cast(self.builder, value.ir, value.type, kind)
+        return cast(self.builder, value, kind)
 
     # -- loops ---------------------------------------------------------------------------------------------------------
     def do_While(self, node: ast.While) -> None:
@@ -262,20 +261,20 @@ class _Function(ArrayExpressions):
         call, name = node.iter, node.target
         if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range" or not isinstance(name, ast.Name):
             refuse(node, "is a loop over something else than a range")
-        bounds = [self.number(argument, types.int64) for argument in call.args]
+        bounds = [self.number(argument, int64) for argument in call.args]
         start, stop = bounds[:2] if len(bounds) > 1 else (I64(0), bounds[0])
         step = bounds[2] if len(bounds) == 3 else I64(1)
         if isinstance(step, ir.Constant) and step.constant <= 0:
             refuse(node, "is a loop whose step is not positive")
         hidden, builder = f"next {name.id}", self.builder
-        self.names[hidden] = Value(types.int64, start)
+        self.names[hidden] = Value(int64, start)
 
         def goes_on() -> ir.Value:
             return builder.icmp_signed("<", self.names[hidden].ir, stop)
 
         def begin() -> None:
             self.names[name.id] = at = self.names[hidden]
-            self.names[hidden] = Value(types.int64, builder.add(at.ir, step, flags=("nsw",)))
+            self.names[hidden] = Value(int64, builder.add(at.ir, step, flags=("nsw",)))
 
         constant = all(isinstance(bound, ir.Constant) for bound in (start, stop))
         self.loop(node, goes_on, begin, [hidden], constant or len(bounds) < 3)
@@ -291,8 +290,8 @@ class _Function(ArrayExpressions):
     ) -> None:
         """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too.
 
-        LLVM is told not to write several rounds out where the source gives the step: of blocks of columns there are
-        few, and rounds that wait for memory gain nothing by it, but need a second loop for those that are left over.
+        Loops whose source gives the step are marked not to be unrolled: there are few blocks of columns, and rounds
+        that wait for memory gain nothing by unrolling, but need a second loop for the remainder.
         """
         changing = _assigned(node).union(more)
         here = self.function.name
@@ -337,7 +336,7 @@ class _Function(ArrayExpressions):
                 refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")
             if wider(kind, value.type) != kind:
                 raise _WiderError(self.function.name, node, name, wider(kind, value.type))
-            phi.add_incoming(cast(self.builder, value.ir, value.type, kind), self.builder.block)
+            phi.add_incoming(cast(self.builder, value, kind), self.builder.block)
 
     # -- expressions that branch ---------------------------------------------------------------------------------------
     def of_BoolOp(self, node: ast.BoolOp) -> Value:
@@ -353,10 +352,10 @@ class _Function(ArrayExpressions):
         return self.names.pop("a value")
 
 
-_KINDS = {"int": types.int64, "bool": types.boolean, "float": types.float64, "None": types.void}
+_KINDS = {"int": int64, "bool": boolean, "float": float64, "None": none}
 
 
-def _kind(annotation: ast.expr | None) -> types.Type | None:
+def _kind(annotation: ast.expr | None) -> Type | None:
     """Return the type of a number that an annotation says, int64 by default; None for something else."""
     return _KINDS.get("int" if annotation is None else ast.unparse(annotation))
 

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
 
 from ..lanes.arrays import ELEMENTS, Array, Record
-from ..lanes.vec import I8, I64, LANES
-from .translate_values import Expressions, Value, cast, constant, refuse
+from ..lanes.types import I8, I64, boolean, float64, int64
+from ..lanes.values import Value, call_external, cast
+from .translate_values import Expressions, constant, refuse
 
 _BYTES = I8.as_pointer()
-_F64 = LANES["float64"]
 _LIBRARY = {
     np.log: "log",
     np.cos: "cos",
@@ -40,53 +38,51 @@ class ArrayExpressions(Expressions):
 
     # -- elements ------------------------------------------------------------------------------------------------------
     def of_Subscript(self, node: ast.Subscript) -> Value:
-        array = self.array(node.value)
+        dtype, array = self.array(node.value)
         if isinstance(node.slice, ast.Slice):
-            return self.part(array, node.slice)
-        storage, kind = ELEMENTS[array.type.dtype]
+            return self.part(dtype, array, node.slice)
+        storage, kind = ELEMENTS[dtype]
         value = self.builder.load(self.place(array, node))
-        if kind == types.boolean:
+        if kind == boolean:
             return Value(kind, self.builder.icmp_signed("!=", value, I8(0)))
-        if kind == types.int64 and storage != I64:
-            value = (self.builder.zext if array.type.dtype[0] == "u" else self.builder.sext)(value, I64)
+        if kind == int64 and storage != I64:
+            value = (self.builder.zext if dtype[0] == "u" else self.builder.sext)(value, I64)
         return Value(kind, value)
 
     def store(self, target: ast.Subscript, value: Value) -> None:
         """Write ``target = value``."""
-        array = self.array(target.value)
-        storage, kind = ELEMENTS[array.type.dtype]
-        number = cast(self.builder, value.ir, value.type, kind)
-        if kind == types.boolean:
+        dtype, array = self.array(target.value)
+        storage, kind = ELEMENTS[dtype]
+        number = cast(self.builder, value, kind)
+        if kind == boolean:
             number = self.builder.zext(number, I8)
-        elif kind == types.int64 and storage != I64:
+        elif kind == int64 and storage != I64:
             number = self.builder.trunc(number, storage)
         self.builder.store(number, self.place(array, target))
 
-    def array(self, node: ast.expr) -> Value:
-        array = self.value(node)
-        if not isinstance(array.type, Array):
+    def array(self, node: ast.expr) -> tuple[str, ir.Value]:
+        """Return the dtype of an array, and the array."""
+        kind, array = self.value(node)
+        if not isinstance(kind, Array):
             refuse(node, "is no array")
-        return array
+        return kind.dtype, array
 
-    def place(self, array: Value, node: ast.Subscript) -> ir.Value:
+    def place(self, array: ir.Value, node: ast.Subscript) -> ir.Value:
         """Return the pointer to an element. Nothing is counted from the end."""
-        first = self.builder.extract_value(array.ir, 0)
-        return self.builder.gep(first, [self.number(node.slice, types.int64)], inbounds=True)
+        first = self.builder.extract_value(array, 0)
+        return self.builder.gep(first, [self.number(node.slice, int64)], inbounds=True)
 
-    def part(self, array: Value, bounds: ast.Slice) -> Value:
+    def part(self, dtype: str, array: ir.Value, bounds: ast.Slice) -> Value:
         """Return the elements between two bounds, which are trusted to lie inside."""
         builder = self.builder
-        lower = I64(0) if bounds.lower is None else self.number(bounds.lower, types.int64)
-        upper = self.length(array) if bounds.upper is None else self.number(bounds.upper, types.int64)
-        first = builder.gep(builder.extract_value(array.ir, 0), [lower], inbounds=True)
-        return self.array_value(array.type, first, builder.sub(upper, lower))
+        lower = I64(0) if bounds.lower is None else self.number(bounds.lower, int64)
+        upper = builder.extract_value(array, 1) if bounds.upper is None else self.number(bounds.upper, int64)
+        first = builder.gep(builder.extract_value(array, 0), [lower], inbounds=True)
+        return self.array_value(Array(dtype), first, builder.sub(upper, lower))
 
     def array_value(self, kind: Array, first: ir.Value, length: ir.Value) -> Value:
         array = self.builder.insert_value(ir.Constant(kind.llvm, ir.Undefined), first, 0)
         return Value(kind, self.builder.insert_value(array, length, 1))
-
-    def length(self, array: Value) -> ir.Value:
-        return self.builder.extract_value(array.ir, 1)
 
     # -- names with dots -----------------------------------------------------------------------------------------------
     def of_Attribute(self, node: ast.Attribute) -> Value:
@@ -112,26 +108,25 @@ class ArrayExpressions(Expressions):
     def of_Call(self, node: ast.Call) -> Value:
         function = self.meaning(node.func)
         if function is len:
-            return Value(types.int64, self.length(self.array(node.args[0])))
+            return Value(int64, self.builder.extract_value(self.array(node.args[0])[1], 1))
         if function is int:
-            return Value(types.int64, self.number(node.args[0], types.int64))
+            return Value(int64, self.number(node.args[0], int64))
         if function is np.empty:
             return self.empty(node)
         if isinstance(function, Callable) and function in _LIBRARY:  # type: ignore[arg-type]
-            kind = ir.FunctionType(_F64, [_F64])
-            called = cgutils.get_or_insert_function(self.builder.module, kind, _LIBRARY[function])
-            return Value(types.float64, self.builder.call(called, [self.number(node.args[0], types.float64)]))
+            argument = self.number(node.args[0], float64)
+            return Value(float64, call_external(self.builder, _LIBRARY[function], float64.llvm, [argument]))
         return super().of_Call(node)
 
     def empty(self, node: ast.Call) -> Value:
-        """Return room for numbers, until this place is come to again or the function ends."""
+        """Return memory for numbers, freed when the same line runs again or the function returns."""
         if self.leave is None:
             refuse(node, "asks for memory in a function that others call")
-        count, dtype = self.number(node.args[0], types.int64), "float64"
+        count, dtype = self.number(node.args[0], int64), "float64"
         if len(node.args) == 2:
             like = node.args[1]
             of_array = isinstance(like, ast.Attribute) and like.attr == "dtype"
-            dtype = self.array(like.value).type.dtype if of_array else np.dtype(self.meaning(like)).name  # type: ignore[attr-defined]
+            dtype = self.array(like.value)[0] if of_array else np.dtype(self.meaning(like)).name  # type: ignore[attr-defined]
         builder, storage = self.builder, ELEMENTS[dtype][0]
         with builder.goto_entry_block():
             room = builder.alloca(_BYTES)
@@ -139,7 +134,7 @@ class ArrayExpressions(Expressions):
         self.rooms.append(room)
         self.free(room)
         size = builder.mul(count, I64(np.dtype(dtype).itemsize))
-        memory = builder.call(self.c_function("PyMem_RawMalloc", _BYTES, I64), [size])
+        memory = call_external(builder, "PyMem_RawMalloc", _BYTES, [size])
         builder.store(memory, room)
         after, none = (builder.append_basic_block() for _ in range(2))
         builder.cbranch(builder.icmp_unsigned("==", memory, ir.Constant(_BYTES, None)), none, after)
@@ -150,7 +145,4 @@ class ArrayExpressions(Expressions):
         return self.array_value(Array(dtype), builder.bitcast(memory, storage.as_pointer()), count)
 
     def free(self, room: ir.Value) -> None:
-        self.builder.call(self.c_function("PyMem_RawFree", ir.VoidType(), _BYTES), [self.builder.load(room)])
-
-    def c_function(self, name: str, result: ir.Type, *parameters: ir.Type) -> ir.Function:
-        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(result, parameters), name)
+        call_external(self.builder, "PyMem_RawFree", ir.VoidType(), [self.builder.load(room)])

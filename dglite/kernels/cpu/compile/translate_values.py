@@ -9,46 +9,36 @@ from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
 from llvmlite import ir
-from numba import types
 
-from ..lanes.elementary import RELATIONS
-from ..lanes.lanes import Mask
-from ..lanes.vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
-
-I1 = ir.IntType(1)
-
-
-class Value(NamedTuple):
-    """A value and its Numba type, by which intrinsics are chosen."""
-
-    type: types.Type
-    ir: ir.Value
+from ..lanes import types
+from ..lanes.types import I1, I8, I64, NUMBERS, Float, Integer, Mask, Type, Vec
+from ..lanes.values import Intrinsic, Value, cast, converted, multiply_add
 
 
 class Callee(NamedTuple):
     """A function of the same source."""
 
     function: ir.Function
-    parameters: Sequence[types.Type]
-    result: types.Type
+    parameters: Sequence[Type]
+    result: Type
 
 
 class Template:
-    """A function of the same source, which is written once for each combination of types of its arguments.
+    """A function of the same source, written once for each combination of types of its arguments.
 
     Parameters
     ----------
     parameters
-        types of its parameters, None for one that is whatever it is given.
+        types of its parameters, None for one that has the type of its argument.
     write
-        writes it for some types of arguments; what it returns has the ``callee``.
+        writes the function for argument types; the result has the attribute ``callee``.
     """
 
-    def __init__(self, parameters: list[types.Type | None], write: Callable[..., Any]) -> None:
+    def __init__(self, parameters: list[Type | None], write: Callable[..., Any]) -> None:
         self.parameters, self._write = parameters, write
-        self._written: dict[tuple[types.Type, ...], Callee] = {}
+        self._written: dict[tuple[Type | None, ...], Callee] = {}
 
-    def callee(self, kinds: Sequence[types.Type | None], *options: bool) -> Callee:
+    def callee(self, kinds: Sequence[Type | None], *options: bool) -> Callee:
         """Return the function for arguments of these types, with options to ``write`` it."""
         types_of = tuple(fixed or kind for fixed, kind in zip(self.parameters, kinds, strict=True))
         if types_of not in self._written:
@@ -58,62 +48,27 @@ class Template:
 
 Names = dict[str, Value]
 
-_RANKS = (types.boolean, types.int32, types.int64, types.float32, types.float64)
+
+_ORDER = [*NUMBERS]
+"""Names of numbers' types from narrow to wide."""
 
 
-class _Context:
-    """What intrinsics use of Numba's target."""
-
-    @staticmethod
-    def cast(builder: ir.IRBuilder, value: ir.Value, kind: types.Type, target: types.Type) -> ir.Value:
-        """Convert a number."""
-        if kind == target:
-            return value
-        if target == types.boolean:
-            zero = ir.Constant(value.type, 0)
-            differs = builder.fcmp_unordered if isinstance(kind, types.Float) else builder.icmp_signed
-            return differs("!=", value, zero)
-        llvm = LANES[str(target)]
-        if isinstance(kind, types.Float):
-            if isinstance(target, types.Float):
-                return (builder.fpext if target.bitwidth > kind.bitwidth else builder.fptrunc)(value, llvm)
-            return builder.fptosi(value, llvm)
-        unsigned = kind == types.boolean
-        if isinstance(target, types.Float):
-            if isinstance(value, ir.Constant):
-                return ir.Constant(llvm, float(value.constant))
-            return (builder.uitofp if unsigned else builder.sitofp)(value, llvm)
-        if unsigned:
-            return builder.zext(value, llvm)
-        return (builder.sext if target.bitwidth > kind.bitwidth else builder.trunc)(value, llvm)
-
-    @staticmethod
-    def get_dummy_value() -> ir.Value:
-        """Return what stands for nothing."""
-        return ir.Constant(I8, 0)
-
-
-_context = _Context()
-cast = _context.cast
-"""``cast(builder, value, given, wanted)``: a number of one type as one of another."""
-
-
-def wider(left: types.Type, right: types.Type) -> types.Type:
+def wider(left: Type, right: Type) -> Type:
     """Return the type of a number made from both; an integer and a float make a float64."""
     if left == right:
         return left
-    if isinstance(left, types.Float) != isinstance(right, types.Float):
+    if isinstance(left, Float) != isinstance(right, Float):
         return types.float64
-    return max(left, right, key=_RANKS.index)
+    return max(left, right, key=lambda kind: _ORDER.index(kind.name))
 
 
-def is_number(ty: types.Type) -> bool:
-    return ty in _RANKS
+def is_number(ty: Type) -> bool:
+    return ty.name in NUMBERS
 
 
 class Expressions:
-    """The translation of expressions, at the place where ``builder`` writes. ``names`` tells what a name means there,
-    ``meanings`` what it means in the whole source."""
+    """The translation of expressions, at the position of ``builder``. ``names`` are the local variables there,
+    ``meanings`` the names of the whole source."""
 
     def __init__(self, builder: ir.IRBuilder, names: Names, meanings: dict[str, Any]) -> None:
         self.builder, self.names, self.meanings = builder, names, meanings
@@ -124,9 +79,9 @@ class Expressions:
             refuse(node, "is no expression of kernels")
         return expression(node)
 
-    def number(self, node: ast.expr, kind: types.Type) -> ir.Value:
+    def number(self, node: ast.expr, kind: Type) -> ir.Value:
         value = self.value(node)
-        return cast(self.builder, value.ir, value.type, kind)
+        return cast(self.builder, value, kind)
 
     def truth(self, value: Value) -> ir.Value:
         if value.type == types.boolean:
@@ -149,7 +104,7 @@ class Expressions:
             return Value(types.boolean, self.builder.not_(self.truth(value)))
         if not isinstance(node.op, ast.USub):
             refuse(node, "is no operation of kernels")
-        if isinstance(value.type, types.Integer):
+        if isinstance(value.type, Integer):
             return self.binary(node, ast.Sub(), constant(node, 0), value)
         return Value(value.type, self.builder.fneg(value.ir))
 
@@ -165,15 +120,12 @@ class Expressions:
 
         Of floats it is one operation, wherever it stands and in however many lanes.
         """
-        if all(isinstance(value.type, types.Integer | types.Boolean) for value in (other, a, b)):
+        if all(isinstance(value.type, Integer) for value in (other, a, b)):
             product = self.binary(node, ast.Mult(), a, b)
             return self.binary(node, node.op, *((other, product) if right else (product, other)))
         builder, vecs = self.builder, [value.type for value in (other, a, b) if isinstance(value.type, Vec)]
         kind = vecs[0] if vecs else reduce(wider, (other.type, a.type, b.type))
-        values = [
-            as_vec(_context, builder, value.ir, value.type, kind) if vecs else cast(builder, value.ir, value.type, kind)
-            for value in (a, b, other)
-        ]
+        values = [converted(builder, value, kind) for value in (a, b, other)]
         if isinstance(node.op, ast.Sub):
             at = 0 if right else 2
             values[at] = builder.fneg(values[at])
@@ -186,15 +138,16 @@ class Expressions:
         function, integer, real = _OPERATORS[type(op)]
         if isinstance(left.type, Vec) or isinstance(right.type, Vec):
             vec = left.type if isinstance(left.type, Vec) else right.type
-            values = [as_vec(_context, builder, value.ir, value.type, vec) for value in (left, right)]
-            return Value(vec, getattr(builder, ARITHMETIC[function])(*values))
+            if not real:
+                refuse(node, f"is no operation of {vec}")
+            return Value(vec, getattr(builder, real)(*(converted(builder, value, vec) for value in (left, right))))
         kind = wider(left.type, right.type)
-        if function is operator.truediv and not isinstance(kind, types.Float):
+        if function is operator.truediv and not isinstance(kind, Float):
             kind = types.float64
         elif kind == types.boolean and not isinstance(op, ast.BitAnd | ast.BitOr):
             kind = types.int64
-        a, b = (cast(builder, value.ir, value.type, kind) for value in (left, right))
-        if isinstance(kind, types.Float):
+        a, b = (cast(builder, value, kind) for value in (left, right))
+        if isinstance(kind, Float):
             if not real:
                 refuse(node, f"is no operation of {kind}")
             return Value(kind, getattr(builder, real)(a, b))
@@ -219,14 +172,14 @@ class Expressions:
 
     def compare(self, relation: str, left: Value, right: Value) -> Value:
         builder = self.builder
-        if isinstance(left.type, Vec) or isinstance(right.type, Vec):
-            vec = left.type if isinstance(left.type, Vec) else right.type
-            a, b = (as_vec(_context, builder, value.ir, value.type, vec) for value in (left, right))
-            kind: types.Type = Mask(vec.dtype, vec.lanes)
+        vecs = [value.type for value in (left, right) if isinstance(value.type, Vec)]
+        if vecs:
+            a, b = (converted(builder, value, vecs[0]) for value in (left, right))
+            kind: Type = Mask(vecs[0].dtype, vecs[0].lanes)
         else:
             common, kind = wider(left.type, right.type), types.boolean
-            a, b = (cast(builder, value.ir, value.type, common) for value in (left, right))
-            if not isinstance(common, types.Float):
+            a, b = (cast(builder, value, common) for value in (left, right))
+            if not isinstance(common, Float):
                 return Value(kind, builder.icmp_signed(relation, a, b))
         return Value(kind, (builder.fcmp_unordered if relation == "!=" else builder.fcmp_ordered)(relation, a, b))
 
@@ -241,28 +194,19 @@ class Expressions:
         if isinstance(function, Template):
             function = function.callee([value.type for value in args])
         if isinstance(function, Callee):
-            values = [
-                cast(self.builder, value.ir, value.type, kind)
-                for value, kind in zip(args, function.parameters, strict=True)
-            ]
+            values = [converted(self.builder, *pair) for pair in zip(args, function.parameters, strict=True)]
             return Value(function.result, self.builder.call(function.function, values))
         if function in (min, max):
             result = args[0]
             for other in args[1:]:
                 is_better = self.compare("<" if function is min else ">", other, result)
                 kind = wider(result.type, other.type)
-                values = [cast(self.builder, value.ir, value.type, kind) for value in (other, result)]
+                values = [cast(self.builder, value, kind) for value in (other, result)]
                 result = Value(kind, self.builder.select(is_better.ir, *values))
             return result
-        definition = getattr(function, "_defn", None)
-        if definition is None:
+        if not isinstance(function, Intrinsic):
             refuse(node, "calls something else than an intrinsic")
-        signature, codegen = definition(None, *(value.type for value in args))
-        values = [
-            cast(self.builder, value.ir, value.type, kind_wanted) if is_number(kind_wanted) else value.ir
-            for value, kind_wanted in zip(args, signature.args, strict=True)
-        ]
-        return Value(signature.return_type, codegen(_context, self.builder, signature, values))
+        return function.write(self.builder, *args)
 
 
 def product_in(node: ast.BinOp) -> ast.BinOp | None:
@@ -280,7 +224,7 @@ def constant(node: ast.AST, value: Any) -> Value:
     if isinstance(value, int):
         return Value(types.int64, I64(value))
     if isinstance(value, float):
-        return Value(types.float64, ir.Constant(LANES["float64"], value))
+        return Value(types.float64, ir.Constant(types.float64.llvm, value))
     if value is None:
         return Value(types.none, ir.Constant(I8, 0))
     refuse(node, f"is {value!r}, no number")
@@ -327,11 +271,4 @@ _OPERATORS: dict[type, tuple[Callable, Callable, str]] = {
     ast.RShift: (operator.rshift, ir.IRBuilder.ashr, ""),
 }
 """(on constants, on integers, the instruction on floats) of each operator."""
-_RELATIONS = {
-    ast.Gt: RELATIONS[operator.gt],
-    ast.GtE: RELATIONS[operator.ge],
-    ast.Lt: RELATIONS[operator.lt],
-    ast.LtE: RELATIONS[operator.le],
-    ast.Eq: RELATIONS[operator.eq],
-    ast.NotEq: RELATIONS[operator.ne],
-}
+_RELATIONS = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=", ast.Eq: "==", ast.NotEq: "!="}

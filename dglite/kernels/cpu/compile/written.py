@@ -1,4 +1,4 @@
-"""Functions of a module in the language of kernels: compiled as generated ones are, without Numba.
+"""Functions of a module in the language of kernels: compiled as generated ones are.
 
 See :mod:`.translate` for the language. A function is compiled when it is called first, for the types of its arguments,
 or when its address is asked for.
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..lanes.arrays import ELEMENTS
 from .entry import callable_at, kind_of, leaves
-from .jit import compile_entry, numba_address, numba_entry, numba_tasks
+from .jit import compile_entry
 
 
 class Kernel:
@@ -66,12 +66,11 @@ class Kernel:
         return result
 
     def entry(self, *args: Any) -> Callable:
-        """Return what runs the function for arguments of these types, ``NotImplemented`` being its answer to others."""
+        """Return the compiled function for arguments of these types; it returns ``NotImplemented`` for others."""
         kinds = tuple(map(kind_of, args))
         if kinds not in self._entries:
-            address, name = compile_entry(self.function.__name__, self._text, kinds, "python"), self.function.__name__
-            entry = numba_entry(name, self._text) if address is None else callable_at(name, address)
-            self._entries.setdefault(kinds, entry)
+            name = self.function.__name__
+            self._entries.setdefault(kinds, callable_at(name, compile_entry(name, self._text, kinds, "python")))
         return self._entries[kinds]
 
     # -- addresses -----------------------------------------------------------------------------------------------------
@@ -80,18 +79,15 @@ class Kernel:
         all arguments but these rows."""
         kinds = tuple(map(kind_of, args))
         if kinds not in self._task_entries:
-            address = compile_entry(self.function.__name__, self._text, (*kinds, "int64", "int64"), "tasks")
-            if address is None:
-                address = numba_tasks(self.function.__name__, self._text, args)
-            self._task_entries[kinds] = address
+            rows = "int64", "int64"
+            self._task_entries[kinds] = compile_entry(self.function.__name__, self._text, (*kinds, *rows), "tasks")
         return self._task_entries[kinds]
 
     @cached_property
     def address(self) -> int:
         """Return the address of the compiled function of integers."""
         name, kinds = self.function.__name__, ("int64",) * self.function.__code__.co_argcount
-        address = compile_entry(name, self._text, kinds, "address")
-        return numba_address(name, self._text) if address is None else address
+        return compile_entry(name, self._text, kinds, "address")
 
     # -- text ----------------------------------------------------------------------------------------------------------
     @cached_property

@@ -233,7 +233,7 @@ def _find_stages(
 def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:
     """Return the rank of each kind: by stage, then by average depth; of equals the cheap ones first.
 
-    Not compiled: compiling a sort takes Numba seconds.
+    Not compiled: NumPy sorts.
     """
     total, members = np.bincount(kind, depth, len(heavy)), np.bincount(kind, minlength=len(heavy))
     return np.argsort(np.lexsort((heavy, total / np.maximum(members, 1), stage)))

@@ -16,8 +16,9 @@ from ...render.rows import RowAccess, StepSpec, cell_source, reduce_source, step
 from ...render.rowwise import rowwise_source
 from ..compile.jit import block_lanes, compile_kernel
 from ..compile.written import Kernel
+from ..lanes.atomic import call_at
 from ..lanes.simd import loader, storer, word
-from ..run.launch import call_kernel, launch, num_threads
+from ..run.launch import launch, num_threads
 
 
 # -- formulas and sums -------------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def _sequence(args: int, task: int, num_tasks: int) -> None:
     words, starts = word(args, 0), word(args, 1)
     for step in range(word(args, 2), word(args, 3)):
         step_args = words + 8 * word(starts, step)
-        call_kernel(word(step_args, 0), step_args, task, num_tasks)
+        call_at(word(step_args, 0), step_args, task, num_tasks)
 
 
 def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:

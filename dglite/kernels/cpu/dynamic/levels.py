@@ -119,7 +119,7 @@ def _find_ends(
 def level_order(
     src: np.ndarray, dst: np.ndarray, num_nodes: int, kinds: np.ndarray, num_kinds: int
 ) -> tuple[np.ndarray, ...]:
-    """Number the nodes anew: by class, then by level, then as they were. Node v with children has class 2 kind + 1.
+    """NumberType the nodes anew: by class, then by level, then as they were. Node v with children has class 2 kind + 1.
 
     Returns (cycle, order, place, classes, child bounds, children, parents, parent bounds, parent entries, segments).
     ``order[row]`` is the node of a row, ``place[node]`` its row, ``classes`` where each class starts. Entries are the

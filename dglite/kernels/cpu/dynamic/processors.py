@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from ..compile.written import Kernel
-from ..lanes.atomic import add_to_word, call_int
+from ..lanes.atomic import add_to_word, call_at, call_int
 from ..lanes.simd import word
-from ..run.launch import call_kernel, openmp
+from ..run.launch import openmp
 from ..run.threads import closed_lock, lock_functions, open_lock
 from .schedule import wait_for, yield_address
 
@@ -53,9 +53,9 @@ def _run_script(job: int, processor: int, yield_: int) -> None:
             if word(job, ERROR) != 0:
                 return
         elif owner < 0:
-            call_kernel(operation, word(at, 1), processor, processors)
+            call_at(operation, word(at, 1), processor, processors)
         elif owner == processor:
-            call_kernel(operation, word(at, 1), 0, 1)
+            call_at(operation, word(at, 1), 0, 1)
 
 
 @Kernel

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..compile.written import Kernel
-from ..lanes.atomic import add_to_word, call_int, pause, put_word, read_word, take_bit
+from ..lanes.atomic import add_to_word, call_at, call_int, pause, put_word, read_word, take_bit
 from ..lanes.simd import word
-from ..run.launch import PARALLEL_FROM, call_kernel, launch_at, num_threads, pool_functions, run_team
+from ..run.launch import PARALLEL_FROM, launch_at, num_threads, pool_functions, run_team
 from ..run.threads import thread_number
 
 START, EDGES, MOST, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(7)
@@ -141,7 +141,7 @@ def _run_line(words: int, line: int, task: int, num_tasks: int) -> None:
         args = word(stage, 2 + 2 * i)
         put_word(args, 0, word(line, LINE_FIRST))
         put_word(args, 1, word(line, LINE_LAST))
-        call_kernel(word(stage, 1 + 2 * i), args, task, num_tasks)
+        call_at(word(stage, 1 + 2 * i), args, task, num_tasks)
 
 
 @Kernel

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
-
-_jit = njit(nogil=True)
+from ..compile.written import Kernel
 
 
-@_jit
+@Kernel
 def sweep(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -22,13 +20,14 @@ def sweep(
     most: int,
     labels: np.ndarray,
     label_sizes: np.ndarray,
+    scores: np.ndarray,
 ) -> int:
     """Move each node to the cluster that it has the heaviest links to, in place; return how many moved.
 
     A cluster whose members' ``sizes`` would sum to more than ``most`` takes no one in. Of equals a node prefers its
-    own, then the one that it meets first. ``label_sizes`` holds the size of each cluster.
+    own, then the one that it meets first. ``label_sizes`` holds the size of each cluster, ``scores`` a zero for each.
     """
-    scores, neighbours = np.zeros(len(label_sizes), np.float32), np.empty(len(label_sizes), labels.dtype)
+    neighbours = np.empty(len(label_sizes), np.int64)
     moved = 0
     for node in range(len(labels)):
         count = 0
@@ -54,7 +53,7 @@ def sweep(
     return moved
 
 
-@_jit
+@Kernel
 def cluster_graph(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -62,15 +61,19 @@ def cluster_graph(
     labels: np.ndarray,
     starts: np.ndarray,
     members: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the graph whose nodes are the clusters and whose weights are the sums between them.
+    coarse: np.ndarray,
+    neighbours: np.ndarray,
+    sums: np.ndarray,
+) -> int:
+    """Write the graph whose nodes are the clusters and whose weights are the sums between them; return its entries.
 
-    The members of cluster c are ``members[starts[c]:starts[c + 1]]``.
+    The members of cluster c are ``members[starts[c]:starts[c + 1]]``. ``coarse`` (clusters + 1,), whose first is 0,
+    gets the pointers, ``neighbours`` and ``sums`` the entries, of which there are not more than in the graph.
     """
-    num_clusters = len(starts) - 1
-    coarse, total = np.zeros(num_clusters + 1, indptr.dtype), 0
-    neighbours, sums = np.empty(len(indices), indices.dtype), np.empty(len(indices), np.float32)
-    slot_of = np.full(num_clusters, -1, np.int64)
+    num_clusters, total = len(starts) - 1, 0
+    slot_of = np.empty(num_clusters, np.int64)
+    for cluster in range(num_clusters):
+        slot_of[cluster] = -1
     for cluster in range(num_clusters):
         first = total
         for i in range(starts[cluster], starts[cluster + 1]):
@@ -85,4 +88,4 @@ def cluster_graph(
                     total += 1
                 sums[slot_of[other]] += weights[entry]
         coarse[cluster + 1] = total
-    return coarse, neighbours[:total].copy(), sums[:total].copy()
+    return total

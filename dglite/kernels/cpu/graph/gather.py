@@ -6,18 +6,14 @@ where ``places`` is empty. Each call serves ``rows[first:last]``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ..compile.written import Kernel
 from ..lanes.atomic import put_word
 from ..lanes.memory import loader, prefetch, storer, word
-from ..lanes.vec import I8, I32, I64, LANES
+from ..lanes.types import I8, I32, LANES, float32, int64, none
+from ..lanes.values import call_external, intrinsic
 from ..run.launch import launch, tasks_for
 
 LINE = 64
@@ -32,44 +28,28 @@ _load_half, _load_brain, _store = (get(dtype, _LANES) for get, dtype in _VECTORS
 _load_one_half, _load_one_brain, _store_one = (get(dtype, 1) for get, dtype in _VECTORS)
 
 
-@intrinsic
-def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
+@intrinsic(none, int64, int64, int64)
+def _copy(builder: ir.IRBuilder, target: ir.Value, source: ir.Value, size: ir.Value) -> None:
     """Copy ``size`` bytes."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        pointer, bit = I8.as_pointer(), ir.IntType(1)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, I64, bit])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.memcpy.p0.p0.i64")
-        builder.call(function, [*(builder.inttoptr(x, pointer) for x in args[:2]), args[2], bit(0)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    pointers = (builder.inttoptr(x, I8.as_pointer()) for x in (target, source))
+    call_external(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), [*pointers, size, ir.IntType(1)(0)])
 
 
-@intrinsic
-def _stream_line(typingctx: Any, target: Any, source: Any) -> Any:
+@intrinsic(none, int64, int64)
+def _stream_line(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
     """Copy a cache line to an aligned address, past the cache: what was there is not read first.
 
     Such stores are ordered by the next locked instruction only. Whoever hands the rows to another thread takes a lock.
     """
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        line = builder.load(builder.inttoptr(args[1], _LINE.as_pointer()), align=1)
-        store = builder.store(line, builder.inttoptr(args[0], _LINE.as_pointer()), align=LINE)
-        store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), codegen
+    line = builder.load(builder.inttoptr(source, _LINE.as_pointer()), align=1)
+    store = builder.store(line, builder.inttoptr(target, _LINE.as_pointer()), align=LINE)
+    store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
 
 
-@intrinsic
-def _load_byte(typingctx: Any, address: Any) -> Any:
+@intrinsic(float32, int64)
+def _load_byte(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     """Return the int8 at an address as a float32."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.sitofp(builder.load(builder.inttoptr(args[0], I8.as_pointer())), LANES["float32"])
-
-    return types.float32(types.int64), codegen
+    return builder.sitofp(builder.load(builder.inttoptr(address, I8.as_pointer())), LANES["float32"])
 
 
 @Kernel

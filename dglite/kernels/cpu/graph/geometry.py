@@ -4,60 +4,68 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
-
-_jit = njit(nogil=True)
+from ..compile.written import Kernel
 
 
-@_jit
-def farthest_points(points: np.ndarray, samples: np.ndarray) -> None:
-    """Fill each row of ``samples`` (sets, wanted), whose first is given, from ``points`` (sets, points, dimensions)."""
-    count, dimensions = points.shape[1], points.shape[2]
-    nearest = np.empty(count, points.dtype)
-    for s in range(points.shape[0]):
+@Kernel
+def farthest_points(points: np.ndarray, samples: np.ndarray, sets: int, dimensions: int, nearest: np.ndarray) -> None:
+    """Fill each row of ``samples`` (sets * length,), whose first is set, by rows of ``points`` (sets * points *
+    dimensions,).
+
+    ``nearest`` has room for a number for each point of a set.
+    """
+    count, length = len(points) // (sets * dimensions), len(samples) // sets
+    for s in range(sets):
         for j in range(count):
-            nearest[j] = np.inf
-        last = samples[s, 0]
-        for i in range(1, samples.shape[1]):
-            furthest, farthest = points.dtype.type(-1.0), 0
+            nearest[j] = float("inf")
+        last = samples[s * length]
+        for i in range(1, length):
+            furthest, farthest = -1.0, 0
             for j in range(count):
-                distance = points.dtype.type(0.0)
-                for d in range(dimensions):
-                    apart = points[s, j, d] - points[s, last, d]
+                at, to = (s * count + j) * dimensions, (s * count + last) * dimensions
+                distance = (points[at] - points[to]) * (points[at] - points[to])
+                for d in range(1, dimensions):
+                    apart = points[at + d] - points[to + d]
                     distance += apart * apart
                 if distance < nearest[j]:
                     nearest[j] = distance
                 if nearest[j] > furthest:
                     furthest, farthest = nearest[j], j
-            samples[s, i] = last = farthest
+            last = farthest
+            samples[s * length + i] = last
 
 
-@_jit
+@Kernel
 def match(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, order: np.ndarray, draws: np.ndarray
-) -> np.ndarray:
-    """Return the lowest node of each node's pair, or itself.
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    order: np.ndarray,
+    draws: np.ndarray,
+    labels: np.ndarray,
+) -> None:
+    """Write the lowest node of each node's pair, or the node itself, into ``labels`` (nodes,), which are -1 before.
 
     ``weights`` are by entry. If empty, ``draws`` (nodes,), from 0 to 1, choose among free neighbours.
     """
-    labels = np.full(len(order), -1, np.int64)
-    for u in order:
+    for i in range(len(order)):
+        u = order[i]
         if labels[u] >= 0:
             continue
-        other, heaviest, free = u, -np.inf, 0
+        other, heaviest, free = u, float("-inf"), 0
         for j in range(indptr[u], indptr[u + 1]):
-            v = np.int64(indices[j])
+            v = indices[j]
             if v != u and labels[v] < 0:
                 free += 1
-                if len(weights) and weights[j] > heaviest:
+                if len(weights) > 0 and weights[j] > heaviest:
                     other, heaviest = v, weights[j]
-        if free and not len(weights):
-            skip = np.int64(draws[u] * free)
+        if free > 0 and len(weights) == 0:
+            skip = int(draws[u] * free)
             for j in range(indptr[u], indptr[u + 1]):
-                v = np.int64(indices[j])
+                v = indices[j]
                 if v != u and labels[v] < 0:
                     if skip == 0:
                         other = v
                     skip -= 1
-        labels[u] = labels[other] = min(u, other)
-    return labels
+        lowest = min(u, other)
+        labels[u], labels[other] = lowest, lowest

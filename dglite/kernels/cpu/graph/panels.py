@@ -51,7 +51,7 @@ _WORDS = 64
 
 _SOURCE = '''"""g-SpMM in panels ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
-from dglite.kernels.cpu.lanes.atomic import add_to_word, call_rows, put_word
+from dglite.kernels.cpu.lanes.atomic import add_to_word, call_at, put_word
 
 ITEM, INDEX, LINE, ROOM = {item}, {id_item}, {line}, {room}
 word, index = simd.word, simd.index_loader("{index}")
@@ -121,7 +121,7 @@ def panels(args, task, num_tasks):
             out = word(common, {out}) + (row * width + start) * ITEM
             argmax = word(common, {argmax}) + (row * width + start) * INDEX
             kernel = last if panel + 1 == num_panels else whole
-            call_rows(kernel, mine, row, after, 0, num_entries, out, argmax)
+            call_at(kernel, mine, row, after, 0, num_entries, out, argmax)
             share = add_to_word(counters + 8 * panel, 1)
 '''
 

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ..compile.written import Kernel
-from ..lanes.vec import I8, I32, I64
+from ..lanes.types import I8, I32, I64, int64
+from ..lanes.values import call_external, intrinsic
 from .gather import _copy
 
 
-@intrinsic
-def _pread(typingctx: Any, file: Any, address: Any, count: Any, offset: Any) -> Any:
+@intrinsic(int64, int64, int64, int64, int64)
+def _pread(builder: ir.IRBuilder, file: ir.Value, address: ir.Value, count: ir.Value, offset: ir.Value) -> ir.Value:
     """Read ``count`` bytes at an offset of a file descriptor; return how many there were, or -1."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(I64, [I32, I8.as_pointer(), I64, I64])
-        function = cgutils.get_or_insert_function(builder.module, kind, "pread")
-        pointer = builder.inttoptr(args[1], I8.as_pointer())
-        return builder.call(function, [builder.trunc(args[0], I32), pointer, *args[2:]])
-
-    return types.int64(types.int64, types.int64, types.int64, types.int64), codegen
+    pointer = builder.inttoptr(address, I8.as_pointer())
+    return call_external(builder, "pread", I64, [builder.trunc(file, I32), pointer, count, offset])
 
 
 @Kernel

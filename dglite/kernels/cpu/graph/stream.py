@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.cached import njit
-
-_jit = njit(nogil=True)
+from ..compile.written import Kernel
 
 
-@_jit
+@Kernel
 def assign(
     first: int,
     last: int,
@@ -27,32 +25,35 @@ def assign(
 ) -> int:
     """Move the nodes ``first`` to ``last``, in place; return how many changed their part.
 
-    ``loads`` (num_types, num_parts) holds the weights of the nodes of each type in each part, none of which is to be
-    above ``capacities`` (num_types,). A part of -1 stands for none so far.
+    ``loads`` (num_types * num_parts,) holds the sum of the weights of each type's nodes in each part, at most
+    ``capacities`` (num_types,). A node without a part yet has part -1.
     """
-    num_parts, moved = loads.shape[1], 0
-    near = np.zeros(num_parts, np.int64)
+    num_parts, moved = len(loads) // len(capacities), 0
+    near = np.empty(num_parts, np.int64)
+    for part in range(num_parts):
+        near[part] = 0
     for node in range(first, last):
-        current, kind, weight = parts[node], types[node], weights[node]
+        current, weight, first_load = parts[node], weights[node], types[node] * num_parts
         if current >= 0:
-            loads[kind, current] -= weight
+            loads[first_load + current] -= weight
         for entry in range(indptr[node], indptr[node + 1]):
             other = indices[entry]
             if other != node and parts[other] >= 0:
                 near[parts[other]] += 1
-        best, best_score, least = -1, -1.0, 0
+        capacity, best, best_score, least = capacities[types[node]], -1, -1.0, 0
         for part in range(num_parts):
-            load = loads[kind, part]
-            if load < loads[kind, least]:
+            load = loads[first_load + part]
+            if load < loads[first_load + least]:
                 least = part
-            if load + weight <= capacities[kind]:
-                score = near[part] * (1.0 - load / capacities[kind])
-                if score > best_score or (score == best_score and load < loads[kind, best]):
+            if load + weight <= capacity:
+                score = near[part] * (1.0 - load / capacity)
+                if score > best_score or (score == best_score and load < loads[first_load + best]):
                     best, best_score = part, score
             near[part] = 0
         if best < 0:
             best = least
-        loads[kind, best] += weight
+        loads[first_load + best] += weight
         parts[node] = best
-        moved += best != current
+        if best != current:
+            moved += 1
     return moved

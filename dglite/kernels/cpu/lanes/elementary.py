@@ -7,19 +7,14 @@ infinities and NaN come out as the C library gives them.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, lower_builtin, type_callable
 
-from .lanes import Mask
 from .target import has_avx512
-from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
+from .types import BYTES, I32, I64, Mask, Vec, constant, float32, shape_of, value_type
+from .values import Intrinsic, Value, call_external, converted, multiply_add
 
 _AS_ROUNDED = 4
 """Tells an instruction of AVX-512 to round as the others do."""
@@ -53,9 +48,7 @@ class _Lanes:
 
     def native(self, name: str, *args: ir.Value, flags: tuple[str, ...] = ()) -> ir.Value:
         suffix = f"{f'v{self.lanes}' if self.lanes > 1 else ''}f{8 * BYTES[self.dtype]}"
-        kind = ir.FunctionType(self.kind, [self.kind] * len(args))
-        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.{suffix}")
-        return self.builder.call(function, args, fastmath=flags)
+        return call_external(self.builder, f"llvm.{name}.{suffix}", self.kind, args, flags)
 
     def where(self, relation: str, a: ir.Value, b: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         """Return ``yes`` where ``a relation b`` holds (never for NaN), else ``no``."""
@@ -104,9 +97,8 @@ class _Lanes:
     def scaled(self, x: ir.Value, n: ir.Value) -> ir.Value:
         """Return x 2^n, rounded once, for whole numbers n in a vector register of AVX-512."""
         name, mask = ("ps", ir.IntType(16)) if self.single else ("pd", ir.IntType(8))
-        kind = ir.FunctionType(self.kind, [self.kind] * 3 + [mask, I32])
-        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.x86.avx512.mask.scalef.{name}.512")
-        return self.builder.call(function, [x, n, x, mask(-1), I32(_AS_ROUNDED)])
+        args = [x, n, x, mask(-1), I32(_AS_ROUNDED)]
+        return call_external(self.builder, f"llvm.x86.avx512.mask.scalef.{name}.512", self.kind, args)
 
     def expm1(self, x: ir.Value) -> ir.Value:
         """Return e^x - 1; below 1/2, where that cancels, by the Taylor series to the 9th or 16th power."""
@@ -214,50 +206,24 @@ _ERFCX_64 += [-0.0008471431980760424, 0.006997461747753573, 0.003732892403492240
 _ERFCX_64 += [0.24165819424246987, -0.4271858474139579, 0.25539567631050575]
 
 
-def _kind_of(*args: Any) -> tuple[str, int]:
-    """Return the dtype and lanes in which a function of these Numba types is computed."""
-    for arg in args:
-        if isinstance(arg, Vec | Mask):
-            return arg.dtype, arg.lanes
-    return ("float32" if all(arg == types.float32 for arg in args) else "float64"), 1
+def _kind_of(*args: Value) -> tuple[str, int]:
+    """Return the dtype and lanes in which a function of these arguments is computed."""
+    for kind, _ in args:
+        if isinstance(kind, Vec | Mask):
+            return kind.dtype, kind.lanes
+    return ("float32" if all(kind == float32 for kind, _ in args) else "float64"), 1
 
 
-def _result_type(dtype: str, lanes: int) -> types.Type:
-    return getattr(types, dtype) if lanes == 1 else Vec(dtype, lanes)
-
-
-def _cast(context: Any, builder: ir.IRBuilder, value: ir.Value, ty: types.Type, result: types.Type) -> ir.Value:
-    if isinstance(result, Vec):
-        return as_vec(context, builder, value, ty, result)
-    return context.cast(builder, value, ty, result)
-
-
-def _function(compute: Callable[..., ir.Value], doc: str, arity: int = 1) -> Any:
+def _function(compute: Callable[..., ir.Value], doc: str) -> Intrinsic:
     """Return an intrinsic that applies ``compute(lanes, *args)``, numbers among the arguments spread over the lanes."""
 
-    def build(*args: Any) -> Any:
+    def function(builder: ir.IRBuilder, *args: Value) -> Value:
         dtype, lanes = _kind_of(*args)
-        result = _result_type(dtype, lanes)
-
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-            cast = [_cast(context, builder, v, t, result) for v, t in zip(values, sig.args, strict=True)]
-            return compute(_Lanes(builder, dtype, lanes), *cast)
-
-        return result(*args), codegen
-
-    if arity == 1:
-
-        @intrinsic
-        def function(typingctx: Any, x: Any) -> Any:
-            return build(x)
-    else:
-
-        @intrinsic
-        def function(typingctx: Any, x: Any, y: Any) -> Any:
-            return build(x, y)
+        result = value_type(dtype, lanes)
+        return Value(result, compute(_Lanes(builder, dtype, lanes), *(converted(builder, x, result) for x in args)))
 
     function.__doc__ = doc
-    return function
+    return Intrinsic(function)
 
 
 exp = _function(_Lanes.exp, "e to the power of x.")
@@ -270,53 +236,14 @@ tanh = _function(_Lanes.tanh, "Hyperbolic tangent.")
 sigmoid = _function(_Lanes.sigmoid, "1 / (1 + exp(-x)).")
 softplus = _function(_Lanes.softplus, "ln(1 + exp(x)).")
 erf = _function(_Lanes.erf, "The error function.")
-power = _function(_Lanes.power, "x to the power of y; NaN for finite x below 0 where y is no whole number.", 2)
-maximum = _function(lambda lanes, x, y: lanes.larger(x, y), "The larger of both, NaN if one is NaN.", 2)
-minimum = _function(lambda lanes, x, y: lanes.larger(x, y, "minimum"), "The smaller of both, NaN if one is NaN.", 2)
+power = _function(_Lanes.power, "x to the power of y; NaN for finite x below 0 where y is no whole number.")
+maximum = _function(lambda lanes, x, y: lanes.larger(x, y), "The larger of both, NaN if one is NaN.")
+minimum = _function(lambda lanes, x, y: lanes.larger(x, y, "minimum"), "The smaller of both, NaN if one is NaN.")
 
 
-@intrinsic
-def where(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
+@Intrinsic
+def where(builder: ir.IRBuilder, condition: Value, yes: Value, no: Value) -> Value:
     """Lanes of ``yes`` where the condition holds, of ``no`` elsewhere; any of the three may be a plain number."""
-    vectors = [arg for arg in (condition, yes, no) if isinstance(arg, Vec | Mask)]
-    dtype, lanes = _kind_of(*(vectors or (yes, no)))
-    result = _result_type(dtype, lanes)
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        cast = [_cast(context, builder, v, t, result) for v, t in zip(args[1:], sig.args[1:], strict=True)]
-        return builder.select(args[0], *cast)
-
-    return result(condition, yes, no), codegen
-
-
-# -- comparisons of vectors: ordered, so that nothing holds of NaN except being different -----------------------------
-def _comparison(op: Callable[..., Any], relation: str) -> None:
-    @type_callable(op)
-    def typing(context: Any) -> Any:
-        def typer(left: types.Type, right: types.Type) -> types.Type | None:
-            vecs = [arg for arg in (left, right) if isinstance(arg, Vec)]
-            return Mask(vecs[0].dtype, vecs[0].lanes) if vecs and all(vec == vecs[0] for vec in vecs) else None
-
-        return typer
-
-    def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        vec = Vec(sig.return_type.dtype, sig.return_type.lanes)
-        left, right = (as_vec(context, builder, v, t, vec) for v, t in zip(args, sig.args, strict=True))
-        compare = builder.fcmp_unordered if relation == "!=" else builder.fcmp_ordered
-        return compare(relation, left, right)
-
-    for pair in ((Vec, Vec), (Vec, types.Number), (types.Number, Vec)):
-        lower_builtin(op, *pair)(lower)
-
-
-RELATIONS = {
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.eq: "==",
-    operator.ne: "!=",
-}
-"""The LLVM relation of each operator on vectors."""
-for _op, _relation in RELATIONS.items():
-    _comparison(_op, _relation)
+    vectors = [x for x in (condition, yes, no) if isinstance(x.type, Vec | Mask)]
+    result = value_type(*_kind_of(*(vectors or (yes, no))))
+    return Value(result, builder.select(condition.ir, *(converted(builder, x, result) for x in (yes, no))))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from llvmlite import ir
 
 from .target import converts_halves
-from .vec import I16, I32, constant, shape_of
+from .types import I16, I32, constant, shape_of
 
 _INFINITY = 0x7F800000
 _QUIET = 0x400000
 
 
 def widen(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
-    """Convert 16-bit floats as loaded to float32; return what is wider as it is."""
+    """Convert 16-bit floats as loaded to float32; return wider values unchanged."""
     if dtype == "float16":
         if converts_halves():
             return builder.fpext(value, shape_of(ir.FloatType(), lanes))
@@ -28,7 +28,7 @@ def widen(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.
 
 
 def narrow(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
-    """Round float32 to the 16-bit floats that are stored; return what is stored wider as it is."""
+    """Round float32 to the 16-bit floats that are stored; return values of wider dtypes unchanged."""
     if dtype == "float16":
         if converts_halves():
             return builder.fptrunc(value, shape_of(ir.HalfType(), lanes))

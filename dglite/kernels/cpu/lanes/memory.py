@@ -6,16 +6,13 @@ Loads and stores of 16-bit floats convert from and to float32 lanes.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ...spec import compute_dtype
 from .halves import narrow, widen
-from .vec import BYTES, I8, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
+from .types import BYTES, I8, I32, I64, LANES, STORAGE, Vec, constant, int64, none, shape_of, value_type
+from .values import Intrinsic, call_external, intrinsic, spread_scalar
 
 
 def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
@@ -23,145 +20,117 @@ def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.V
 
 
 @cache
-def loader(dtype: str, lanes: int) -> Any:
+def loader(dtype: str, lanes: int) -> Intrinsic:
     """Return ``load(address)``: ``lanes`` consecutive values of ``dtype`` as a vector, or as a scalar for one lane."""
     result = value_type(compute_dtype(dtype), lanes)
 
-    @intrinsic
-    def load(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], lanes)), align=BYTES[dtype])
-            return widen(builder, value, dtype, lanes)
-
-        return result(types.int64), codegen
+    @intrinsic(result, int64)
+    def load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        value = builder.load(_pointer(builder, address, shape_of(STORAGE[dtype], lanes)), align=BYTES[dtype])
+        return widen(builder, value, dtype, lanes)
 
     return load
 
 
 @cache
-def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
+def repeat_loader(dtype: str, lanes: int, repeat: int) -> Intrinsic:
     """Return ``load(address)``: ``lanes / repeat`` consecutive values, each in ``repeat`` neighbouring lanes."""
     result, count = Vec(compute_dtype(dtype), lanes), lanes // repeat
 
-    @intrinsic
-    def load(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], count)), align=BYTES[dtype])
-            value = widen(builder, value, dtype, count)
-            if count == 1:
-                return spread_scalar(builder, value, result)
-            order = ir.Constant(ir.VectorType(I32, lanes), [lane // repeat for lane in range(lanes)])
-            return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
-
-        return result(types.int64), codegen
+    @intrinsic(result, int64)
+    def load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        value = builder.load(_pointer(builder, address, shape_of(STORAGE[dtype], count)), align=BYTES[dtype])
+        value = widen(builder, value, dtype, count)
+        if count == 1:
+            return spread_scalar(builder, value, lanes)
+        order = ir.Constant(ir.VectorType(I32, lanes), [lane // repeat for lane in range(lanes)])
+        return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
 
     return load
 
 
 @cache
-def storer(dtype: str, lanes: int, nontemporal: bool = False) -> Any:
+def storer(dtype: str, lanes: int, nontemporal: bool = False) -> Intrinsic:
     """Return ``store(address, value)``, the counterpart of :func:`loader`.
 
     A ``nontemporal`` store goes to memory past the caches, to an address that is a multiple of its size or of 64: what
     was there is not read first. Only the next locked instruction orders it with others, such as the end of a launch.
     """
 
-    @intrinsic
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        expected = value_type(compute_dtype(dtype), lanes)
+    align = min(BYTES[dtype] * lanes, 64) if nontemporal else BYTES[dtype]
 
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            value = args[1]
-            if isinstance(expected, Vec):
-                value = as_vec(context, builder, value, sig.args[1], expected)
-            else:
-                value = context.cast(builder, value, sig.args[1], expected)
-            value = narrow(builder, value, dtype, lanes)
-            align = min(BYTES[dtype] * lanes, 64) if nontemporal else BYTES[dtype]
-            stored = builder.store(value, _pointer(builder, args[0], value.type), align=align)
-            if nontemporal:
-                stored.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, value), codegen
+    @intrinsic(none, int64, value_type(compute_dtype(dtype), lanes))
+    def store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
+        value = narrow(builder, value, dtype, lanes)
+        stored = builder.store(value, _pointer(builder, address, value.type), align=align)
+        if nontemporal:
+            stored.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
 
     return store
 
 
 @cache
-def part_loader(dtype: str, lanes: int, other: float) -> Any:
+def part_loader(dtype: str, lanes: int, other: float) -> Intrinsic:
     """Return ``load(address, count)``: ``count`` consecutive values, or ``lanes`` where there are more.
 
     The lanes behind them hold ``other``, and their memory is not touched. Of float32 or float64.
     """
     result = Vec(dtype, lanes)
 
-    @intrinsic
-    def load(typingctx: Any, address: Any, count: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            pointer, rest = _pointer(builder, args[0], result.llvm), constant(result.llvm.element, other, lanes)
-            with builder.if_else(builder.icmp_signed(">=", args[1], I64(lanes)), likely=True) as (all_lanes, some):
-                with all_lanes:
-                    whole, after_whole = builder.load(pointer, align=BYTES[dtype]), builder.block
-                with some:
-                    mask = _first_lanes(builder, args[1], lanes)
-                    part = _masked(builder, "load", result, result.llvm, (pointer, I32(BYTES[dtype]), mask, rest))
-                    after_part = builder.block
-            loaded = builder.phi(result.llvm)
-            loaded.add_incoming(whole, after_whole)
-            loaded.add_incoming(part, after_part)
-            return loaded
-
-        return result(types.int64, types.int64), codegen
+    @intrinsic(result, int64, int64)
+    def load(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
+        pointer, rest = _pointer(builder, address, result.llvm), constant(result.llvm.element, other, lanes)
+        with builder.if_else(builder.icmp_signed(">=", count, I64(lanes)), likely=True) as (all_lanes, some):
+            with all_lanes:
+                whole, after_whole = builder.load(pointer, align=BYTES[dtype]), builder.block
+            with some:
+                mask = _first_lanes(builder, count, lanes)
+                part = _masked(builder, "load", result, result.llvm, (pointer, I32(BYTES[dtype]), mask, rest))
+                after_part = builder.block
+        loaded = builder.phi(result.llvm)
+        loaded.add_incoming(whole, after_whole)
+        loaded.add_incoming(part, after_part)
+        return loaded
 
     return load
 
 
 @cache
-def part_storer(dtype: str, lanes: int) -> Any:
+def part_storer(dtype: str, lanes: int) -> Intrinsic:
     """Return ``store(address, value, count)``, the counterpart of :func:`part_loader`."""
     vec = Vec(dtype, lanes)
 
-    @intrinsic
-    def store(typingctx: Any, address: Any, value: Any, count: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            value, pointer = as_vec(context, builder, args[1], sig.args[1], vec), _pointer(builder, args[0], vec.llvm)
-            with builder.if_else(builder.icmp_signed(">=", args[2], I64(lanes)), likely=True) as (all_lanes, some):
-                with all_lanes:
-                    builder.store(value, pointer, align=BYTES[dtype])
-                with some:
-                    mask = _first_lanes(builder, args[2], lanes)
-                    _masked(builder, "store", vec, ir.VoidType(), (value, pointer, I32(BYTES[dtype]), mask))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, value, types.int64), codegen
+    @intrinsic(none, int64, vec, int64)
+    def store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
+        pointer = _pointer(builder, address, vec.llvm)
+        with builder.if_else(builder.icmp_signed(">=", count, I64(lanes)), likely=True) as (all_lanes, some):
+            with all_lanes:
+                builder.store(value, pointer, align=BYTES[dtype])
+            with some:
+                mask = _first_lanes(builder, count, lanes)
+                _masked(builder, "store", vec, ir.VoidType(), (value, pointer, I32(BYTES[dtype]), mask))
 
     return store
 
 
 def _masked(builder: ir.IRBuilder, name: str, vec: Vec, result: ir.Type, args: tuple[ir.Value, ...]) -> ir.Value:
     """Call LLVM's masked load or store."""
-    kind = ir.FunctionType(result, [x.type for x in args])
-    name = f"llvm.masked.{name}.v{vec.lanes}f{8 * BYTES[vec.dtype]}.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+    return call_external(builder, f"llvm.masked.{name}.v{vec.lanes}f{8 * BYTES[vec.dtype]}.p0", result, args)
 
 
 def _first_lanes(builder: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
     """Return a mask of the first ``count`` lanes of a vector, of which there are more."""
     numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-    return builder.icmp_signed("<", numbers, spread_scalar(builder, builder.trunc(count, I32), Vec("int32", lanes)))
+    return builder.icmp_signed("<", numbers, spread_scalar(builder, builder.trunc(count, I32), lanes))
 
 
 @cache
-def index_loader(dtype: str) -> Any:
+def index_loader(dtype: str) -> Intrinsic:
     """Return ``index(address, i)``: the ``i``-th id or pointer of an int32 or int64 array, as int64."""
 
-    @intrinsic
-    def index(typingctx: Any, address: Any, i: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return _index(builder, args[0], args[1], dtype)
-
-        return types.int64(types.int64, types.int64), codegen
+    @intrinsic(int64, int64, int64)
+    def index(builder: ir.IRBuilder, address: ir.Value, i: ir.Value) -> ir.Value:
+        return _index(builder, address, i, dtype)
 
     return index
 
@@ -170,15 +139,12 @@ word = index_loader("int64")
 
 
 @cache
-def edge_index_loader(dtype: str) -> Any:
+def edge_index_loader(dtype: str) -> Intrinsic:
     """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself without an array (address 0)."""
 
-    @intrinsic
-    def edge_index(typingctx: Any, address: Any, j: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return _edge_index(builder, args[0], args[1], dtype)
-
-        return types.int64(types.int64, types.int64), codegen
+    @intrinsic(int64, int64, int64)
+    def edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value) -> ir.Value:
+        return _edge_index(builder, address, j, dtype)
 
     return edge_index
 
@@ -199,17 +165,12 @@ def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: st
     return edge
 
 
-def _prefetcher(locality: int, writes: bool = False) -> Any:
-    @intrinsic
-    def prefetch(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            pointer = _pointer(builder, args[0], I8)
-            kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [pointer, I32(int(writes)), I32(locality), I32(1)])
-            return context.get_dummy_value()
-
-        return types.void(types.int64), codegen
+def _prefetcher(locality: int, writes: bool = False) -> Intrinsic:
+    @intrinsic(none, int64)
+    def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+        pointer = _pointer(builder, address, I8)
+        hints = I32(int(writes)), I32(locality), I32(1)
+        call_external(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer, *hints])
 
     return prefetch
 
@@ -220,56 +181,49 @@ more of them; into the first, to be written."""
 
 
 @cache
-def edge_gather(dtype: str, index: str, lanes: int) -> Any:
+def edge_gather(dtype: str, index: str, lanes: int) -> Intrinsic:
     """Return ``gather(address, edge_ids, j)``: the values of the edges of entries ``j`` to ``j + lanes - 1``."""
     result = value_type(compute_dtype(dtype), lanes)
 
-    @intrinsic
-    def gather(typingctx: Any, address: Any, edge_ids: Any, j: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            stored = ir.VectorType(STORAGE[dtype], lanes)
-            in_order = builder.icmp_signed("==", args[1], I64(0))
-            with builder.if_else(in_order) as (then, otherwise):
-                with then:
-                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
-                    run = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=BYTES[dtype])
-                    run_block = builder.basic_block
-                with otherwise:
-                    picked: ir.Value = ir.Constant(stored, ir.Undefined)
-                    for lane in range(lanes):
-                        pointer = _edge_pointer(builder, args, lane, dtype, index)
-                        picked = builder.insert_element(picked, builder.load(pointer), I32(lane))
-                    picked_block = builder.basic_block
-            value = builder.phi(stored)
-            value.add_incoming(run, run_block)
-            value.add_incoming(picked, picked_block)
-            return widen(builder, value, dtype, lanes)
-
-        return result(types.int64, types.int64, types.int64), codegen
+    @intrinsic(result, int64, int64, int64)
+    def gather(builder: ir.IRBuilder, address: ir.Value, edge_ids: ir.Value, j: ir.Value) -> ir.Value:
+        stored = ir.VectorType(STORAGE[dtype], lanes)
+        in_order = builder.icmp_signed("==", edge_ids, I64(0))
+        with builder.if_else(in_order) as (then, otherwise):
+            with then:
+                pointer = builder.gep(_pointer(builder, address, STORAGE[dtype]), [j])
+                run = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=BYTES[dtype])
+                run_block = builder.basic_block
+            with otherwise:
+                picked: ir.Value = ir.Constant(stored, ir.Undefined)
+                for lane in range(lanes):
+                    pointer = _edge_pointer(builder, (address, edge_ids, j), lane, dtype, index)
+                    picked = builder.insert_element(picked, builder.load(pointer), I32(lane))
+                picked_block = builder.basic_block
+        value = builder.phi(stored)
+        value.add_incoming(run, run_block)
+        value.add_incoming(picked, picked_block)
+        return widen(builder, value, dtype, lanes)
 
     return gather
 
 
 @cache
-def edge_scatter(dtype: str, index: str, lanes: int) -> Any:
+def edge_scatter(dtype: str, index: str, lanes: int) -> Intrinsic:
     """Return ``scatter(address, edge_ids, j, value)``, the counterpart of :func:`edge_gather`."""
 
-    @intrinsic
-    def scatter(typingctx: Any, address: Any, edge_ids: Any, j: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            stored = narrow(builder, args[3], dtype, lanes)
-            in_order = builder.icmp_signed("==", args[1], I64(0))
-            with builder.if_else(in_order) as (then, otherwise):
-                with then:
-                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
-                    builder.store(stored, builder.bitcast(pointer, stored.type.as_pointer()), align=BYTES[dtype])
-                with otherwise:
-                    for lane in range(lanes):
-                        pointer = _edge_pointer(builder, args, lane, dtype, index)
-                        builder.store(builder.extract_element(stored, I32(lane)), pointer)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, types.int64, value), codegen
+    @intrinsic(none, int64, int64, int64, value_type(compute_dtype(dtype), lanes))
+    def scatter(builder: ir.IRBuilder, address: ir.Value, edge_ids: ir.Value, j: ir.Value, value: ir.Value) -> None:
+        stored = narrow(builder, value, dtype, lanes)
+        in_order = builder.icmp_signed("==", edge_ids, I64(0))
+        with builder.if_else(in_order) as (then, otherwise):
+            with then:
+                pointer = builder.gep(_pointer(builder, address, STORAGE[dtype]), [j])
+                builder.store(stored, builder.bitcast(pointer, stored.type.as_pointer()), align=BYTES[dtype])
+            with otherwise:
+                for lane in range(lanes):
+                    pointer = _edge_pointer(builder, (address, edge_ids, j), lane, dtype, index)
+                    builder.store(builder.extract_element(stored, I32(lane)), pointer)
 
     return scatter
 

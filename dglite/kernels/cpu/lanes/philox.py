@@ -7,13 +7,11 @@ key is the seed and the counter is (edge id, head // 4): its four words serve fo
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from .vec import BYTES, I32, I64, LANES
+from .types import BYTES, I32, I64, LANES, NUMBERS, int64, none
+from .values import Intrinsic, intrinsic, spread_scalar
 
 ENTRIES = 8
 """Entries that are drawn for at once, one in each lane."""
@@ -30,9 +28,7 @@ def _everywhere(value: int) -> ir.Constant:
 
 
 def _spread(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    undefined = ir.Constant(ir.VectorType(scalar.type, ENTRIES), ir.Undefined)
-    first = builder.insert_element(undefined, scalar, I32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(_LANES, [0] * ENTRIES))
+    return spread_scalar(builder, scalar, ENTRIES)
 
 
 def _product(builder: ir.IRBuilder, value: ir.Value, multiplier: int) -> tuple[ir.Value, ir.Value]:
@@ -62,7 +58,7 @@ def _halves(builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
 
 
 @cache
-def multiplier_drawer(dtype: str, index: str) -> Any:
+def multiplier_drawer(dtype: str, index: str) -> Intrinsic:
     """Return ``draw(out, stride, edge_ids, j, num_entries, group, seed, threshold, scale)``.
 
     For the entries ``j`` to ``j + ENTRIES - 1`` (the last entry stands for those beyond the end) and the heads of
@@ -71,34 +67,28 @@ def multiplier_drawer(dtype: str, index: str) -> Any:
     """
     element = LANES[dtype]
 
-    @intrinsic
+    @intrinsic(none, *[int64] * 8, NUMBERS[dtype])
     def draw(
-        typingctx: Any,
-        out: Any,
-        stride: Any,
-        edge_ids: Any,
-        j: Any,
-        num_entries: Any,
-        group: Any,
-        seed: Any,
-        threshold: Any,
-        scale: Any,
-    ) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            address, step, edge_ids, j, num_entries, group, seed, threshold, scale = args
-            edges = _edges(builder, edge_ids, j, num_entries, index)
-            counter = [*_halves(builder, edges), _spread(builder, builder.trunc(group, I32)), _everywhere(0)]
-            words = _draw(builder, counter, [_spread(builder, part) for part in _halves(builder, seed)])
-            least = _spread(builder, builder.trunc(threshold, I32))
-            value = context.cast(builder, scale, sig.args[-1], getattr(types, dtype))
-            factor, dropped = _spread(builder, value), ir.Constant(ir.VectorType(element, ENTRIES), [0.0] * ENTRIES)
-            values = [builder.select(builder.icmp_unsigned(">=", word, least), factor, dropped) for word in words]
-            for lane, four in enumerate(_by_entry(builder, values)):
-                at = builder.add(address, builder.mul(step, I64(lane)))
-                builder.store(four, builder.inttoptr(at, four.type.as_pointer()), align=BYTES[dtype])
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 8, scale), codegen
+        builder: ir.IRBuilder,
+        address: ir.Value,
+        step: ir.Value,
+        edge_ids: ir.Value,
+        j: ir.Value,
+        num_entries: ir.Value,
+        group: ir.Value,
+        seed: ir.Value,
+        threshold: ir.Value,
+        scale: ir.Value,
+    ) -> None:
+        edges = _edges(builder, edge_ids, j, num_entries, index)
+        counter = [*_halves(builder, edges), _spread(builder, builder.trunc(group, I32)), _everywhere(0)]
+        words = _draw(builder, counter, [_spread(builder, part) for part in _halves(builder, seed)])
+        least = _spread(builder, builder.trunc(threshold, I32))
+        factor, dropped = _spread(builder, scale), ir.Constant(ir.VectorType(element, ENTRIES), [0.0] * ENTRIES)
+        values = [builder.select(builder.icmp_unsigned(">=", word, least), factor, dropped) for word in words]
+        for lane, four in enumerate(_by_entry(builder, values)):
+            at = builder.add(address, builder.mul(step, I64(lane)))
+            builder.store(four, builder.inttoptr(at, four.type.as_pointer()), align=BYTES[dtype])
 
     return draw
 

@@ -1,4 +1,4 @@
-"""The CPU that code is compiled for: this one, or the one that ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` name.
+"""The CPU that code is compiled for: this one, or the one that ``DGLITE_CPU_NAME`` and ``DGLITE_CPU_FEATURES`` name.
 
 Code for a lesser CPU runs on all machines of a cluster, which can share a cache of it then.
 """
@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from llvmlite import binding
-from numba.core import config
-from numba.core.codegen import get_host_cpu_features
+
+from ....config import cpu_features, cpu_name
 
 _PROBE = """
 define float @widen(half %x) {
@@ -30,9 +30,14 @@ define <16 x float> @double(<16 x float> %x) {
 
 @cache
 def cpu() -> tuple[str, str]:
-    """Return the name and the features of the CPU, as LLVM names them; those that Numba compiles for."""
-    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
-    return config.CPU_NAME or binding.get_host_cpu_name(), features
+    """Return the name and the features of the CPU, as LLVM names them."""
+    features = cpu_features()
+    if features is None:
+        try:
+            features = binding.get_host_cpu_features().flatten()
+        except RuntimeError:  # LLVM cannot ask this kind of CPU
+            features = ""
+    return cpu_name() or binding.get_host_cpu_name(), features
 
 
 @cache
@@ -46,7 +51,7 @@ def target_machine() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     name, features = cpu()
-    # As in Numba: code that runs in the process that compiled it needs no other relocation on x86.
+    # Code that runs in the process that compiled it needs no other relocation on x86.
     relocation = "static" if triple().startswith("x86") else "default"
     target = binding.Target.from_triple(triple())
     return target.create_target_machine(

@@ -35,8 +35,7 @@ _STEP = _WORDS + _OPERANDS + 1
 """Words of a step: the kernel's words, then the base of each operand, and which word is the number of rows."""
 _SOURCE = '''"""Steps that some rows go through, one after the other; among them ReLU and transposition ({dtype})."""
 from dglite.kernels.cpu.lanes import simd, tiles
-from dglite.kernels.cpu.lanes.atomic import put_word
-from dglite.kernels.cpu.run.launch import call_kernel
+from dglite.kernels.cpu.lanes.atomic import call_at, put_word
 
 ITEM, LANES, RUN = {item}, {lanes}, {run}
 word, greater, select = simd.word, simd.greater, simd.select
@@ -93,7 +92,7 @@ def kernel(args, task, num_tasks):
                     if where == {columns}:
                         address += begin * ITEM
                     put_word(mine, 4 + 2 * j, address)
-                call_kernel(word(mine, 0), mine, 0, 1)
+                call_at(word(mine, 0), mine, 0, 1)
     if task < 0 or num_tasks == 1:
         sums, targets, adds = word(args, 4), word(args, 7), word(args, 9)
         for i in range(word(args, 8)):
@@ -109,7 +108,7 @@ def kernel(args, task, num_tasks):
             sums += length
 '''
 _ADD = {name: np.array([1.0, 1.0], name) for name in ("float32", "float64")}
-"""How much of a sum is kept, and the scale of what is added."""
+"""The factor of the old sum, and the factor of the added product."""
 _ADDRESSES = {name: numbers.ctypes.data for name, numbers in _ADD.items()}
 Place = tuple[int, int]
 """Address, and bytes from row to row."""

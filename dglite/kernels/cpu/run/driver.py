@@ -17,20 +17,13 @@ side, then each slot's argmax.
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from ....opspec import Reducer
 from ...spec import ITEM_BYTES
 from ...words import ARGMAX, CARRY, EDGE_LIST, GROUPS, INDPTR, INNER, KERNEL, MODE, NUM_ENTRIES, NUM_ROWS, OUT
 from ..compile.written import Kernel
 from ..lanes import simd
-from ..lanes.atomic import call_rows, put_word
+from ..lanes.atomic import call_at, put_word
 from ..lanes.simd import index_loader, word
-from ..lanes.vec import I64
 
 DTYPES = tuple(ITEM_BYTES)
 ADD, MAXIMUM, MINIMUM = 0, 1, 2
@@ -49,18 +42,6 @@ def mode_word(dtype: str, index: str, *reducers: Reducer, epilogue: bool = False
     for part, reducer in enumerate(reducers):
         word += {Reducer.MAX: MAXIMUM, Reducer.MIN: MINIMUM}.get(reducer, ADD) << 8 + 2 * part
     return word
-
-
-@intrinsic
-def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, last: Any, out: Any, argmax: Any) -> Any:
-    """Call a kernel of one row."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
-        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 7), codegen
 
 
 _index32, _index64 = index_loader("int32"), index_loader("int64")
@@ -163,7 +144,7 @@ def _merge_part(args: int, width: int, item: int, row: int, late: int, late_ids:
 def _finish(args: int, width: int, item: int, row: int) -> None:
     """Apply the kernel's epilogue to a row that was cut: it is called without entries, ``first`` being -1."""
     if word(args, MODE) >> (8 + 2 * MOST_PARTS) & 1:
-        call_rows(word(args, KERNEL), args, row, row + 1, -1, -1, word(args, OUT) + row * width * item, 0)
+        call_at(word(args, KERNEL), args, row, row + 1, -1, -1, word(args, OUT) + row * width * item, 0)
 
 
 @Kernel
@@ -236,7 +217,7 @@ def _carried(args: int, task: int, num_tasks: int, width: int, item: int, row: i
         while first < min(end, last):
             late = _slot(args, num_tasks, width, item, task, count)
             late_ids = _slot_ids(args, num_tasks, width, item, task, count)
-            call_rows(word(args, KERNEL), args, row, row + 1, first, min(first + part, last), late, late_ids)
+            call_at(word(args, KERNEL), args, row, row + 1, first, min(first + part, last), late, late_ids)
             first, count = first + part, count + 1
     put_word(carry, TASK_ROWS + 2 * task, row)
     put_word(carry, TASK_PARTS + 2 * task, count)
@@ -250,12 +231,12 @@ def _cut_row(args: int, task: int, num_tasks: int, width: int, item: int, row: i
     first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
     part = _part_of(carry, last - first)
     ids = argmax + row * width * (8 if wide else 4)
-    call_rows(kernel, args, row, row + 1, first, first + part, out + row * width * item, ids)
+    call_at(kernel, args, row, row + 1, first, first + part, out + row * width * item, ids)
     late = _slot(args, num_tasks, width, item, task, word(carry, NUM_SLOTS) - 1)
     late_ids = _slot_ids(args, num_tasks, width, item, task, word(carry, NUM_SLOTS) - 1)
     first += part
     while first < min(end, last):
-        call_rows(kernel, args, row, row + 1, first, min(first + part, last), late, late_ids)
+        call_at(kernel, args, row, row + 1, first, min(first + part, last), late, late_ids)
         _merge_part(args, width, item, row, late, late_ids)
         first += part
     if first >= last:
@@ -287,7 +268,7 @@ def rows_driver(args: int, task: int, num_tasks: int) -> None:
     if row < stop:
         out = word(args, OUT) + row * width * _item_bytes(mode)
         argmax = word(args, ARGMAX) + row * width * (8 if mode // 4 % 2 else 4)
-        call_rows(word(args, KERNEL), args, row, stop, 0, word(args, NUM_ENTRIES), out, argmax)
+        call_at(word(args, KERNEL), args, row, stop, 0, word(args, NUM_ENTRIES), out, argmax)
 
 
 @Kernel
@@ -310,7 +291,7 @@ def cut_rows_driver(args: int, task: int, num_tasks: int) -> None:
         long = _next_long(wide, indptr, row, stop, word(carry, LEAST_ENTRIES))
         if row < long:
             ids = argmax + row * width * id_bytes
-            call_rows(kernel, args, row, long, 0, num_entries, out + row * width * item, ids)
+            call_at(kernel, args, row, long, 0, num_entries, out + row * width * item, ids)
         if long < stop:
             _cut_row(args, task, num_tasks, width, item, long, end)
         row = long + 1
@@ -325,7 +306,7 @@ def map_driver(args: int, task: int, num_tasks: int) -> None:
     if task < 0 or begin == end:
         return
     if num_rows == EDGE_LIST:
-        _call_row(kernel, args, 0, begin, end, word(args, OUT), 0)
+        call_at(kernel, args, 0, begin, end, word(args, OUT), 0)
         return
     row = _first_row_from(wide, indptr, num_rows, begin)
     if _index(wide, indptr, row) > begin:
@@ -333,7 +314,7 @@ def map_driver(args: int, task: int, num_tasks: int) -> None:
     while row < num_rows and _index(wide, indptr, row) < end:
         first, last = max(_index(wide, indptr, row), begin), min(_index(wide, indptr, row + 1), end)
         if first < last:
-            _call_row(kernel, args, row, first, last, word(args, OUT), 0)
+            call_at(kernel, args, row, first, last, word(args, OUT), 0)
         row += 1
 
 
@@ -347,5 +328,5 @@ def whole_row_driver(args: int, task: int, num_tasks: int) -> None:
     while row < stop:
         first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
         if first < last:
-            _call_row(kernel, args, row, first, last, word(args, OUT), 0)
+            call_at(kernel, args, row, first, last, word(args, OUT), 0)
         row += 1

@@ -6,12 +6,11 @@ is compiled once for all kernels, so a kernel costs only its own, serial compila
 
 Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
 with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
-the system's. Where there is no GNU OpenMP (macOS, Windows), threads of our own serve (:mod:`.threads`). One thread of
-Python at a time uses the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not
-depend on it.
+the system's library. Without GNU OpenMP (macOS, Windows) kernels use threads of our own (:mod:`.threads`). One Python
+thread at a time uses the pool; another one runs its tasks itself, the same ones, so that results do not depend on it.
 
 Tasks are rows in order, and each thread begins with the same share of them in every kernel: so it reads rows that it
-wrote itself, which lie in the caches near its core. Then it takes what others have left.
+wrote itself, which are in the caches near its core. Then it takes tasks of other threads.
 """
 
 from __future__ import annotations
@@ -22,17 +21,15 @@ import struct
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ..compile.written import Kernel
-from ..lanes.atomic import put_word
+from ..lanes.atomic import call_at, put_word, word_at
 from ..lanes.simd import word
-from ..lanes.vec import I32, I64
-from .threads import call_member, mail_address, run_on_threads, start_threads, thread_number
+from ..lanes.types import I32, I64, boolean, int64, none
+from ..lanes.values import call_address, intrinsic
+from .threads import mail_address, run_on_threads, start_threads, thread_number
 
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
@@ -44,69 +41,38 @@ WORK_PER_CALL = 1 << 25
 """Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""
 
 
-@intrinsic
-def call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
-    """Call the kernel at an address."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
-        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, threads: Any) -> Any:
+@intrinsic(none, int64, int64, int64, int64)
+def _call_gomp_parallel(builder: ir.IRBuilder, address: ir.Value, *call: ir.Value) -> None:
     """Call ``GOMP_parallel(function, data, threads, flags=0)``: every thread of a team runs ``function(data)``."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64, I64, I32, I32])
-        team = builder.trunc(values[3], I32)
-        builder.call(builder.inttoptr(values[0], kind.as_pointer()), [values[1], values[2], team, I32(0)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+    function, data, threads = call
+    call_address(builder, ir.VoidType(), address, [function, data, builder.trunc(threads, I32), I32(0)])
 
 
-@intrinsic
-def _take_task(typingctx: Any, counter: Any) -> Any:
+@intrinsic(int64, int64)
+def _take_task(builder: ir.IRBuilder, counter: ir.Value) -> ir.Value:
     """Return the number at ``counter`` and raise it by one, as one step."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.atomic_rmw("add", builder.inttoptr(values[0], I64.as_pointer()), I64(1), "monotonic")
-
-    return types.int64(types.int64), codegen
+    return builder.atomic_rmw("add", word_at(builder, counter), I64(1), "monotonic")
 
 
-@intrinsic
-def _take_pool(typingctx: Any, pool: Any) -> Any:
+@intrinsic(boolean, int64)
+def _take_pool(builder: ir.IRBuilder, pool: ir.Value) -> ir.Value:
     """Set the word at ``pool`` from 0 to 1, as one step; return whether it was 0."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        place = builder.inttoptr(values[0], I64.as_pointer())
-        return builder.extract_value(builder.cmpxchg(place, I64(0), I64(1), "acquire", "monotonic"), 1)
-
-    return types.boolean(types.int64), codegen
+    place = word_at(builder, pool)
+    return builder.extract_value(builder.cmpxchg(place, I64(0), I64(1), "acquire", "monotonic"), 1)
 
 
-@intrinsic
-def _give_pool(typingctx: Any, pool: Any) -> Any:
+@intrinsic(none, int64)
+def _give_pool(builder: ir.IRBuilder, pool: ir.Value) -> None:
     """Set the word at ``pool`` to 0; count in the next one."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        place = builder.inttoptr(values[0], I64.as_pointer())
-        count = builder.gep(place, [I64(1)])
-        builder.store(builder.add(builder.load(count), I64(1)), count)
-        builder.store_atomic(I64(0), place, "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+    place = word_at(builder, pool)
+    count = builder.gep(place, [I64(1)])
+    builder.store(builder.add(builder.load(count), I64(1)), count)
+    builder.store_atomic(I64(0), place, "release", 8)
 
 
 @Kernel
 def _run_here(address: int, args: int) -> None:
-    call_kernel(address, args, 0, 1)
+    call_at(address, args, 0, 1)
 
 
 run_here = _run_here.entry(0, 0)
@@ -124,7 +90,7 @@ def member(team: int, number: int) -> None:
         next_task, last = team + 8 * (NEXT + owner), first + (stop - first) * (owner + 1) // threads
         task = _take_task(next_task)
         while task < last:
-            call_kernel(word(team, 0), word(team, 1), task, tasks)
+            call_at(word(team, 0), word(team, 1), task, tasks)
             task = _take_task(next_task)
 
 
@@ -138,7 +104,7 @@ def _run_team(gomp_parallel: int, member: int, team: int, threads: int, pool: in
             run_on_threads(word(pool, 2), member, team, threads)
         _give_pool(pool)
     else:
-        call_member(member, team, 0)
+        call_at(member, team, 0)
 
 
 @Kernel
@@ -148,7 +114,7 @@ def _run_tasks(gomp_parallel: int, member: int, team: int, threads: int, pool: i
         put_word(team, NEXT + thread, first + (stop - first) * thread // threads)
     _run_team(gomp_parallel, member, team, threads, pool)
     if word(team, 4) == word(team, 2):
-        call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
+        call_at(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
 class _Pool:

@@ -10,31 +10,11 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from ..compile.entry import leaves
 from ..compile.written import Kernel, plain
 from .launch import launch_at, num_calls, num_threads, tasks_for
-
-
-@intrinsic
-def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:
-    pointer = types.CPointer(dtype.dtype)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(pointer))
-
-    return pointer(types.int64, dtype), codegen
-
-
-@numba.njit(inline="always")
-def array_at(address, length, dtype):  # type: ignore[no-untyped-def]
-    """Return the array of ``length`` numbers of a dtype at an address."""
-    return numba.carray(_pointer(address, dtype), (length,))
-
 
 _COST = 8
 """Elements of a sum that take as long as one of these, a choice or a step to anywhere in memory."""

@@ -1,7 +1,6 @@
 """Threads of our own: the pool of a process without GNU OpenMP, as on macOS and Windows.
 
-They are Python's threads, which block in the interpreter's locks without the GIL. Numba's own pool is left to users'
-functions with ``parallel=True``: where it has no OpenMP either, it ends the process if two threads use it at once.
+They are Python's threads, which block in the interpreter's locks without the GIL.
 
 Words of ``mail``: 0 the function that each thread calls with (data, its number), 1 data, 2 threads of this call, the
 caller among them, 3 how many have returned, 4 the lock that the last of them opens, 5 and 6 the interpreter's functions
@@ -13,17 +12,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from array import array
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ....locks import new_lock
 from ..compile.written import Kernel
-from ..lanes.atomic import add_to_word, call_int, put_word, read_word
+from ..lanes.atomic import add_to_word, call_at, call_int, put_word, read_word
 from ..lanes.simd import word
-from ..lanes.vec import I64
 
 MOST = 1024
 """Threads that a call can use."""
@@ -53,18 +46,6 @@ def lock_functions() -> tuple[int, int]:
     return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)  # type: ignore[return-value]
 
 
-@intrinsic
-def call_member(typingctx: Any, function: Any, data: Any, number: Any) -> Any:
-    """Call what a thread of a team runs, a function (data, number) at an address."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(ir.VoidType(), [I64] * 2)
-        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
 @Kernel
 def thread_number(teller: int, number: int) -> int:
     """Return the number of a thread: OpenMP calls a member without one, and has a function at ``teller`` that tells it;
@@ -77,7 +58,7 @@ def _serve(mail: int, number: int) -> None:
     lock = word(mail, _LOCKS + number)
     while True:
         call_int(word(mail, _CLOSE), lock, 1)
-        call_member(word(mail, 0), word(mail, 1), number)
+        call_at(word(mail, 0), word(mail, 1), number)
         if add_to_word(mail + 8 * 3, 1) + 2 == read_word(mail + 8 * 2):
             call_int(word(mail, _OPEN), word(mail, 4), 0)
 
@@ -92,7 +73,7 @@ def run_on_threads(mail: int, function: int, data: int, threads: int) -> None:
     put_word(mail, 3, 0)
     for number in range(1, threads):
         call_int(word(mail, _OPEN), word(mail, _LOCKS + number), 0)
-    call_member(function, data, 0)
+    call_at(function, data, 0)
     call_int(word(mail, _CLOSE), word(mail, 4), 1)
 
 

@@ -17,7 +17,7 @@ from .sample import Choices, Rows, ask_for, edge_at, far_end
 _FAR, _NEAR, _MOST = 12, 4, 32
 """Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
 _LONG = 4
-"""Number of entries per choice above which a row is not read as a whole."""
+"""NumberType of entries per choice above which a row is not read as a whole."""
 
 
 @Kernel
@@ -60,7 +60,7 @@ class Weights(NamedTuple):
 
 
 class ExcludedEdges(NamedTuple):
-    """Edges that have weight 0 whatever it is.
+    """Edges that count as having weight 0.
 
     Attributes
     ----------
