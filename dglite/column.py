@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -103,8 +102,13 @@ class LazyColumn:
             take = self.take or take or active.take
             if getattr(whole, "requires_grad", False) and not active.requires_grad(whole):
                 return take(whole, self.rows)
-            with nullcontext() if active.compiling() else active.lasting():
+            if active.compiling():
                 value = self.value = take(whole, self.rows)
+            elif not active.are_read((whole,)):  # a transform's tensor is gone when it ends
+                return take(whole, self.rows)
+            else:
+                with active.lasting():
+                    value = self.value = take(whole, self.rows)
             self.source = None
         return value
 

@@ -225,13 +225,13 @@ def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op:
 
 def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
     shape, batch_size = active.shape(graph_feat), sizes.shape[0]  # in a program any number: len() would make it one
-    if batch_size == 1 and (not shape or shape[0] != 1):
+    if not shape or shape[0] != batch_size:  # asked first: a program for any number of graphs is not asked about 1
+        if batch_size != 1:
+            raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {batch_size} rows, one per graph")
         warnings.warn(
             f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=3
         )
         graph_feat = active.reshape(graph_feat, (1, *shape))
-    elif not shape or shape[0] != batch_size:
-        raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {batch_size} rows, one per graph")
     if core.is_program_of(sizes):
         return core.TracedSegments(sizes, frame.num_rows).repeat(graph_feat)
     return active.take(graph_feat, np.repeat(np.arange(len(sizes)), sizes))

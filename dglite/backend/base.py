@@ -345,7 +345,7 @@ class Backend(ProgramInterface):
         """Put the generator back to a state."""
 
     def lasting(self) -> AbstractContextManager[None]:
-        """Return a context in which tensors are made that training can use later, be it in inference mode or not."""
+        """Return a context in which tensors are made that are used later, whatever mode or transform is active now."""
         return nullcontext()
 
     # -- autograd and threads -----------------------------------------------------------------------------------

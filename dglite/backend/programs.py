@@ -79,6 +79,10 @@ class ProgramInterface(ABC):
         """Whether the values of ``xs`` may be read: no program is recorded of them, and none is wrapped."""
         return True
 
+    def ids_of(self, x: Tensor) -> Tensor:
+        """Return ids out of the wrappers of transforms of functions, except for batches, whose ids differ."""
+        return x
+
     def register_container(
         self,
         kind: type,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, final
 
@@ -16,12 +16,14 @@ from .torch_breaks import left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of
 from .torch_plain import (
     are_read,
+    ids_of,
     innermost,
     is_exporting,
     is_forward_mode,
     is_recorded,
     is_symbol,
     is_transformed,
+    is_watched,
     needs_operator,
     refuse_class,
 )
@@ -111,6 +113,7 @@ class TorchBackend(TorchTensors):
     needs_operator = staticmethod(needs_operator)
     is_forward_mode = staticmethod(is_forward_mode)
     are_read = staticmethod(are_read)
+    ids_of = staticmethod(ids_of)
     num_threads = staticmethod(torch.get_num_threads)
     can_defer = staticmethod(can_defer)
 
@@ -132,8 +135,10 @@ class TorchBackend(TorchTensors):
     arrays_on = staticmethod(torch_arrays.arrays_on)
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
-    lasting = staticmethod(partial(torch.inference_mode, False))
     left_to_python = staticmethod(left_to_python)
+
+    def lasting(self) -> AbstractContextManager[None]:
+        return torch_structure.outside_of_programs() if is_watched() else torch.inference_mode(False)
 
     def require(self, condition: torch.Tensor, message: str) -> None:
         if is_transformed():  # a batch of conditions is one of booleans, and all have to hold

@@ -88,10 +88,14 @@ def _counts(args: Any) -> set[int]:
 
 
 def _shapes_of(args: Any, counts: set[int]) -> Any:
+    """Return the dynamic dimensions of inputs: those of a graph must be, a feature's if its rows are a graph's."""
 
     def shape_of(x: Any) -> Any:
         if _is_container(x):
-            return [pytree.tree_map(shape_of, value) for value in pytree.SUPPORTED_NODES[type(x)].flatten_fn(x)[0]]
+            return [
+                pytree.tree_map(lambda _: {0: torch.export.Dim.DYNAMIC}, value)
+                for value in pytree.SUPPORTED_NODES[type(x)].flatten_fn(x)[0]
+            ]
         if not isinstance(x, torch.Tensor) or not x.dim():
             return None
         required = x.shape[0] in counts and x.shape[0] > 1
@@ -109,6 +113,7 @@ def export(
     if not isinstance(model, torch.nn.Module):
         model = _ExportedFunction(model)
     _refuse_held(model)
+    args, kwargs = _distinct((args, kwargs))
     if shapes is None:
         try:
             named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
@@ -141,6 +146,19 @@ def export(
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
     return program
+
+
+def _distinct(inputs: Any) -> Any:
+    """Return inputs of which no two are one tensor, whose program would read the first and never the second."""
+    tensors, spec = pytree.tree_flatten(inputs)
+    first = {id(x): place for place, x in reversed(list(enumerate(tensors)))}
+    if all(first[id(x)] == place for place, x in enumerate(tensors) if isinstance(x, torch.Tensor)):
+        return inputs
+    with torch.no_grad():
+        copied = [
+            x.clone() if isinstance(x, torch.Tensor) and first[id(x)] != place else x for place, x in enumerate(tensors)
+        ]
+    return pytree.tree_unflatten(copied, spec)
 
 
 def _unknown_when_traced() -> type[Exception]:

@@ -143,6 +143,18 @@ def unwrapped(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def ids_of(x: torch.Tensor) -> torch.Tensor:
+    """Return ids out of the wrappers of transforms, of batches as they are: see :meth:`.base.Backend.ids_of`."""
+    if is_recorded():  # Dynamo does not read what follows
+        return x
+    inner = x
+    while _is_wrapped(inner):
+        if torch._C._functorch.is_batchedtensor(inner) or torch._C._functorch.is_functionaltensor(inner):
+            return x  # of a function that is made functional, torch asks for the wrappers again
+        inner = torch._C._functorch.get_unwrapped(inner)
+    return inner
+
+
 def innermost(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor inside of all wrappers of transforms: of a batch, all of its values."""
     while _is_wrapped(x):

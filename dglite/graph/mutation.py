@@ -14,7 +14,7 @@ from ..structure import Adjacency
 from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
 from ..structure.sizes import require_room
-from ..structure.traced import traced_edges
+from ..structure.traced import in_program, traced_edges
 from .base import GraphBase
 
 _Numbers = tuple[np.ndarray, ...] | None
@@ -53,7 +53,7 @@ class MutationMixin(GraphBase):
         """
         self._require_mutable("add_edges")
         index = self.etype_id(etype)
-        if active.compiling() and active.is_tensor(u) and active.is_tensor(v):
+        if in_program(self.adjacencies[index]) and active.is_tensor(u) and active.is_tensor(v):
             self._add_traced_edges(u, v, data, index)
             return
         arrays = self.id_arrays

@@ -12,13 +12,14 @@ take the place of ``nodes`` and ``ndata``. With several types of nodes or edges 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..backend import Tensor, active
 from ..structure import Metagraph
-from ..structure.traced import TracedAdjacency, relation_of
+from ..structure.traced import TracedAdjacency, in_program, relation_of
 from .storage import DGLGraph, make_graph, require_graph
 
 Schema = tuple[tuple[str, ...], tuple[tuple[str, str, str], ...], tuple[str, ...] | None, str]
@@ -93,6 +94,7 @@ def from_tensors(tensors: dict[str, Any], schema: Schema) -> DGLGraph:
         graph = object.__new__(DGLGraph)
         graph.__dict__[_AS_THEY_ARE] = schema, tensors
         return graph
+    ends = [(active.ids_of(src), active.ids_of(dst)) for src, dst in ends]
     num_nodes = [active.shape(row)[0] for row in rows]
     make: Callable[..., Any] = relation_of if active.are_read([x for pair in ends for x in pair]) else TracedAdjacency
     adjacencies = tuple(
@@ -167,8 +169,9 @@ def _count_tensors(g: DGLGraph) -> tuple[list[Tensor], list[Tensor] | None, list
     counted = _counted(g)
     cached: Any = g.__dict__.get(_COUNT_TENSORS)
     if cached is None or any(x is not y for x, y in zip(cached[0], counted, strict=True)):
-        rows = [active.full((count, 0), 0, "bool", g._device) for count in g.node_counts]
-        batches = [None if x is None else [_counts(count) for count in x] for x in counted[1:3]]
+        with nullcontext() if any(map(in_program, g.adjacencies)) else active.lasting():
+            rows = [active.full((count, 0), 0, "bool", g._device) for count in g.node_counts]
+            batches = [None if x is None else [_counts(count) for count in x] for x in counted[1:3]]
         cached = g.__dict__[_COUNT_TENSORS] = counted, (rows, *batches)
     return cached[1]  # type: ignore[no-any-return]
 
@@ -178,6 +181,7 @@ def _counts(counts: Any) -> Tensor:
 
 
 def _numbers(counts: Any) -> Any:
+    counts = active.ids_of(counts)
     return active.to_numpy(counts) if active.are_read((counts,)) else counts
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
 from ..structure import Adjacency, Metagraph
 from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
+from ..structure.traced import in_program
 from .base import GraphBase, sizes_in_program
 
 
@@ -224,7 +225,7 @@ class TypeMixin(GraphBase):
         return self._sizes(self.batch_edge_counts, index, self.adjacencies[index].num_edges)
 
     def _sizes(self, of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:
-        if active.compiling():
+        if in_program(self.adjacencies[0]):
             return self._program_ids(sizes_in_program(of_batch, index, count)).clone()
         return self.ids_tensor(np.array([count]) if of_batch is None else of_batch[index].copy())
 

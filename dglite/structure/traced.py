@@ -58,6 +58,11 @@ class TracedAdjacency:
         )
 
 
+def in_program(adj: Any) -> bool:
+    """Whether operations on a relation are part of a program: a compiler reads them, or edges have no values yet."""
+    return type(adj) is TracedAdjacency or active.compiling()
+
+
 def traced_edges(src: Tensor, dst: Tensor, num_src: int, num_dst: int, idtype: Any = None) -> TracedAdjacency:
     """Return the relation of edges in a program, ``src[i] -> dst[i]``; the ids are looked at when it runs.
 

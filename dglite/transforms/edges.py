@@ -18,6 +18,7 @@ from ..graph.storage import make_graph, require_graph
 from ..ops.core import note_in_edges
 from ..structure import Adjacency
 from ..structure.sizes import require_room
+from ..structure.traced import in_program
 from .parts import node_frames, without_parallel
 
 
@@ -147,7 +148,7 @@ def add_self_loop(
     result = g.clone()
     require_room(adjacency.num_src, 8, adjacency.num_edges)
     count = adjacency.num_src
-    nodes = framework.arange(count) if active.compiling() else np.arange(count)
+    nodes = framework.arange(count) if in_program(adjacency) else np.arange(count)
     result.add_edges(nodes, nodes, data, index)
     note_in_edges(result.adjacencies[index])
     return result

@@ -180,7 +180,7 @@ class PNAConv(Layer):
 
 def _root_of_sizes(graph: DGLGraph, like: Tensor) -> Tensor | float:
     """Return one over the root of the number of nodes of each node's graph."""
-    if graph.batch_size == 1:
+    if graph.batch_node_counts is None:
         return max(graph.num_nodes(), 1) ** -0.5
     sizes = graph.batch_num_nodes().to(like.dtype)
     return broadcast_nodes(graph, framework.where(sizes > 0, sizes, framework.ones_like(sizes))[:, None] ** -0.5)

@@ -58,7 +58,7 @@ def set_pairs(query_sizes: Any, key_sizes: Any) -> SetPairs | SetSizes:
     Graphs whose sizes round up to the same powers of 2 are padded to the largest of them, so that less than 3 of 4
     scores are padding, however unlike the sizes are.
     """
-    if active.compiling():
+    if active.compiling() or active.is_tensor(query_sizes):
         return SetSizes(framework.as_tensor(query_sizes), framework.as_tensor(key_sizes))
     return _planned(query_sizes, key_sizes)
 

@@ -72,12 +72,12 @@ class MultiHeadAttention(Layer):
         """
         x = seeds.repeat(sizes.shape[0], 1)
         many = len(seeds) > min(MOST_SEEDS, self.d_head)
-        if many or active.compiling() or not functional.is_plain(self.proj_k):
+        if many or active.compiling() or active.is_tensor(sizes) or not functional.is_plain(self.proj_k):
             return self(x, mem, functional.set_pairs(functional.equal_sizes(sizes, seeds.shape[0]), sizes))
         queries = functional.by_head(self.proj_q(seeds), self.num_heads) / math.sqrt(self.d_head)
         matrices = self.proj_k.weight.reshape(self.num_heads, self.d_head, self.d_model)
         readers = framework.einsum("shd,hdi->shi", queries, matrices)
-        scores = nn.functional.linear(mem, readers.flatten(0, 1)).reshape(-1, *readers.shape[:2])
+        scores = nn.functional.linear(mem, readers.flatten(0, 1)).reshape(len(mem), *readers.shape[:2])
         values = functional.by_head(self.proj_v(mem), self.num_heads)
         return self._finish(x, functional.seed_attention(sizes, scores, values, self._dropout()))
 
