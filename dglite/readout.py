@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import Tensor, active
 from .errors import DGLError, DGLWarning, warn_deprecated
 from .frame import Frame
@@ -44,6 +45,7 @@ _FEW = 16
 
 
 # -- one feature per graph -----------------------------------------------------------------------------------------
+@explained
 def readout_nodes(
     graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", ntype: str | None = None
 ) -> Tensor:
@@ -80,6 +82,7 @@ def readout_nodes(
     return _readout(*_nodes(graph, ntype), feat, weight, op)
 
 
+@explained
 def readout_edges(
     graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", etype: Any = None
 ) -> Tensor:
@@ -87,49 +90,58 @@ def readout_edges(
     return _readout(*_edges(graph, etype), feat, weight, op)
 
 
+@explained
 def sum_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the sum of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="sum", ntype=ntype)
 
 
+@explained
 def sum_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
     """Return the sum of an edge feature over each graph. See :func:`readout_nodes`."""
     return readout_edges(graph, feat, weight, op="sum", etype=etype)
 
 
+@explained
 def mean_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the mean of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="mean", ntype=ntype)
 
 
+@explained
 def mean_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
     """Return the mean of an edge feature over each graph. See :func:`readout_nodes`."""
     return readout_edges(graph, feat, weight, op="mean", etype=etype)
 
 
+@explained
 def max_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the maximum of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="max", ntype=ntype)
 
 
+@explained
 def max_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
     """Return the maximum of an edge feature over each graph. See :func:`readout_nodes`."""
     return readout_edges(graph, feat, weight, op="max", etype=etype)
 
 
 # -- one feature per node or edge ------------------------------------------------------------------------------------
+@explained
 def softmax_nodes(graph: DGLGraph, feat: str, *, ntype: str | None = None) -> Tensor:
     """Normalise a node feature by a softmax over the nodes of each graph, every trailing element on its own."""
     frame, sizes = _nodes(graph, ntype)
     return segment_softmax(sizes, frame[feat])
 
 
+@explained
 def softmax_edges(graph: DGLGraph, feat: str, *, etype: Any = None) -> Tensor:
     """Normalise an edge feature by a softmax over the edges of each graph, every trailing element on its own."""
     frame, sizes = _edges(graph, etype)
     return segment_softmax(sizes, frame[feat])
 
 
+@explained
 def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = None) -> Tensor:
     """Give every node the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_nodes, *feat)``.
 
@@ -141,6 +153,7 @@ def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = 
     return _broadcast(graph_feat, *_nodes(graph, ntype))
 
 
+@explained
 def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -> Tensor:
     """Give every edge the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_edges, *feat)``.
 
@@ -153,6 +166,7 @@ def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -
 
 
 # -- the largest -----------------------------------------------------------------------------------------------------
+@explained
 def topk_nodes(
     graph: DGLGraph,
     feat: str,
@@ -192,6 +206,7 @@ def topk_nodes(
     return _topk(*_nodes(graph, ntype), feat, k, descending, _sortby(sortby, idx))
 
 
+@explained
 def topk_edges(
     graph: DGLGraph,
     feat: str,
@@ -241,7 +256,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
     shape, batch_size = active.shape(graph_feat), sizes.shape[0]  # in a program any number: len() would make it one
     if batch_size == 1 and (not shape or shape[0] != 1):
         warnings.warn(
-            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=3
+            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=4
         )
         graph_feat = active.reshape(graph_feat, (1, *shape))
     elif not shape or shape[0] != batch_size:
@@ -254,7 +269,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
 def _sortby(sortby: int | None, idx: int | None) -> int | None:
     if idx is None:
         return sortby
-    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=4)
+    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=5)
     return idx
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..frame import TensorOrDict
 from ..graph import DGLGraph
 from ..structure.arrays import HOST
@@ -38,6 +39,7 @@ def khop_in_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> DGLGraph: ...
+@explained
 def khop_in_subgraph(
     graph: DGLGraph,
     nodes: Any,
@@ -91,6 +93,7 @@ def khop_out_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> DGLGraph: ...
+@explained
 def khop_out_subgraph(
     graph: DGLGraph,
     nodes: Any,

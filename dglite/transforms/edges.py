@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops
+from ..arguments import explained
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import EID
@@ -21,6 +22,7 @@ from ..structure.sizes import require_room
 from .parts import node_frames, without_parallel
 
 
+@explained
 def reverse(
     g: DGLGraph,
     copy_ndata: bool = True,
@@ -42,6 +44,7 @@ def reverse(
     return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
 
 
+@explained
 def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -> DGLGraph:
     """Return the graph that has one edge ``u -> v`` and one ``v -> u`` for each pair that an edge joins either way.
 
@@ -121,6 +124,7 @@ def add_reverse_edges(
 
 
 # -- self-loops ----------------------------------------------------------------------------------------------------
+@explained
 def add_self_loop(
     g: DGLGraph, edge_feat_names: Sequence[str] | None = None, fill_data: Any = 1.0, etype: Any = None
 ) -> DGLGraph:
@@ -178,6 +182,7 @@ def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
     return active.full(shape, fill_data, active.dtype(values), active.device(values))
 
 
+@explained
 def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     """Return the graph without the self-loops of an edge type; other edges keep their order and features.
 
