@@ -631,3 +631,14 @@ def test_features_that_are_no_attributes_are_not_listed() -> None:
     g = dglite.rand_graph(3, 3)
     assert {"x", "label", "w"}.isdisjoint(name for name in dir(g.ndata) if name != "label")
     assert not hasattr(g.ndata, "x") and g.ndata.label == "node"
+
+
+def test_a_reducer_that_is_not_fused_names_its_line() -> None:
+    def spread(nodes: Any) -> dict[str, Any]:
+        messages = nodes.mailbox["m"]
+        return {"h": messages.std(1, unbiased=False)}
+
+    g = namespace()["g"]
+    plan = str(dglite.explain(g, dglite.function.copy_u("x", "m"), spread))
+    line = spread.__code__.co_firstlineno + 2
+    assert f'as a tensor: line {line}, return {{"h": messages.std(1, unbiased=False)}}' in plan, plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Sequence
 from typing import Any
 
@@ -261,7 +262,7 @@ def reduce_once(
             raise Unrecordable("it draws random numbers")
     except Unrecordable as refused:
         backend.restore_random_state(state)
-        refused.function = function
+        refused.function, refused.reason = function, refused.reason + _line_of(refused, function)
         raise
     note_builtins(function, result, read)
     if traced:
@@ -354,3 +355,12 @@ def _mailbox_column(
         raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}", lasting=False)
     whole = expr if list(slots) == list(slots.values()) else renumber(expr, slots)
     return EdgeColumn(tape, whole, feat, dtypes.pop())
+
+
+def _line_of(error: Exception, function: Any) -> str:
+    """Return where a user's function was when it could not be recorded, ": line 3, return ..."; "" if it is unknown."""
+    code, trace = getattr(function, "__code__", None), error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not code:
+        trace = trace.tb_next
+    text = "" if trace is None else linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    return f": line {trace.tb_lineno}, {text:.80}" if trace is not None and text else ""
