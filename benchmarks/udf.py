@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from common import OURS, erdos_renyi, interleave, load_dgl, parser, save, table
@@ -78,6 +79,16 @@ def pooled(nodes: Batch) -> Table:
     return {"out": (attention * nodes.mailbox["m"]).sum(1)}
 
 
+def statistics(nodes: Batch) -> Table:
+    """Return PNA's four aggregators with its three scalers, which depend on the number of messages."""
+    m = nodes.mailbox["m"]
+    mean = m.mean(1)
+    deviation = torch.sqrt(torch.relu((m * m).mean(1) - mean * mean) + 1e-5)
+    x = torch.cat([mean, m.max(1)[0], m.min(1)[0], deviation], 1)
+    scale = np.log(m.shape[1] + 1)
+    return {"out": torch.cat([x, x * scale, x / scale], 1)}
+
+
 def lstm_reducer(width: int) -> Function:
     """Return GraphSAGE's LSTM aggregator, which reads a mailbox message by message."""
     torch.manual_seed(0)
@@ -109,6 +120,7 @@ PAIRS = {
     "gate, sum": Pair(gated, lambda width: add_up, 5.0),
     "ReLU of difference, max": Pair(rectified, lambda width: largest, 5.0),
     "softmax pooling": Pair(scored, lambda width: pooled, 5.0),
+    "PNA's statistics": Pair(copy, lambda width: statistics, 2.0),
     "LSTM": Pair(copy, lstm_reducer, 1.2),
 }
 

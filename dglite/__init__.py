@@ -9,46 +9,49 @@ first read, ``dglite.distributed``, ``dglite.dynamic``, ``dglite.tofu``, ``dglit
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import (
-    backend,
-    contrib,
-    data,
-    dataloading,
-    function,
-    geometry,
-    hints,
-    metrics,
-    nn,
-    ops,
-    sampling,
-    sparse,
-    transforms,
-)
-from . import optim as optim  # not in __all__: a star import must not hide torch.optim
-from .backend import empty_cache, memory_summary
-from .batch import *  # noqa: F403 - these modules list their public names
-from .classic import *  # noqa: F403
-from .contrib.sampling import NodeFlow
-from .convert import *  # noqa: F403
-from .dataloading import inference
-from .dataloading.estimate import estimate
-from .errors import DGLError, DGLWarning
-from .frame import EID, ETYPE, NID, NTYPE
-from .generators import *  # noqa: F403
-from .graph import DGLGraph, to_tensors
-from .homophily import *  # noqa: F403
-from .io import from_pyg, hetero_from_shared_memory, load_graphs, save_graphs, to_pyg
-from .propagate import *  # noqa: F403
-from .propagate import engines, explainers
-from .random import seed
-from .readout import *  # noqa: F403
-from .serving import *  # noqa: F403
-from .structure import ALL
-from .subgraph import *  # noqa: F403
-from .transforms import *  # noqa: F403
-from .traversal import *  # noqa: F403
-from .udf import EdgeBatch, NodeBatch
-from .unread import leave_to_python
+from .garbage import no_collection
+
+with no_collection():
+    from . import (
+        backend,
+        contrib,
+        data,
+        dataloading,
+        function,
+        geometry,
+        hints,
+        metrics,
+        nn,
+        ops,
+        sampling,
+        sparse,
+        transforms,
+    )
+    from . import optim as optim  # not in __all__: a star import must not hide torch.optim
+    from .backend import empty_cache, memory_summary
+    from .batch import *  # noqa: F403 - these modules list their public names
+    from .classic import *  # noqa: F403
+    from .contrib.sampling import NodeFlow
+    from .convert import *  # noqa: F403
+    from .dataloading import inference
+    from .dataloading.estimate import estimate
+    from .errors import DGLError, DGLWarning
+    from .frame import EID, ETYPE, NID, NTYPE
+    from .generators import *  # noqa: F403
+    from .graph import DGLGraph, to_tensors
+    from .homophily import *  # noqa: F403
+    from .io import from_pyg, hetero_from_shared_memory, load_graphs, save_graphs, to_pyg
+    from .propagate import *  # noqa: F403
+    from .propagate import engines, explainers
+    from .random import seed
+    from .readout import *  # noqa: F403
+    from .serving import *  # noqa: F403
+    from .structure import ALL
+    from .subgraph import *  # noqa: F403
+    from .transforms import *  # noqa: F403
+    from .traversal import *  # noqa: F403
+    from .udf import EdgeBatch, NodeBatch
+    from .unread import leave_to_python
 
 if TYPE_CHECKING:
     from .convert.molecules import from_rdkit, from_smiles

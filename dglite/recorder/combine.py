@@ -14,6 +14,7 @@ from ..formulas import ALIASES
 from ..kernels.layout import broadcast_shape
 from ..opspec import COMPARISONS, OPERATORS
 from .deferred import EdgeColumn, Tape, is_deferred, real
+from .numbers import NodeNumber
 from .rows import is_rows
 
 LARGEST = 48
@@ -135,6 +136,9 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
         return arg, ()
     if isinstance(arg, int | float) and not isinstance(arg, bool):
         return _number(tape, float(arg), dtype), ()
+    if type(arg) is NodeNumber:
+        numbers = tape.capture(Side.V, arg.beside(dtype, tape.tensor_device, axes))
+        return numbers.expr, numbers.feat
     if is_rows(arg) or (not is_deferred(arg) and backend.is_tensor(arg)):
         column = _of_nodes(tape, real(arg), dtype, axes) if is_rows(arg) else _captured(tape, arg, dtype, axes)
         return None if column is None else (column.expr, column.feat)

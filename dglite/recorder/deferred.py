@@ -53,6 +53,8 @@ class Deferred:
     """The tensor, once it has been computed."""
     in_place = False
     """Whether it may be given to a function with ``inplace``."""
+    takes_rows = False
+    """Whether operations on it and rows of reduced messages are its own to do."""
 
     @abstractmethod
     def _compute(self) -> Tensor:
@@ -211,6 +213,7 @@ class EdgeColumn(Deferred):
     """
 
     __slots__ = ("_settled", "expr", "feat", "feat_dtype", "summed", "tape")
+    takes_rows = True
 
     def __init__(
         self, tape: Tape, expr: Expr, feat: tuple[int, ...], dtype: str | None, summed: str | None = None
@@ -249,14 +252,13 @@ class EdgeColumn(Deferred):
         tape = self.tape
         if name in ("ndim", "device"):
             return tape.lead + len(self.feat) if name == "ndim" else tape.device
-        if tape.lead == 1 and name == "shape":
-            tape.cacheable = False
-            return tape.shape_type((tape.num_edges, *self.feat))
+        if name == "shape":
+            return tape.shape_of(self)
         if name == "dtype" and self.feat_dtype is not None:
             return tape.dtypes[self.feat_dtype]
         if name == "dim":
             return lambda: tape.lead + len(self.feat)
-        if name == "size" and tape.lead == 1:
+        if name == "size":
             return lambda dim=None: self.shape if dim is None else self.shape[dim]
         if tape.operations.find(name, (self,), {}) is None and tape.operations.find(name, (self, 1), {}) is None:
             return super()._attribute(name)
@@ -351,6 +353,11 @@ class Tape(ABC):
             number = len(self.captured)
             self.captured.append(tensor)
         return EdgeColumn(self, self.operand((side, number), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+
+    def shape_of(self, column: EdgeColumn) -> Any:
+        """Return the shape of the tensor that a column stands for."""
+        self.cacheable = False
+        return self.shape_type((self.num_edges, *column.feat))
 
     def feat_of(self, slot: int) -> tuple[int, ...]:
         """Return the shape of a row of operand ``slot``."""

@@ -12,12 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
 from ..backend import Tensor
 from ..backend import active as backend
 from ..expr import operands_of
 from ..opspec import COMPARISONS, Reducer
 from .combine import OperationTable, combine, is_boolean, settled, stored
 from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
+from .numbers import MailboxShape
 from .operations import MESSAGES
 from .rows import NodeColumn
 
@@ -49,6 +52,14 @@ class Mailbox(Tape):
         super().__init__(*args)
         self.waiting: list[ref[Reduced]] = []
 
+    def reduction(self, reducer: Reducer, column: EdgeColumn, of_any_shape: bool) -> Reduced:
+        """Return a reduction: the same one as long as it waits, since several statistics begin with one mean."""
+        for reference in self.waiting:
+            reduced = reference()
+            if reduced is not None and reduced.is_same(reducer, column, of_any_shape):
+                return reduced
+        return Reduced(self, reducer, column, of_any_shape)
+
     def reduce_waiting(self, first: Reduced) -> Tensor:
         """Return the value of ``first``, and compute what waits, is still held, and can be run together with it."""
         column = settled(self, first.column)
@@ -66,6 +77,13 @@ class Mailbox(Tape):
             reduced.computed = value
         self.waiting = [ref(reduced) for reduced in unread if reduced.computed is None]
         return values[0]
+
+    def shape_of(self, column: EdgeColumn) -> Any:
+        return super().shape_of(column) if self.lead == 1 else MailboxShape(self.degrees, column.feat)
+
+    @abstractmethod
+    def degrees(self) -> np.ndarray:
+        """Return how many messages each node has, at least 1."""
 
     @abstractmethod
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
@@ -97,6 +115,11 @@ class Reduced(NodeColumn):
         self.computed, self.stored = None, True
         tape.waiting.append(ref(self))
 
+    def is_same(self, reducer: Reducer, column: EdgeColumn, of_any_shape: bool) -> bool:
+        """Whether this is that reduction."""
+        same = self.reducer is reducer and self.of_any_shape == of_any_shape and self.column.summed == column.summed
+        return same and (self.column.expr, self.column.feat) == (column.expr, column.feat)
+
     def _compute(self) -> Tensor:
         return self.tape.reduce_waiting(self)
 
@@ -127,7 +150,7 @@ def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
 
 
 def _reduced(tape: Mailbox, reducer: Reducer, column: EdgeColumn, dim: Any, keepdim: bool) -> Any:
-    result = Reduced(tape, reducer, column, dim in (1, [1], (1,)))
+    result = tape.reduction(reducer, column, dim in (1, [1], (1,)))
     return _with_message_axis(real(result)) if keepdim else result
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..backend import Tensor, library_of
 from ..backend import active as backend
 from ..formulas import ALIASES, FORMULAS
-from .deferred import Deferred, EdgeColumn, Unrecordable, deferred_in, is_deferred, real, realised
+from .deferred import Deferred, Unrecordable, deferred_in, is_deferred, real, realised
 
 
 class NodeColumn(Deferred):
@@ -39,7 +39,7 @@ class NodeColumn(Deferred):
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         operands = list(deferred_in((*args, *kwargs.values())))
         for operand in operands:
-            if type(operand) is EdgeColumn:
+            if operand.takes_rows:
                 return operand._dispatch(name, function, args, kwargs)
         if not all(is_rows(operand) for operand in operands):
             raise Unrecordable(f"it calls {name!r} on positions in a mailbox")

@@ -60,6 +60,8 @@ class RelationTape(Mailbox):
         self.captured += relation.captured  # by these numbers the relation's messages know them
         self.log: list[str] | None = None
         self._softmaxes: dict[int, EdgeColumn] = {}
+        self.counted = False
+        """Whether the function asked how many messages nodes have: what it does with a number may then raise."""
 
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
@@ -143,6 +145,12 @@ class RelationTape(Mailbox):
         if self.log is not None:
             return self._noted(f"g-SpMM {reducer.value} of {self.spelled(column)}", self.num_rows[Side.V], column)
         return core.spmm(self.adjacency, expr, reducer, operands)
+
+    def degrees(self) -> np.ndarray:
+        if is_read(self.adjacency):
+            raise Unrecordable("it asks for the number of messages, of which a program for any graph has none")
+        self.counted = True
+        return self.adjacency.in_degrees()
 
     def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Whether both columns have the same shape and share operands; an attention has its own kernel."""
@@ -254,7 +262,7 @@ def reduce_once(
     )
     state = backend.random_state()
     try:
-        result = _called(function, batch)
+        result = _called(function, batch, tape)
         if not isinstance(result, dict) or not all(map(is_rows, result.values())):
             raise Unrecordable("it returns something else than rows of reduced messages")
         whole = checked(realised(result), (adjacency.num_dst,), "nodes", relation.device, function)
@@ -276,7 +284,7 @@ def reduce_once(
     }
 
 
-def _called(function: Any, batch: NodeBatch) -> Any:
+def _called(function: Any, batch: NodeBatch, tape: RelationTape) -> Any:
     try:
         return function(batch)
     except Unrecordable:
@@ -284,7 +292,8 @@ def _called(function: Any, batch: NodeBatch) -> Any:
     except Exception as error:  # in a bucket it raises this again, or it does not: tensors can do more
         if ends_computation(error):
             raise
-        raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox", lasting=False) from error
+        reason = f"it raised {type(error).__name__} on a deferred mailbox"
+        raise Unrecordable(reason, lasting=tape.counted) from error
 
 
 def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.ndarray | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections import defaultdict
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import dglite
 from dglite import compat
 from dglite.distributed import partition_graph
 from tests import forked
+from tests.ports import free_port
 
 SCRIPTS = Path(__file__).parent / "scripts" / "distributed"
 SIZES = [2, *([4] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
@@ -57,11 +57,6 @@ def community() -> dglite.DGLGraph:
 def start(script: str, *arguments: str) -> None:
     compat.install()
     forked.script(script, *arguments)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def run(folder: Path, name: str, g: dglite.DGLGraph, ranks: int, parts: int, *arguments: str) -> list[str]:

@@ -5,12 +5,10 @@ A process that has failed leaves by Python's own way out, so that what it says i
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from torch import distributed
 from dglite.distributed import Collectives, DistTensor, PartitionPolicy, exit_client, initialize, start, store, witness
 from dglite.distributed.book import Ranges
 from tests.patience import PATIENCE
+from tests.ports import free_ports
 
 TIMEOUT = 10.0
 """Seconds where waiting in vain is what is tested; the ranks that do come have to be less than this apart."""
@@ -179,11 +178,8 @@ CASES: dict[Callable[[int], None], int] = {
 def main() -> None:
     start._READ = TIMEOUT
     gc.freeze()  # else each rank's way out copies the pages of all objects of torch, a second
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in CASES]
-        ports = [probe.getsockname()[1] for probe in probes]
     pids: dict[str, list[int]] = {}
-    for (case, world), port in zip(CASES.items(), ports, strict=True):
+    for (case, world), port in zip(CASES.items(), free_ports(len(CASES)), strict=True):
         pids[case.__name__] = []
         for rank in range(world):
             pid = os.fork()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from dglite import DGLError
 from dglite.distributed.__main__ import main
 from dglite.distributed.launch import add_arguments, commands
+from tests.ports import free_port
 
 
 def parsed(folder: Path, *words: str) -> argparse.Namespace:
@@ -69,9 +69,7 @@ def test_ranks_run_under_the_alias(tmp_path) -> None:
         "dist.init_process_group('gloo')\n"
         "open(f'rank{dgl.distributed.rpc.get_rank()}', 'w').write(f'{dist.get_world_size()} {sys.argv[1]}')\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    words = f"--workspace={tmp_path}", "--ip_config=ip.txt", "--num_trainers=2", f"--master_port={port}"
+    words = f"--workspace={tmp_path}", "--ip_config=ip.txt", "--num_trainers=2", f"--master_port={free_port()}"
     assert main(["launch", *words, f"{sys.executable} train.py hello"]) == 0
     assert [(tmp_path / f"rank{rank}").read_text() for rank in range(2)] == ["2 hello"] * 2
 

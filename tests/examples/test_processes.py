@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from tests import forked
 from tests.patience import PATIENCE
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,9 +22,7 @@ def run(example: str, *options: str, **environment: str) -> forked.Done:
 
 def run_together(folder: Path, example: str, *options: str) -> list[forked.Done]:
     """Run the example in two processes, with the environment that torchrun gives them."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     path = str(ROOT / "examples" / example)
     ranks = [
         forked.Started(folder, f"rank{i}", forked.script, path, *options, OMP_NUM_THREADS="1", RANK=str(i), **meet)

@@ -26,7 +26,7 @@ MIXING = """
     s * s.numel() | s.new_ones(s.shape) * s | s + sum(s) | s * float(s.detach().sum()) | s * s.sum().item()
     torch.cat([s, s])[:len(s)] | s + torch.stack([s, s]).sum((0, 1)) | s + (s > 0).any() | s.reshape(len(s), -1)
     s.view(s.size(0), -1) | s[:, 0] * s[:, 0].sum() | norm(s) | F.batch_norm(s, None, None, training=True)
-    s * (m.shape[1] + 0.0) | n - n.mean(0) | n.sum() + s | s + n[0] | nodes.nodes().sum() * s | nodes.nodes()[:1] * s
+    n - n.mean(0) | n.sum() + s | s + n[0] | nodes.nodes().sum() * s | nodes.nodes()[:1] * s
     s + torch.tensor(s.tolist()).sum() | torch.stack(list(s)) | torch.stack([row * 2 for row in s])
     s * (s == s[0]).sum() | s * torch.unique(s).numel() | s[:, 0][:, None] * s[:, 0] if k else s
     torch.einsum('ij,kj->ik', s, s).sum(1)[:, None] + s | torch.cdist(s, s).sum(1, keepdim=True) + s
