@@ -98,7 +98,10 @@ def sum_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: s
 
 @explained
 def sum_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
-    """Return the sum of an edge feature over each graph. See :func:`readout_nodes`."""
+    """Return the sum of an edge feature over each graph, (batch_size, *feat); 0 for a graph without edges.
+
+    Arguments and errors are those of :func:`readout_edges`.
+    """
     return readout_edges(graph, feat, weight, op="sum", etype=etype)
 
 
@@ -136,7 +139,11 @@ def softmax_nodes(graph: DGLGraph, feat: str, *, ntype: str | None = None) -> Te
 
 @explained
 def softmax_edges(graph: DGLGraph, feat: str, *, etype: Any = None) -> Tensor:
-    """Normalise an edge feature by a softmax over the edges of each graph, every trailing element on its own."""
+    """Normalise an edge feature by a softmax over the edges of each graph: (num_edges, *feat), as it was.
+
+    Every trailing element is normalised on its own; a graph without edges has no rows. Raises ``KeyError`` for a
+    missing feature and ``DGLError`` for integers.
+    """
     frame, sizes = _edges(graph, etype)
     return segment_softmax(sizes, frame[feat])
 

@@ -368,8 +368,11 @@ def _mailbox_column(
 
 def _line_of(error: Exception, function: Any) -> str:
     """Return where a user's function was when it could not be recorded, ": line 3, return ..."; "" if it is unknown."""
-    code, trace = getattr(function, "__code__", None), error.__traceback__
+    code: Any = getattr(function, "__code__", None)
+    trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not code:
         trace = trace.tb_next
-    text = "" if trace is None else linecache.getline(code.co_filename, trace.tb_lineno).strip()
-    return f": line {trace.tb_lineno}, {text:.80}" if trace is not None and text else ""
+    if trace is None:
+        return ""
+    text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    return f": line {trace.tb_lineno}, {text:.80}" if text else ""

@@ -103,7 +103,10 @@ def khop_out_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> Any:
-    """Return the nodes that can be reached from ``nodes`` in at most ``k`` steps; otherwise as khop_in_subgraph."""
+    """Return the subgraph of the nodes that can be reached from ``nodes`` in at most ``k`` steps.
+
+    ``k`` of 0 keeps the given nodes alone. Arguments, result and errors are those of :func:`khop_in_subgraph`.
+    """
     return _khop(graph, nodes, k, True, (relabel_nodes, store_ids, output_device))
 
 

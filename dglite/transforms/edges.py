@@ -200,7 +200,11 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
 
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
-    """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
+    """Return a graph with ``num`` nodes more, which have no edges; ``g`` stays as it was.
+
+    They come last, with rows of ``data``, (num, *feat) by name, and zeros in other features. Raises what
+    :meth:`DGLGraph.add_nodes` does.
+    """
     require_graph(g)
     result = g.clone()
     result.add_nodes(num, data, ntype)
@@ -208,7 +212,11 @@ def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, n
 
 
 def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
-    """Return the graph with edges ``u[i] -> v[i]`` more. See :meth:`DGLGraph.add_edges`."""
+    """Return a graph with edges ``u[i] -> v[i]`` more; ``g`` stays as it was.
+
+    They come last, with rows of ``data``, (num_new, *feat) by name, and zeros in other features. Ids beyond the last
+    node make nodes. Raises what :meth:`DGLGraph.add_edges` does.
+    """
     require_graph(g)
     result = g.clone()
     result.add_edges(u, v, data, etype)
