@@ -72,7 +72,7 @@ def smin(input: MatrixBase, dim: int | None = None) -> Tensor:
 
 
 def smean(input: MatrixBase, dim: int | None = None) -> Tensor:
-    """Return the mean of the entries of each row (``dim`` 1), column (0) or of all (None); 0 where there is none.
+    """Return the mean of the entries of each row (``dim`` 1), column (0) or of all (None); 0 for a row without entries.
 
     Shapes and errors are those of :func:`reduce`.
     """
