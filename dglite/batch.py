@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, Frame
 from .graph import DGLGraph
@@ -24,6 +25,7 @@ _NODE_FRAMES, _EDGE_FRAMES = attrgetter("node_frames"), attrgetter("edge_frames"
 
 
 # -- together ----------------------------------------------------------------------------------------------------
+@explained
 def batch(
     graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL, *, node_attrs: Any = ALL, edge_attrs: Any = ALL
 ) -> DGLGraph:
@@ -51,7 +53,7 @@ def batch(
     ([3, 2], [[0, 1, 3], [1, 2, 4]])
     """
     if not is_all(node_attrs) or not is_all(edge_attrs):
-        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=")
+        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=", stacklevel=4)
         ndata, edata = (
             [names] if isinstance(names, str) and not is_all(names) else names for names in (node_attrs, edge_attrs)
         )
@@ -212,6 +214,7 @@ def _join_frames(
 
 
 # -- apart -------------------------------------------------------------------------------------------------------
+@explained
 def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list[DGLGraph]:
     """Split a batch into its graphs: the reverse of :func:`batch`. Features are views of the batch's.
 

@@ -31,17 +31,17 @@ class Frame(MutableMapping[str, Tensor]):
     num_rows
         rows of every column.
     label
-        what a row is, for messages: ``"node"`` or ``"edge of type 'follows'"``.
+        ``"node"`` or ``"edge of type 'follows'"``.
     device
         where the columns live; None takes any device.
     """
 
-    __slots__ = ("_columns", "_initializers", "device", "label", "num_rows")
+    __slots__ = ("_columns", "_initializers", "_label", "device", "num_rows")
 
     def __init__(
         self, num_rows: int, columns: Mapping[str, Tensor] | None = None, label: str = "row", device: Any = None
     ) -> None:
-        self.num_rows, self.label, self.device = num_rows, label, device
+        self.num_rows, self._label, self.device = num_rows, label, device
         self._columns: dict[str, Any] = {}
         self._initializers: dict[str | None, Initializer] | None = None
         if columns:
@@ -49,6 +49,11 @@ class Frame(MutableMapping[str, Tensor]):
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("features are read by name, ['{name}'], not .{name}")
+
+    @property
+    def label(self) -> str:
+        """What a row is, for messages."""
+        return self._label
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         """Copy the columns, too. Raises ``DGLError`` for one that has a history of operations, as torch's copy does."""
@@ -270,7 +275,7 @@ class Frame(MutableMapping[str, Tensor]):
 
     def _empty_like(self, num_rows: int) -> Frame:
         other = Frame.__new__(Frame)
-        other.num_rows, other.label, other.device = num_rows, self.label, self.device
+        other.num_rows, other._label, other.device = num_rows, self._label, self.device
         other._columns = {}
         other._initializers = self._initializers
         return other
@@ -380,3 +385,8 @@ class Frame(MutableMapping[str, Tensor]):
         return initialized(
             self.initializer(name), name, id_range, active.shape(like)[1:], like.dtype, active.device(like)
         )
+
+
+_WRITE = "g.ndata['{name}'] = tensor, g.edata['{name}'] = tensor for edges"
+hints.refuse_assignments(Frame, ("label",), "write " + _WRITE.format(name="label"))
+hints.refuse_features(Frame, _WRITE)

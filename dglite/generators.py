@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import active
 from .convert import graph, heterograph
 from .errors import DGLError
@@ -26,6 +27,7 @@ _CHUNK = 1 << 20
 """Edges drawn at once: temporaries stay in cache, and what is drawn does not depend on the number of threads."""
 
 
+@explained
 def rand_graph(num_nodes: int, num_edges: int, idtype: Any = None, device: Any = None) -> DGLGraph:
     """Return a graph of ``num_edges`` distinct directed edges drawn uniformly; self-loops may occur.
 

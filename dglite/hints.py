@@ -7,12 +7,10 @@ from the tables below, else the public name that is spelled most alike.
 from __future__ import annotations
 
 import difflib
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import CO_VARKEYWORDS
 from types import FrameType
 from typing import Any
 
@@ -20,12 +18,48 @@ _EDGE_INDEX = "g = dglite.graph((edge_index[0], edge_index[1]), num_nodes=len(x)
 _BATCHED = "the graph knows its batch, dglite.batch(graphs), so no vector `batch` is passed"
 
 _NAMES = {
+    # graphs, files and tables
+    "DiGraph": "dglite.graph((u, v)), whose edges are directed",
+    "Graph": "dglite.graph((u, v)); dglite.to_bidirected(g) adds the reversed edges",
+    "disjoint_union": "dglite.batch(graphs)",
+    "from_adj": "dglite.from_scipy(matrix); of a dense matrix dglite.graph(tuple(matrix.nonzero().T))",
+    "from_dense": "dglite.graph(tuple(matrix.nonzero().T))",
+    "from_edges": "dglite.graph((u, v))",
+    "from_csv": "dglite.from_tables('edges.csv', 'nodes.csv'), or dglite.from_pandas(pandas.read_csv('edges.csv'))",
+    "from_edgelist": "dglite.graph((u, v)) of ids, dglite.from_pandas of a table",
+    "from_parquet": "dglite.from_tables('edges.parquet', 'nodes.parquet'), or dglite.from_pandas of a table",
+    "from_pandas_edgelist": "dglite.from_pandas(edges, nodes, source='u', target='v')",
+    "mol_to_bigraph": "dglite.from_rdkit(molecule) and dglite.from_smiles('CCO')",
+    "read_csv": "dglite.from_tables('edges.csv', 'nodes.csv'), or dglite.from_pandas(pandas.read_csv('edges.csv'))",
+    "read_parquet": "dglite.from_tables('edges.parquet', 'nodes.parquet'), or dglite.from_pandas of a table",
+    "smiles_to_bigraph": "dglite.from_smiles('CCO')",
+    # torch's
+    "Dropout": "torch.nn.Dropout",
+    "Module": "torch.nn.Module",
+    "Parameter": "torch.nn.Parameter",
+    "ReLU": "torch.nn.ReLU",
+    "relu": "torch.relu",
+    "accuracy": "(logits.argmax(1) == labels).float().mean()",
+    # optimizers and losses
+    "Adam": "torch.optim.Adam(model.parameters()); SparseAdam is for dglite.nn.NodeEmbedding",
+    "AdamW": "torch.optim.AdamW(model.parameters())",
+    "SGD": "torch.optim.SGD(model.parameters(), lr=0.1)",
     # layers
     "ARMAConv": "dglite.nn.TAGConv and dglite.nn.ChebConv are its nearest",
     "AttentionalAggregation": "dglite.nn.GlobalAttentionPooling(gate_nn)(g, x)",
     "BatchNorm": "torch.nn.BatchNorm1d",
     "CGConv": "write it with update_all, or use dglite.nn.CFConv",
     "DynamicEdgeConv": "dglite.nn.KNNGraph(k) makes the graph, dglite.nn.EdgeConv is the layer",
+    "GraphSage": "a stack of dglite.nn.SAGEConv; dglite.nn.Sequential passes the graph along",
+    "MPNN": "dglite.nn.NNConv, or update_all with a message of your own",
+    "SAGPool": "dglite.topk_nodes selects the nodes, dglite.node_subgraph keeps them",
+    "SchNet": "a stack of dglite.nn.CFConv",
+    "std": "sqrt(mean(x * x) - mean(x) ** 2), of two reducers fn.mean",
+    "Cora": "dglite.data.CoraGraphDataset",
+    "MUTAG": "dglite.data.TUDataset('MUTAG')",
+    "MoleculeNet": "dglite.from_smiles(table['smiles'])",
+    "RandomSampler": "shuffle=True of the loader",
+    "collate": "dglite.batch(graphs); dglite.dataloading.GraphDataLoader does it",
     "GAE": "an encoder of dglite.nn with dglite.nn.EdgePredictor('dot')",
     "GATConvV2": "dglite.nn.GATv2Conv",
     "GCN2": "dglite.nn.GCN2Conv",
@@ -150,11 +184,13 @@ _ATTRIBUTES = {
     "num_edge_features": "g.edata['w'].shape[1]",
     "num_features": "g.ndata['x'].shape[1]",
     "num_node_features": "g.ndata['x'].shape[1]",
+    "order": "g.num_nodes()",
     "plot": "dglite.plot(g)",
     "pos": "g.ndata holds the features of nodes by name, as in g.ndata['pos'] = positions",
     "ptr": "g.batch_num_nodes() has the sizes of a batch's graphs",
     "save": "dglite.save_graphs('graphs.bin', [g])",
     "shape": "g.num_nodes() and g.num_edges()",
+    "size": "g.num_nodes() and g.num_edges()",
     "test_mask": "g.ndata['test_mask']",
     "to_pandas": "dglite.to_pandas(g)",
     "to_undirected": "dglite.to_bidirected(g)",
@@ -168,29 +204,12 @@ _ATTRIBUTES = {
 DATA_NAMES = ("x", "y", "pos", "edge_index", "edge_attr", "edge_weight", "train_mask", "val_mask", "test_mask")
 """Tensors of PyG's Data, of those above."""
 
-_ARGUMENTS = {
-    "add_self_loops": "dglite.add_self_loop(g) adds them to the graph, once",
-    "aggr": "aggregator_type",
-    "channels": "in_feats and out_feats",
-    "concat": "heads stay an axis of the result: .flatten(1) concatenates them, .mean(1) averages them",
-    "dropout": "feat_drop and attn_drop",
-    "edge_attr": "the features of edges, a tensor (num_edges, *)",
-    "edge_index": "a graph comes first, conv(g, x)",
-    "edge_dim": "dglite.nn.EdgeGATConv and EGATConv attend to features of edges",
-    "heads": "num_heads",
-    "hidden_channels": "hidden_feats",
-    "in_channels": "in_feats",
-    "in_features": "in_feats",
-    "nn": "apply_func or edge_func",
-    "normalize": "norm",
-    "num_bases": "regularizer='basis' and num_bases",
-    "num_relations": "num_rels",
-    "out_channels": "out_feats",
-    "out_features": "out_feats",
-    "train_eps": "learn_eps",
-    "x": "the graph comes first, then the features, conv(g, x)",
-}
-"""By an argument of PyG's layers: what it is called in the layers of ``dglite.nn``."""
+FEATURE_NAMES = (
+    *DATA_NAMES,
+    *"attr e edge_type emb embed embedding f feat feats feature features h id ids label labels mask name norm".split(),
+    *"node_type rel_type score t target time timestamp type w weight weights z".split(),
+)
+"""Features that users assign as attributes of ``g.ndata``."""
 
 _PACKAGES = [f"dglite.{name}" for name in "nn dataloading data transforms sampling ops function optim".split()]
 """Where a name is looked for that another package of dglite lacks."""
@@ -286,6 +305,47 @@ def no_assignment(hint: str) -> Any:
     return refuse
 
 
+def refuse_assignments(cls: type, names: Iterable[str], hint: str) -> None:
+    """Give properties of a class a setter that raises an error which ends with ``hint``; reading costs what it did."""
+    for name in names:
+        setattr(cls, name, getattr(cls, name).setter(_refuses(name, hint)))
+
+
+def _refuses(name: str, hint: str) -> Callable[[Any, Any], None]:
+    def refuse(self: Any, value: Any) -> None:
+        raise AttributeError(f"{name!r} of a {type(self).__name__} cannot be set; {hint}")
+
+    return refuse
+
+
+class NotAnAttribute:
+    """A name of a feature that users assign to as an attribute, ``g.ndata.x = t``, in a class without a ``__dict__``.
+
+    A ``__setattr__`` would be paid for by each attribute of each new frame.
+    """
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}")
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        hint = self._hint.format(name=self._name)
+        raise AttributeError(f"features are set by name and not as attributes; write {hint}")
+
+    def __delete__(self, instance: Any) -> None:
+        raise AttributeError(f"features are dropped by name: del g.ndata[{self._name!r}]")
+
+
+def refuse_features(cls: type, hint: str) -> None:
+    """Have a class refuse common names of features as attributes; ``{name}`` in ``hint`` is the name."""
+    for name in FEATURE_NAMES:
+        if name not in vars(cls):
+            setattr(cls, name, NotAnAttribute(name, hint))
+    cls.__dir__ = lambda self: [name for name in object.__dir__(self) if name not in FEATURE_NAMES]  # type: ignore
+
+
 def not_a_graph(value: Any) -> str:
     """Return the message for ``value`` where a graph is expected: what came, and how a graph is made of it."""
     layer, arguments = _calling_layer()
@@ -309,37 +369,6 @@ def not_a_graph(value: Any) -> str:
         call = f"then {layer}(g, x)" if layer else "then pass g"
         hint = f"dglite takes a graph object where PyG takes edge_index: {_EDGE_INDEX}, {call}"
     return f"{message}; {hint}"
-
-
-def require_arguments(layer: str, init: Callable[..., None], arguments: Iterable[str]) -> None:
-    """Raise ``TypeError`` for the first argument by name that a layer's constructor lacks, with what is there."""
-    if init.__code__.co_flags & CO_VARKEYWORDS:
-        return
-    names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
-    for name in arguments:
-        if name not in names:
-            raise TypeError(_unexpected(layer, name, names))
-
-
-def _unexpected(function: str, name: str, names: Sequence[str]) -> str:
-    similar = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"it takes {', '.join(names)}"
-    hint = f"in dglite: {_ARGUMENTS[name]}; {hint}" if name in _ARGUMENTS else hint
-    return f"{function}() got an unexpected keyword argument {name!r}; {hint}"
-
-
-def require_bound(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``TypeError`` if a layer cannot be called with these arguments, with those that it takes."""
-    signature = inspect.signature(layer.forward)
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as mismatch:
-        name, names = type(layer).__name__, list(signature.parameters)
-        unexpected = [each for each in kwargs if each not in names]
-        if unexpected:
-            raise TypeError(_unexpected(name, unexpected[0], names)) from None
-        expected = ", ".join(str(each.replace(annotation=each.empty)) for each in signature.parameters.values())
-        raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
 
 
 def _calling_layer() -> tuple[str, dict[str, Any]]:

@@ -40,7 +40,11 @@ def node_homophily(graph: DGLGraph, y: Tensor) -> float:
 
 
 def edge_homophily(graph: DGLGraph, y: Tensor) -> float:
-    """Return the fraction of edges whose ends have the same label. Zhu et al., Beyond Homophily (2020)."""
+    """Return the fraction of edges whose ends have the same label, nan without edges.
+
+    ``y`` has an integer for each node, (num_nodes,). Raises ``DGLError`` for another shape or dtype, and for a name.
+    Zhu et al., Beyond Homophily (2020).
+    """
     require_graph(graph)
     src, dst, labels = _labelled(graph, y)
     return _mean(labels[src] == labels[dst])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import explained
 from .backend import Tensor, active
 from .errors import DGLError, DGLWarning, warn_deprecated
 from .frame import Frame
@@ -44,6 +45,7 @@ _FEW = 16
 
 
 # -- one feature per graph -----------------------------------------------------------------------------------------
+@explained
 def readout_nodes(
     graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", ntype: str | None = None
 ) -> Tensor:
@@ -75,6 +77,7 @@ def readout_nodes(
     return _readout(*_nodes(graph, ntype), feat, weight, op)
 
 
+@explained
 def readout_edges(
     graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", etype: Any = None
 ) -> Tensor:
@@ -82,49 +85,65 @@ def readout_edges(
     return _readout(*_edges(graph, etype), feat, weight, op)
 
 
+@explained
 def sum_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the sum of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="sum", ntype=ntype)
 
 
+@explained
 def sum_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
-    """Return the sum of an edge feature over each graph. See :func:`readout_nodes`."""
+    """Return the sum of an edge feature over each graph, (batch_size, *feat); 0 for a graph without edges.
+
+    Arguments and errors are those of :func:`readout_edges`.
+    """
     return readout_edges(graph, feat, weight, op="sum", etype=etype)
 
 
+@explained
 def mean_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the mean of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="mean", ntype=ntype)
 
 
+@explained
 def mean_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
     """Return the mean of an edge feature over each graph. See :func:`readout_nodes`."""
     return readout_edges(graph, feat, weight, op="mean", etype=etype)
 
 
+@explained
 def max_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
     """Return the maximum of a node feature over each graph. See :func:`readout_nodes`."""
     return readout_nodes(graph, feat, weight, op="max", ntype=ntype)
 
 
+@explained
 def max_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
     """Return the maximum of an edge feature over each graph. See :func:`readout_nodes`."""
     return readout_edges(graph, feat, weight, op="max", etype=etype)
 
 
 # -- one feature per node or edge ------------------------------------------------------------------------------------
+@explained
 def softmax_nodes(graph: DGLGraph, feat: str, *, ntype: str | None = None) -> Tensor:
     """Normalise a node feature by a softmax over the nodes of each graph, every trailing element on its own."""
     frame, sizes = _nodes(graph, ntype)
     return segment_softmax(sizes, frame[feat])
 
 
+@explained
 def softmax_edges(graph: DGLGraph, feat: str, *, etype: Any = None) -> Tensor:
-    """Normalise an edge feature by a softmax over the edges of each graph, every trailing element on its own."""
+    """Normalise an edge feature by a softmax over the edges of each graph: (num_edges, *feat), as it was.
+
+    Every trailing element is normalised on its own; a graph without edges has no rows. Raises ``KeyError`` for a
+    missing feature and ``DGLError`` for integers.
+    """
     frame, sizes = _edges(graph, etype)
     return segment_softmax(sizes, frame[feat])
 
 
+@explained
 def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = None) -> Tensor:
     """Give every node the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_nodes, *feat)``.
 
@@ -133,6 +152,7 @@ def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = 
     return _broadcast(graph_feat, *_nodes(graph, ntype))
 
 
+@explained
 def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -> Tensor:
     """Give every edge the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_edges, *feat)``.
 
@@ -142,6 +162,7 @@ def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -
 
 
 # -- the largest -----------------------------------------------------------------------------------------------------
+@explained
 def topk_nodes(
     graph: DGLGraph,
     feat: str,
@@ -178,6 +199,7 @@ def topk_nodes(
     return _topk(*_nodes(graph, ntype), feat, k, descending, _sortby(sortby, idx))
 
 
+@explained
 def topk_edges(
     graph: DGLGraph,
     feat: str,
@@ -229,7 +251,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
         if batch_size != 1:
             raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {batch_size} rows, one per graph")
         warnings.warn(
-            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=3
+            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=4
         )
         graph_feat = active.reshape(graph_feat, (1, *shape))
     if core.is_program_of(sizes):
@@ -240,7 +262,7 @@ def _broadcast(graph_feat: Tensor, frame: Frame, sizes: Any) -> Tensor:
 def _sortby(sortby: int | None, idx: int | None) -> int | None:
     if idx is None:
         return sortby
-    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=4)
+    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=5)
     return idx
 
 

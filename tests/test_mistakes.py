@@ -18,7 +18,8 @@ import scipy.sparse
 import torch
 
 import dglite
-from dglite import hints
+from dglite import arguments, hints
+from tests.mistakes import MORE
 
 GRAPHS = [
     ("dgl.graph([0, 1], [1, 2])", "node type, a string, got list", "one pair, graph((u, v))"),
@@ -343,7 +344,7 @@ LOADERS = [
     ("DataLoader(g, torch.arange(4), NeighborSampler)", "NeighborSampler is a class", "NeighborSampler(...)"),
     ("DataLoader(g, torch.arange(4), [2, 2])", "list is no sampler", "NeighborSampler([10, 10])"),
     ("DataLoader(g, g.ndata['x'], NeighborSampler([2]))", "indices must be integers", "float32"),
-    ("DataLoader(g, torch.arange(4), NeighborSampler([2]), batchsize=2)", "unknown arguments ['batchsize']"),
+    ("DataLoader(g, torch.arange(4), NeighborSampler([2]), batchsize=2)", "'batchsize'", "did you mean 'batch_size'?"),
     ("list(DataLoader(g, torch.arange(4), NeighborSampler([2]), device='gpu'))", "no device 'gpu'", "'cuda'"),
     ("DataLoader(h, torch.arange(2), NeighborSampler([2]))", "['item', 'user']", "dictionary by node type"),
     ("DataLoader(h, {'movie': torch.arange(2)}, NeighborSampler([2]))", "'movie' does not exist", "'user'"),
@@ -498,7 +499,22 @@ SETTINGS = [
     ("dgl.from_pandas(pd.DataFrame({'u': [0]}))", "['u']", "target="),
 ]
 
-MISTAKES = [*GRAPHS, *FEATURES, *MESSAGES, *LAYERS, *LOADERS, *NAMES, *SETTINGS]
+MODULES = [
+    ("GINConv(torch.nn.Linear(5, 2))(g, x)", "GINConv: its module apply_func, Linear", "(4, 8)", "in_features=8"),
+    (
+        "GINConv(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(5, 2)))(g, x)",
+        "GINConv: its module apply_func.2, Linear",
+        "(4, 4)",
+        "in_features=4",
+    ),
+    ("GINEConv(torch.nn.Linear(5, 2))(g, x, torch.rand(4, 8))", "GINEConv: its module apply_func", "in_features=8"),
+    ("GlobalAttentionPooling(torch.nn.Linear(5, 1))(g, x)", "its module gate_nn, Linear", "(4, 8)", "in_features=8"),
+    ("NNConv(8, 2, torch.nn.Linear(3, 16))(g, x, torch.rand(4, 1))", "NNConv", "last Linear has shape (4, 1)", "3)"),
+    ("SAGEConv(8, 2, 'mean', norm=torch.nn.BatchNorm1d(3))(g, x)", "SAGEConv: its module norm, BatchNorm1d", "(4, 2)"),
+    ("JumpingKnowledge()([x, x[:3]])", "JumpingKnowledge", "(4, 8), (3, 8)", "one shape"),
+]
+
+MISTAKES = [*GRAPHS, *FEATURES, *MESSAGES, *LAYERS, *LOADERS, *NAMES, *SETTINGS, *MODULES, *MORE]
 
 
 def namespace() -> dict[str, Any]:
@@ -540,8 +556,8 @@ def test_the_error_says_what_came_and_what_to_do(mistake: tuple[str, ...]) -> No
     assert len(message) < 500, "a message that nobody reads to its end"
 
 
-def test_there_are_370_mistakes() -> None:
-    assert len({row[0] for row in MISTAKES}) == len(MISTAKES) >= 370
+def test_there_are_750_mistakes() -> None:
+    assert len({row[0] for row in MISTAKES}) == len(MISTAKES) >= 750
 
 
 @pytest.mark.parametrize(
@@ -557,9 +573,12 @@ def test_imports_of_missing_names_say_it_too(line: str) -> None:
         exec(line)
 
 
+_TABLES = (hints._NAMES, hints._ATTRIBUTES, arguments._OF_LAYERS, arguments._OF_FUNCTIONS)
+
+
 def test_counterparts_exist() -> None:
     """Every dotted name of dglite that a hint gives can be read."""
-    texts = [text for table in (hints._NAMES, hints._ATTRIBUTES, hints._CONVERTED) for text in table.values()]
+    texts = [text for table in (*_TABLES, hints._CONVERTED) for text in table.values()]
     dotted = {name for text in texts for name in re.findall(r"dglite(?:\.\w+)+", text)}
     for name in dotted:
         value: Any = dglite
@@ -590,3 +609,36 @@ def test_a_failing_property_shows_its_own_error() -> None:
         _ = Mine().broken
     with pytest.raises(AttributeError, match="_hidden"):
         _ = Mine()._hidden
+
+
+def test_an_argument_that_does_not_fit_is_explained_and_errors_from_within_are_not() -> None:
+    @arguments.explained
+    def scaled(values: list[float], factor: float = 2.0) -> list[float]:
+        return [value * factor for value in sorted(values)]
+
+    assert scaled([2.0, 1.0]) == [2.0, 4.0] and scaled.__name__ == "scaled"
+    with pytest.raises(
+        TypeError, match=r"scaled\(\) got an unexpected keyword argument 'facto'; did you mean 'factor'"
+    ):
+        scaled([1.0], facto=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"missing a required argument: 'values'; it is called as scaled\(values, fa"):
+        scaled()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="not iterable"):
+        scaled(5)  # type: ignore[arg-type]
+
+
+def test_features_that_are_no_attributes_are_not_listed() -> None:
+    g = dglite.rand_graph(3, 3)
+    assert {"x", "label", "w"}.isdisjoint(name for name in dir(g.ndata) if name != "label")
+    assert not hasattr(g.ndata, "x") and g.ndata.label == "node"
+
+
+def test_a_reducer_that_is_not_fused_names_its_line() -> None:
+    def spread(nodes: Any) -> dict[str, Any]:
+        messages = nodes.mailbox["m"]
+        return {"h": messages.std(1, unbiased=False)}
+
+    g = namespace()["g"]
+    plan = str(dglite.explain(g, dglite.function.copy_u("x", "m"), spread))
+    line = spread.__code__.co_firstlineno + 2
+    assert f'as a tensor: line {line}, return {{"h": messages.std(1, unbiased=False)}}' in plan, plan

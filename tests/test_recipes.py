@@ -77,6 +77,27 @@ def test_a_recipe_begins_with_its_result_and_ends_with_what_is_next(page: Path) 
     assert headings[0].startswith("# ") and headings[-1] == "## Next"
 
 
+_INSTALLED_BY = {
+    "fastapi": "fastapi",
+    "httpx": "httpx",
+    "lightning": "dglite[lightning]",
+    "matplotlib": "draw",
+    "pandas": "pandas",
+    "pyarrow": "tables",
+    "rdkit": "molecules",
+    "torch_geometric": "torch_geometric",
+}
+"""By a package that a recipe imports: what it installs it by."""
+
+
+@pytest.mark.parametrize("page", RECIPES, ids=lambda page: page.stem)
+def test_a_recipe_says_what_it_needs(page: Path) -> None:
+    text = page.read_text()
+    (command,) = re.findall(r"It needs `pip install ([^`]+)`", text)
+    imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.M))
+    assert [name for package, name in _INSTALLED_BY.items() if package in imported and name not in command] == []
+
+
 def test_the_contents_name_every_recipe() -> None:
     contents = (DOCS / "recipes" / "index.md").read_text(encoding="utf-8")
     assert {page.name for page in RECIPES} == set(re.findall(r"\]\((\w+\.md)\)", contents))

@@ -45,7 +45,10 @@ class ArrayBackend(Backend):
     def asarray(self, x: object, dtype: str | None = None, device: object = None) -> Tensor:
         tensor = x if isinstance(x, Tensor) else Tensor(as_array(x))
         if tensor.dtype.kind not in "biufc":
-            raise TypeError(f"got {type(x).__name__}, of which NumPy makes {tensor.dtype}; expected numbers")
+            raise TypeError(
+                f"got {type(x).__name__}, of which NumPy makes {tensor.dtype}; expected numbers: encode "
+                "text, for instance by numpy.unique(values, return_inverse=True)[1]"
+            )
         return tensor if dtype is None else self.astype(tensor, dtype)
 
     def to_numpy(self, x: Tensor) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ..arguments import explained, unexpected
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
 from ..graph.base import id_dtype
@@ -77,7 +79,7 @@ def _classic_graph(
 ) -> DGLGraph:
     unknown = classic.keys() - {"card", "validate", "restrict_format", "index_dtype"}
     if unknown:
-        raise TypeError(f"graph() got an unexpected keyword argument {min(unknown)!r}")
+        raise unexpected("graph", min(unknown), inspect.signature(graph).parameters)
     warn_deprecated(
         "graph(data, ntype, etype, card=, ...)", "use dglite.heterograph({(ntype, etype, ntype): data})", stacklevel=4
     )
@@ -86,6 +88,7 @@ def _classic_graph(
     return heterograph({(ntype, etype, ntype): data}, counts, idtype or classic.get("index_dtype"), device)
 
 
+@explained
 def heterograph(
     data_dict: Mapping[tuple[str, str, str], Any],
     num_nodes_dict: Mapping[str, int] | None = None,
@@ -120,6 +123,7 @@ def heterograph(
     return make_graph(_metagraph(ntypes, relations), adjacencies, [counts[name] for name in ntypes], device)
 
 
+@explained
 def create_block(
     data_dict: Any,
     num_src_nodes: Any = None,

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -45,6 +46,7 @@ def from_smiles(  # type: ignore[overload-overlap]
 ) -> DGLGraph: ...
 @overload
 def from_smiles(smiles: Sequence[str], with_hydrogen: bool = ..., kekulize: bool = ...) -> list[DGLGraph]: ...
+@explained
 def from_smiles(smiles: Any, with_hydrogen: bool = False, kekulize: bool = False) -> Any:
     """Return the graph of a molecule that is written as SMILES, or a list of graphs for a list of molecules.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import networkx
 
 
+@explained
 def from_networkx(
     nx_graph: networkx.Graph,
     node_attrs: Sequence[str] | None = None,
@@ -94,6 +96,7 @@ def bipartite_from_networkx(
     return g
 
 
+@explained
 def to_networkx(
     g: DGLGraph,
     node_attrs: Sequence[str] | None = None,

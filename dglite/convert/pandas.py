@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -34,6 +35,7 @@ class Ends(NamedTuple):
     target: str
 
 
+@explained
 def from_pandas(
     edges: Any,
     nodes: Any = None,
@@ -128,6 +130,7 @@ def from_pandas(
     return g
 
 
+@explained
 def to_pandas(g: DGLGraph) -> tuple[TableOrDict, TableOrDict]:
     """Return the edges and the nodes of a graph as pandas tables, which :func:`from_pandas` takes back.
 

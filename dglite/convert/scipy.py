@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments import explained
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -11,6 +12,7 @@ from ..structure.parse import is_scipy
 from .edges import graph, heterograph
 
 
+@explained
 def from_scipy(sp_mat: Any, eweight_name: str | None = None, idtype: Any = None, device: Any = None) -> DGLGraph:
     """Make a graph with an edge for each stored entry of a square SciPy matrix, rows to columns, in COO order.
 

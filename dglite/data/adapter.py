@@ -35,6 +35,11 @@ class _Adapted(DGLDataset):
     def __init__(
         self, dataset: Any, task: str, split_ratio: Sequence[float] | None, options: tuple[Any, ...], **kwargs: Any
     ) -> None:
+        if not hasattr(dataset, "name"):
+            raise TypeError(
+                f"{type(self).__name__} takes a data set, such as dglite.data.CoraGraphDataset(), got "
+                f"{type(dataset).__name__}; dglite.RandomNodeSplit()(g) and RandomLinkSplit()(g) split a graph"
+            )
         self.dataset = dataset
         self.split_ratio = split_ratio
         ratio = None if split_ratio is None else tuple(split_ratio)

@@ -114,6 +114,8 @@ class CSVDataset(DGLDataset):
         self.graphs: list[DGLGraph] = []
         self.data: dict[str, Any] = {}
         self._parsers = ndata_parser, edata_parser, gdata_parser
+        if not isinstance(data_path, str | Path):
+            raise TypeError(f"data_path must be the folder of meta.yaml, got {data_path!r:.60}")
         self._folder = Path(data_path)
         self._meta = _read_meta(self._folder / self.META_YAML_NAME)
         super().__init__(

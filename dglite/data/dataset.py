@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .. import hints
+from ..arguments import explain_constructors
 from ..backend import Tensor
 from ..config import data_dir
 from ..errors import DGLError, DGLWarning
@@ -73,6 +74,10 @@ class DGLDataset:
         Function of a graph, applied each time one is read.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructors(cls)
+
     def __init__(
         self,
         name: str,
@@ -105,7 +110,7 @@ class DGLDataset:
             warnings.warn(
                 f"the processed copy of {self.name} in {self.save_path} is not readable ({error!r}) and is made again",
                 DGLWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
             return False
         if self.verbose:

@@ -59,6 +59,7 @@ class PublishedDataset(DGLDataset):
     _options: tuple[Any, ...] = ()
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         base = cls.__mro__[1]
         if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
             cls.__doc__ += "\n" + base.__doc__.partition("\n")[2]

@@ -150,6 +150,8 @@ class TUDataset(_Collection):
         verbose: bool = False,
         transform: Transform = None,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name must be that of a data set, such as 'MUTAG'; got {name!r:.60}")
         self._published = name, _URL.format(name)
         super().__init__(raw_dir, force_reload, verbose, transform)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..arguments import explain_constructors
 from ..column import TensorOrDict
 from ..errors import DGLError
 from ..frame import NID
@@ -117,6 +118,10 @@ class Sampler:
     """Sparse formats that :meth:`sample` reads, which are made before threads need them."""
     output_device: Any = None
     """The device of the samples; None for the graph's device."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructors(cls)
 
     def sample(self, g: DGLGraph, indices: Any) -> Any:
         """Return the batch for some indices, which have the form that the loader was given."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from .. import hints
 from ..backend import active
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
@@ -110,7 +111,7 @@ class DataLoader(Loader, Generic[Batch]):
         **kwargs: Any,
     ) -> None:
         if not isinstance(graph, DGLGraph):
-            raise TypeError(f"expected a graph, got {type(graph).__name__}")
+            raise TypeError(f"DataLoader: {hints.not_a_graph(graph)}")
         if not callable(getattr(graph_sampler, "sample", None)):
             raise TypeError(
                 f"{type(graph_sampler).__name__} is no sampler: it has no method sample(graph, indices); pass one such "

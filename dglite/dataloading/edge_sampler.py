@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, final, overload
 
+from ..arguments import explained
 from ..column import TensorOrDict
 from ..convert import heterograph
 from ..errors import DGLError
@@ -14,7 +15,7 @@ from ..graph import DGLGraph
 from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs
 from .base import Names, Sampler, check_edges, set_edge_lazy_features
-from .exclusion import find_exclude_eids
+from .exclusion import find_exclude_eids, require_mode
 from .neighbor_sampler import NeighborSampler
 from .pairs_in_time import in_time
 
@@ -42,6 +43,7 @@ def as_edge_prediction_sampler(
     negative_sampler: Callable[[DGLGraph, Any], Any],
     prefetch_labels: Names = None,
 ) -> EdgePredictionSampler[WithNegatives]: ...
+@explained
 def as_edge_prediction_sampler(
     sampler: Any,
     exclude: Any = None,
@@ -100,6 +102,7 @@ class EdgePredictionSampler(Sampler, Generic[Batch]):
                 "negative_sampler must be a function of a graph and edge ids, such as negative_sampler.Uniform(5), "
                 f"got {negative_sampler!r:.60}"
             )
+        require_mode(exclude)
         parameters = inspect.signature(sampler.sample).parameters.values()
         positional = [x for x in parameters if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
         if len(positional) < 3 and not any(x.kind is x.VAR_POSITIONAL for x in parameters):

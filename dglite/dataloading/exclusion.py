@@ -19,6 +19,12 @@ Edges = Tensor | Mapping[Any, Tensor]
 _MODES = "None, 'self', 'reverse_id', 'reverse_types', ids, or a function of the seed edges"
 
 
+def require_mode(exclude: Any) -> None:
+    """Raise ``ValueError`` for a text that names no edges to exclude."""
+    if isinstance(exclude, str) and exclude not in ("self", "reverse_id", "reverse_types"):
+        raise ValueError(f"exclude={exclude!r} is not understood; expected {_MODES}")
+
+
 def find_exclude_eids(
     g: DGLGraph,
     seed_edges: Edges,
@@ -49,6 +55,7 @@ def find_exclude_eids(
     """
     if exclude is None:
         return None
+    require_mode(exclude)
     if isinstance(exclude, str):
         if isinstance(seed_edges, Mapping):
             seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
@@ -56,10 +63,8 @@ def find_exclude_eids(
             excluded: Any = seed_edges
         elif exclude == "reverse_id":
             excluded = _with_reverse_ids(g, seed_edges, reverse_eids)
-        elif exclude == "reverse_types":
-            excluded = _with_reverse_types(g, seed_edges, reverse_etypes)
         else:
-            raise ValueError(f"exclude={exclude!r} is not understood; expected {_MODES}")
+            excluded = _with_reverse_types(g, seed_edges, reverse_etypes)
     elif callable(exclude):
         excluded = exclude(seed_edges)
     elif active.is_tensor(exclude) or isinstance(exclude, Mapping):

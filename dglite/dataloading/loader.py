@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from operator import index
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explain_constructors, unexpected
 from ..backend import framework, name
 from ..config import num_cores
 from ..errors import DGLError
@@ -21,6 +23,11 @@ _ACCEPTED = frozenset(
     "pin_memory pin_memory_device persistent_workers timeout multiprocessing_context in_order batch_size".split()
 )
 """Options of torch's loader that mean nothing to threads of one process."""
+
+_FIXED = frozenset(
+    "batch_size drop_last shuffle sampler batch_sampler use_ddp ddp_seed generator dataset indices".split()
+)
+"""What the order of items is made of, once."""
 
 _SHOWN = 8
 """Items of a batch that an error names."""
@@ -126,6 +133,19 @@ class Loader(Resumable, _Base):
         as given.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructors(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and name in self.__dict__ and "_order" in self.__dict__:
+            loader = type(self).__name__
+            raise AttributeError(
+                f"{name} of a {loader} cannot be set, since its order of items is made from it: make another, "
+                f"{loader}(..., {name}={value!r:.40})"
+            )
+        super().__setattr__(name, value)
+
     def __init__(
         self,
         count: int,
@@ -144,7 +164,9 @@ class Loader(Resumable, _Base):
     ) -> None:
         unknown = sorted(set(others) - _ACCEPTED)
         if unknown:
-            raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
+            names = [*inspect.signature(type(self)).parameters, *inspect.signature(Loader.__init__).parameters]
+            named = [each for each in names if each not in ("self", "kwargs", "others", "count")]
+            raise unexpected(type(self).__name__, unknown[0], dict.fromkeys(named))
         self.num_workers = check_count(num_workers, "num_workers", 0)
         self.prefetch_factor = None if prefetch_factor is None else check_count(prefetch_factor, "prefetch_factor", 1)
         self.worker_init_fn, self.generator = check_function(worker_init_fn, "worker_init_fn"), generator

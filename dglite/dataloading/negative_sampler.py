@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..arguments import explain_constructors
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -18,8 +19,13 @@ Pairs = tuple[Tensor, Tensor]
 """Source and destination nodes."""
 
 
+@explain_constructors
 class _BaseNegativeSampler:
     """Calls :meth:`_generate` for the edges of each type; scripts derive samplers from DGL's class of this name."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructors(cls)
 
     def __init__(self, k: int) -> None:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:

@@ -30,6 +30,9 @@ class _Layered(BlockSampler):
     """Base of samplers with a fan-out for each layer."""
 
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
+        if weight is not None and not isinstance(weight, str):
+            kind = type(weight).__name__
+            raise TypeError(f"prob must be the name of an edge feature, got {kind}: g.edata['p'] = p, then prob='p'")
         super().__init__(*prefetched)
         self.fanouts, self.edge_dir, self.prob = listed_fanouts(fanouts, "layer of the model"), edge_dir, weight
         self.formats = ("csc",) if is_inward(edge_dir) else ("csr",)
@@ -101,7 +104,7 @@ class NeighborSampler(_Layered):
         if mask is not None and prob is not None:
             raise ValueError("give prob or mask, not both; the product of the two is a prob")
         prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
-        super().__init__(fanouts, edge_dir, prob or mask, *prefetched)
+        super().__init__(fanouts, edge_dir, mask if prob is None else prob, *prefetched)
         if (time is None) != (edge_time is None):
             raise ValueError("give both time, of the seed nodes, and edge_time, of the edges; or neither")
         if time is not None and edge_dir != "in":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
@@ -28,6 +29,7 @@ class MutationMixin(GraphBase):
     by the thousand rather than one by one.
     """
 
+    @explained
     def add_nodes(self, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> None:
         """Add ``num`` nodes of a type, with features ``data``; features left out come from the initializer.
 
@@ -41,6 +43,7 @@ class MutationMixin(GraphBase):
         counts = [count + num if i == node_set else count for i, count in enumerate(self.node_counts)]
         self._exchange(self._resized(counts), counts, {node_set: frame}, {}, self._numbers_after(num))
 
+    @explained
     def add_edges(
         self, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: EdgeType | int | None = None
     ) -> None:
@@ -81,6 +84,7 @@ class MutationMixin(GraphBase):
         numbers = self._numbers_after(True)
         self._exchange(_replaced(self.adjacencies, index, extended), self.node_counts, {}, {index: frame}, numbers)
 
+    @explained
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
 
@@ -100,6 +104,7 @@ class MutationMixin(GraphBase):
         if store_ids:
             self._number_edges({index})
 
+    @explained
     def remove_nodes(self, nids: Any, ntype: str | None = None, store_ids: bool = False) -> None:
         """Remove nodes and the edges at them; the others are renumbered in order.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from inspect import isfunction
 from types import TracebackType
 from typing import Any, ClassVar
 
@@ -254,6 +255,11 @@ class _DataName:
         self.__get__(graph, type(graph))
         del graph.__dict__[self.name]
 
+
+for _mixin in DGLGraph.__mro__[1:-1]:  # errors of Python's name a method by __qualname__
+    for _name, _method in vars(_mixin).items():
+        if isfunction(_method):
+            _method.__qualname__ = f"DGLGraph.{_name}"
 
 for _name in hints.DATA_NAMES:  # descriptors cost nothing under other names, as __setattr__ would
     setattr(DGLGraph, _name, _DataName(_name))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 
 from .. import hints
+from ..arguments import explained
 from ..backend import Tensor, active, framework
 from ..column import Features
 from ..errors import DGLError
@@ -39,6 +40,9 @@ class FrameRows(MutableMapping[str, Tensor]):
     """Some rows of a frame. Writing leaves the other rows as they are and changes no tensor in place."""
 
     __slots__ = ("_frame", "_rows")
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("features are read by name, ['{name}'], not .{name}")
 
     def __init__(self, frame: Frame, rows: np.ndarray) -> None:
         self._frame, self._rows = frame, rows
@@ -75,6 +79,9 @@ class TypedData(Features):
     """
 
     __slots__ = ("_frames", "_resolve")
+
+    if not TYPE_CHECKING:
+        __getattr__ = hints.attributes_of("features are read by name, ['{name}'], not .{name}")
 
     def __init__(self, frames: Mapping[Any, Frame], resolve: Any) -> None:
         """Take the frames by type, and a function that finds the type which a user's key means."""
@@ -164,6 +171,7 @@ class NodeView:
     def __init__(self, graph: QueryMixin, side: str = "all") -> None:
         self._graph, self._side = graph, side
 
+    @explained
     def __call__(self, ntype: str | None = None) -> Tensor:
         """Return the node ids of a type, 0 .. num_nodes - 1; None means the only one."""
         num_nodes = self._graph.node_counts[self._node_set(ntype)]
@@ -226,6 +234,7 @@ class EdgeView:
     def __call__(
         self, form: Literal["all"], order: str | None = "eid", etype: Any = None
     ) -> tuple[Tensor, Tensor, Tensor]: ...
+    @explained
     def __call__(self, form: str = "uv", order: str | None = "eid", etype: Any = None) -> Any:
         """Return the edges as :meth:`DGLGraph.all_edges` does."""
         return self._graph.all_edges(form, order, etype)  # type: ignore[call-overload]
@@ -246,3 +255,12 @@ class EdgeView:
 
     def __repr__(self) -> str:
         return f"EdgeView(canonical_etypes={list(self._graph.type_graph.canonical_etypes)})"
+
+
+for _view, _hint in (
+    (FrameRows, "g.nodes[ids].data['{name}'] = tensor"),
+    (TypedData, "g.ndata['{name}'] = {{'user': tensor}}, or g.nodes['user'].data['{name}'] = tensor"),
+    (NodeView, "g.ndata['{name}'] = tensor"),
+    (EdgeView, "g.edata['{name}'] = tensor"),
+):
+    hints.refuse_features(_view, _hint)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -22,6 +23,7 @@ _FEW = 16
 """Most graphs whose rows are read one by one; for more, the file is mapped."""
 
 
+@explained
 def save_graphs(
     filename: Any,
     g_list: DGLGraph | Sequence[DGLGraph],
@@ -129,6 +131,7 @@ def _requested_formats(formats: str | Sequence[str] | None) -> tuple[str, ...] |
     return tuple(name for name in FORMATS if name in names)
 
 
+@explained
 def load_graphs(
     filename: Any, idx_list: Sequence[int] | None = None, mmap: bool = False
 ) -> tuple[list[DGLGraph], dict[str, Tensor]]:

@@ -6,11 +6,10 @@ returns what its ``forward`` does.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from .. import hints
+from ..arguments import explain_constructors, require_bound
 from ..backend import framework
 from ..errors import DGLError
 from ..ops import core
@@ -39,8 +38,7 @@ else:
 
         def __init_subclass__(cls, **kwargs: Any) -> None:
             super().__init_subclass__(**kwargs)
-            if "__init__" in vars(cls):
-                cls.__init__ = _with_hints(cls.__init__)
+            explain_constructors(cls, of_layer=True)
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -61,22 +59,13 @@ def refuse_script(layer: Any) -> None:
     )
 
 
-def _with_hints(init: Any) -> Any:
-    @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if kwargs:
-            hints.require_arguments(type(self).__name__, init, kwargs)
-        init(self, *args, **kwargs)
-
-    return __init__
-
-
 def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise an error that says more, if a call failed for missing arguments or for tensors on several devices."""
     if type(error) is TypeError:
-        hints.require_bound(layer, args, kwargs)
+        require_bound(type(layer).__name__, inspect.signature(layer.forward), args, kwargs, of_layer=True)
     if type(error) is not RuntimeError:
         return
+    _explain_module(layer, error)
     devices = {str(getattr(parameter, "device", "")) for parameter in layer.parameters()}
     arguments = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
     places = [f"{name} on {value.device}" for name, value in arguments.items() if hasattr(value, "device")]
@@ -85,6 +74,29 @@ def _explain(layer: Any, error: Exception, args: tuple[Any, ...], kwargs: dict[s
             f"{type(layer).__name__}: the parameters are on {min(devices)}, but {', '.join(places)}; move the layer, "
             "layer.to(device), or the others to one device"
         ) from error
+
+
+def _explain_module(layer: Any, error: RuntimeError) -> None:
+    """Raise ``DGLError`` with its name and sizes if a user's module that the layer holds was called and failed."""
+    names = {id(module): name for name, module in layer.named_modules() if name}
+    failed, trace = None, error.__traceback__
+    while trace is not None:
+        owner = trace.tb_frame.f_locals.get("self")
+        if trace.tb_frame.f_code.co_name == "forward" and id(owner) in names and not isinstance(owner, Layer):
+            failed = owner, trace.tb_frame
+        trace = trace.tb_next
+    if failed is None:
+        return
+    module, frame = failed
+    names_of_arguments = frame.f_code.co_varnames[1 : frame.f_code.co_argcount]
+    shapes = [getattr(frame.f_locals.get(name), "shape", None) for name in names_of_arguments]
+    shape = next((tuple(each) for each in shapes if each is not None), None)
+    expected, width = getattr(module, "in_features", None), shape[-1] if shape else None
+    hint = f"; give it in_features={width}" if None not in (expected, width) and expected != width else ""
+    raise DGLError(
+        f"{type(layer).__name__}: its module {names[id(module)]}, {module!r:.120}, failed for an input of shape "
+        f"{shape}{hint} ({error!s:.120})"
+    ) from error
 
 
 class InEdgesRequired(Layer):

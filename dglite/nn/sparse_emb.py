@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..arguments import explain_constructors
 from ..backend import Tensor, framework
 from ..errors import DGLError
 from ..io.shared_arrays import call_once_and_share
 from . import functional
 
 
+@explain_constructors
 class NodeEmbedding:
     """A table of embeddings for nodes, of which a step reads and updates few rows.
 

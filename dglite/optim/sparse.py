@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from ..arguments import explain_constructors
 from ..backend import Tensor, framework
 from ..errors import DGLError
 from ..nn import NodeEmbedding
@@ -19,6 +20,8 @@ class SparseGradOptimizer(ABC):
     """
 
     def __init__(self, params: Sequence[NodeEmbedding], lr: float) -> None:
+        if isinstance(params, NodeEmbedding):
+            raise DGLError(f"{type(self).__name__} takes a list of tables; write [embedding]")
         self._params, self._lr = list(params), lr
         if not self._params:
             raise DGLError(f"{type(self).__name__} was given no tables; expected a list of NodeEmbedding")
@@ -92,6 +95,7 @@ class SparseGradOptimizer(ABC):
 
 
 @final
+@explain_constructors
 class SparseAdagrad(SparseGradOptimizer):
     r"""Adagrad of Duchi et al., "Adaptive subgradient methods for online learning and stochastic optimization", 2011.
 
@@ -127,6 +131,7 @@ class SparseAdagrad(SparseGradOptimizer):
 
 
 @final
+@explain_constructors
 class SparseAdam(SparseGradOptimizer):
     r"""Adam of Kingma and Ba, "Adam: a method for stochastic optimization", 2015, each row with a clock of its own.
 

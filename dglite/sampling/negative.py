@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -21,6 +22,7 @@ _LISTED = 1 << 16
 _MOST_ROUNDS = 20
 
 
+@explained
 def global_uniform_negative_sampling(
     g: DGLGraph,
     num_samples: int,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
@@ -26,6 +27,7 @@ Times = tuple[np.ndarray, np.ndarray]
 """Times of a relation's edges, and of its seeds, which have no edges later than that."""
 
 
+@explained
 def sample_neighbors(
     g: DGLGraph,
     nodes: Any,

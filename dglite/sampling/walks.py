@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -26,6 +27,7 @@ _MOST_STEPS = 1 << 28
 _NO_WEIGHTS = np.empty(0, np.float32)
 
 
+@explained
 def random_walk(
     g: DGLGraph,
     nodes: Any,
@@ -254,6 +256,7 @@ def node2vec_random_walk(
     *,
     return_eids: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
+@explained
 def node2vec_random_walk(
     g: DGLGraph, nodes: Any, p: float, q: float, walk_length: int, prob: str | None = None, return_eids: bool = False
 ) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -287,7 +288,7 @@ def reduce_once(
             raise Unrecordable("it draws random numbers")
     except Unrecordable as refused:
         backend.restore_random_state(state)
-        refused.function = function
+        refused.function, refused.reason = function, refused.reason + _line_of(refused, function)
         raise
     note_builtins(function, result, messages.read)
     if traced:
@@ -381,3 +382,15 @@ def _mailbox_column(
         raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}", lasting=False)
     whole = expr if list(slots) == list(slots.values()) else renumber(expr, slots)
     return EdgeColumn(tape, whole, feat, dtypes.pop())
+
+
+def _line_of(error: Exception, function: Any) -> str:
+    """Return where a user's function was when it could not be recorded, ": line 3, return ..."; "" if it is unknown."""
+    code: Any = getattr(function, "__code__", None)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not code:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    text = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    return f": line {trace.tb_lineno}, {text:.80}" if text else ""

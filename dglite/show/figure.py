@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import active
 from ..convert import to_networkx
 from ..errors import DGLError
@@ -29,6 +30,7 @@ class NodeSet(NamedTuple):
     features: Any
 
 
+@explained
 def plot(
     g: DGLGraph,
     color: Any = None,
@@ -155,6 +157,9 @@ def _pyplot() -> Any:
 def _axes(ax: Any) -> Any:
     if ax is None:
         ax = _pyplot().subplots(figsize=(7.5, 5.5), layout="constrained")[1]
+    if not hasattr(ax, "set_axis_off"):
+        kind = type(ax).__name__
+        raise TypeError(f"ax must be matplotlib's axes, got {kind}; figure, ax = plt.subplots() makes them")
     ax.set_axis_off()
     ax.set_aspect("equal", adjustable="datalim")
     return ax

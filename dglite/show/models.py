@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..arguments import explained
 from ..backend import active, framework
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -95,6 +96,7 @@ class ModelSummary:
         return html_card("Model", self._facts(), html_table(_HEAD, rows, numbers=[2, 4, 5]))
 
 
+@explained
 def summary(model: Any, g: DGLGraph, *inputs: Any, depth: int | None = 3, **kwargs: Any) -> ModelSummary:
     """Run a model once, and return a table of its layers: output shapes, parameters, kernels, bytes and times.
 

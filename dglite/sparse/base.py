@@ -14,6 +14,11 @@ from ..ops import core
 from ..ops.operands import FLOATS
 from ..structure import Adjacency, Compressed
 
+UNCHANGED = (
+    "a sparse matrix is not changed: dglite.sparse.val_like(A, values) returns one with other values, "
+    "dglite.sparse.spmatrix(indices, values) one with other entries"
+)
+
 
 def refuse_tensor(other: Any, hint: str) -> None:
     """Raise ``TypeError``, ending with ``hint``, where the other operand is a tensor of one axis or more."""
@@ -71,6 +76,14 @@ class MatrixBase:
 
     if not TYPE_CHECKING:
         __getattr__ = hints.attributes_of("a sparse matrix has .val, .row, .col, .shape, .T and .to_dense()")
+
+        __setitem__ = __delitem__ = hints.no_assignment(UNCHANGED)
+
+        def __getitem__(self, key: Any) -> Any:
+            raise TypeError(
+                f"A[{key!r:.30}]: a sparse matrix is not indexed; A.to_dense() is, A.index_select(0, ids) takes rows, "
+                "A.range_select(0, slice(0, 5)) a range of them"
+            )
 
     # -- facts --------------------------------------------------------------------------------------------------
     @property

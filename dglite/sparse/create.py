@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure import Adjacency
@@ -20,6 +21,7 @@ Shape = tuple[int, int]
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
+@explained
 def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of entries at given indices.
 
@@ -46,6 +48,7 @@ def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = N
     return _from_row_col(coordinates[0], coordinates[1], val, shape, _device(indices))
 
 
+@explained
 def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of entries at (``row[i]``, ``col[i]``); see :func:`spmatrix`."""
     if active.compiling() and shape is not None and active.is_tensor(row) and active.is_tensor(col):

@@ -71,7 +71,7 @@ def div(A: Matrix, B: Any) -> Matrix:
 
 
 def power(A: Matrix, scalar: Any) -> Matrix:
-    """Return the matrix with every entry raised to a number."""
+    """Return the matrix with the value of every entry raised to a number; places without an entry stay empty."""
     if not is_scalar(scalar):
         raise DGLError(f"the exponent must be a number, got {type(scalar).__name__}")
     return A.like(A.val**scalar)

@@ -6,10 +6,11 @@ from typing import Any, Self, final, overload
 
 import numpy as np
 
+from .. import hints
 from ..backend import Tensor, active
 from ..tables import html_card, html_table, html_text
 from . import elementwise, products, reduction, select
-from .base import MatrixBase, is_scalar, refuse_tensor, value_shape
+from .base import UNCHANGED, MatrixBase, is_scalar, refuse_tensor, value_shape
 from .duplicates import coalesce, has_duplicate
 
 _SHOWN = 8
@@ -204,3 +205,6 @@ class SparseMatrix(MatrixBase):
 def _short(value: np.ndarray) -> str:
     text = np.array2string(value, precision=5, separator=", ", threshold=6, edgeitems=2, max_line_width=1000)
     return text if len(text) <= 50 else f"{text[:47]}..."
+
+
+hints.refuse_assignments(SparseMatrix, ("val", "row", "col", "shape", "nnz", "dtype", "device", "T"), UNCHANGED)

@@ -69,7 +69,10 @@ def smin(input: MatrixBase, dim: int | None = None) -> Tensor:
 
 
 def smean(input: MatrixBase, dim: int | None = None) -> Tensor:
-    """Return the mean of the entries; see :func:`reduce`."""
+    """Return the mean of the entries of each row (``dim`` 1), column (0) or of all (None); 0 for a row without entries.
+
+    Shapes and errors are those of :func:`reduce`.
+    """
     return reduce(input, dim, "smean")
 
 
@@ -81,7 +84,8 @@ def sprod(input: MatrixBase, dim: int | None = None) -> Tensor:
 def softmax(input: Matrix, dim: int = 1) -> Matrix:
     """Normalise the entries of each row (``dim`` 1) or column (0) by a softmax; places without an entry stay empty.
 
-    The values of each of the D elements are normalised on their own. Floating values only.
+    The values, (nnz,) or (nnz, D), are normalised for each of the D elements; those of the result have the same shape.
+    Raises ``DGLError`` for values that are no floats, and for a ``dim`` that is neither 0 nor 1.
     """
     if not isinstance(input, MatrixBase):
         raise DGLError(

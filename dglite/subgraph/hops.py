@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..column import TensorOrDict
 from ..graph import DGLGraph
 from ..structure.arrays import HOST
@@ -38,6 +39,7 @@ def khop_in_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> DGLGraph: ...
+@explained
 def khop_in_subgraph(
     graph: DGLGraph,
     nodes: Any,
@@ -88,6 +90,7 @@ def khop_out_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> DGLGraph: ...
+@explained
 def khop_out_subgraph(
     graph: DGLGraph,
     nodes: Any,
@@ -97,7 +100,10 @@ def khop_out_subgraph(
     store_ids: bool = True,
     output_device: Any = None,
 ) -> Any:
-    """Return the nodes that can be reached from ``nodes`` in at most ``k`` steps; otherwise as khop_in_subgraph."""
+    """Return the subgraph of the nodes that can be reached from ``nodes`` in at most ``k`` steps.
+
+    ``k`` of 0 keeps the given nodes alone. Arguments, result and errors are those of :func:`khop_in_subgraph`.
+    """
     return _khop(graph, nodes, k, True, (relabel_nodes, store_ids, output_device))
 
 

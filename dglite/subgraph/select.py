@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
 from ..structure.arrays import HOST
@@ -15,6 +16,7 @@ from ..structure.formats import index_dtype_for
 from .parts import copied, ends_of, extracted, nodes_by_set, refuse_block, subgraph_of_edges
 
 
+@explained
 def node_subgraph(
     graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
@@ -96,6 +98,7 @@ def _repeated(graph: DGLGraph, node_set: int, node: int) -> DGLError:
     return DGLError(f"node_subgraph: node {node} of type {graph.ntypes[node_set]!r} is given more than once")
 
 
+@explained
 def edge_subgraph(
     graph: DGLGraph,
     edges: Any,
@@ -130,7 +133,7 @@ def edge_subgraph(
     ([[0, 1], [2, 0]], [0, 4, 1])
     """
     if preserve_nodes is not None:
-        warn_deprecated("edge_subgraph(preserve_nodes=)", "use relabel_nodes=, its opposite")
+        warn_deprecated("edge_subgraph(preserve_nodes=)", "use relabel_nodes=, its opposite", stacklevel=4)
         relabel_nodes = not preserve_nodes
     refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):
@@ -143,6 +146,7 @@ def edge_subgraph(
     return subgraph_of_edges(graph, edge_ids, ends_of(graph, edge_ids), relabel_nodes, store_ids, output_device)
 
 
+@explained
 def in_subgraph(
     graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
@@ -153,6 +157,7 @@ def in_subgraph(
     return _incident(graph, nodes, "in", (relabel_nodes, store_ids, output_device))
 
 
+@explained
 def out_subgraph(
     graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import explained
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import make_graph, require_graph
@@ -27,6 +28,7 @@ def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: An
     return _of_types(graph, etype_ids, output_device)
 
 
+@explained
 def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: Any = None) -> DGLGraph:
     """Return all edges of the given types, in that order, and all nodes of the types that they join.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
@@ -20,6 +21,7 @@ from ..structure.arrays import HOST
 from ..structure.distinct import Pairs, distinct
 
 
+@explained
 def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True, src_nodes: Any = None) -> DGLGraph:
     """Return the block of a graph's edges: sources and destinations are separate sets, without nodes that have no edge.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops
+from ..arguments import explained
 from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..frame import EID
@@ -22,6 +23,7 @@ from ..structure.traced import in_program
 from .parts import node_frames, without_parallel
 
 
+@explained
 def reverse(
     g: DGLGraph,
     copy_ndata: bool = True,
@@ -40,6 +42,7 @@ def reverse(
     return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
 
 
+@explained
 def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -> DGLGraph:
     """Return the graph that has one edge ``u -> v`` and one ``v -> u`` for each pair that an edge joins either way.
 
@@ -113,6 +116,7 @@ def add_reverse_edges(
 
 
 # -- self-loops ----------------------------------------------------------------------------------------------------
+@explained
 def add_self_loop(
     g: DGLGraph, edge_feat_names: Sequence[str] | None = None, fill_data: Any = 1.0, etype: Any = None
 ) -> DGLGraph:
@@ -168,6 +172,7 @@ def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
     return active.full(shape, fill_data, active.dtype(values), active.device(values))
 
 
+@explained
 def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     """Return the graph without the self-loops of an edge type; other edges keep their order and features.
 
@@ -182,7 +187,11 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
 
 # -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
-    """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
+    """Return a graph with ``num`` nodes more, which have no edges; ``g`` stays as it was.
+
+    They come last, with rows of ``data``, (num, *feat) by name, and zeros in other features. Raises what
+    :meth:`DGLGraph.add_nodes` does.
+    """
     require_graph(g)
     result = g.clone()
     result.add_nodes(num, data, ntype)
@@ -190,7 +199,11 @@ def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, n
 
 
 def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
-    """Return the graph with edges ``u[i] -> v[i]`` more. See :meth:`DGLGraph.add_edges`."""
+    """Return a graph with edges ``u[i] -> v[i]`` more; ``g`` stays as it was.
+
+    They come last, with rows of ``data``, (num_new, *feat) by name, and zeros in other features. Ids beyond the last
+    node make nodes. Raises what :meth:`DGLGraph.add_edges` does.
+    """
     require_graph(g)
     result = g.clone()
     result.add_edges(u, v, data, etype)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from ..arguments import explain_constructors
 from ..backend import active
 from ..errors import DGLError
 from ..frame import Frame
@@ -24,6 +25,17 @@ class BaseTransform(ABC):
 
     Derive from it and write ``__call__``.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        explain_constructors(cls)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse a graph in place of an option, as in ``AddSelfLoop(g)``."""
+        if args and isinstance(args[0], DGLGraph):
+            name = cls.__name__
+            raise TypeError(f"{name} is constructed with its options and then called: {name}()(g)")
+        return super().__new__(cls)
 
     @abstractmethod
     def __call__(self, g: DGLGraph) -> DGLGraph:

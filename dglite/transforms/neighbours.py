@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..convert import graph
 from ..errors import DGLError, DGLWarning
@@ -30,6 +31,7 @@ _BLOCK = 1 << 22
 """Number of distances that one matrix product computes."""
 
 
+@explained
 def knn_graph(
     x: Tensor, k: int, algorithm: str = "bruteforce-blas", dist: str = "euclidean", exclude_self: bool = False
 ) -> DGLGraph:
@@ -68,6 +70,7 @@ def knn_graph(
     return _knn(flat, k, np.full(shape[0], shape[1]), algorithm, dist, exclude_self)
 
 
+@explained
 def segmented_knn_graph(
     x: Tensor,
     k: int,
@@ -108,7 +111,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         warnings.warn(
             f"k = {k}, but the smallest set has {most} neighbours to choose from; every node gets {most}, in all sets",
             DGLWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         k = most
     if arrays is not HOST:
@@ -221,6 +224,7 @@ def radius_graph(
     *,
     get_distances: Literal[True],
 ) -> tuple[DGLGraph, Tensor]: ...
+@explained
 def radius_graph(
     x: Tensor,
     r: float,

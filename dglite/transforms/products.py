@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import ops
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -109,6 +110,7 @@ def _power(adjacency: Adjacency, k: int, caller: str) -> Any:
     return paths
 
 
+@explained
 def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
     """Return the graph with an edge ``u -> v`` where the edge types of ``metapath``, one after the other, lead.
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from .. import ops
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..column import TensorOrDict
 from ..errors import DGLError
@@ -47,6 +48,7 @@ def to_simple(
     copy_edata: bool = False,
     aggregator: str = "arbitrary",
 ) -> tuple[DGLGraph, TensorOrDict]: ...
+@explained
 def to_simple(
     g: DGLGraph,
     return_counts: str | None = "count",
@@ -130,6 +132,7 @@ def compact_graphs(
 def compact_graphs(
     graphs: Sequence[DGLGraph], always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
 ) -> list[DGLGraph]: ...
+@explained
 def compact_graphs(
     graphs: DGLGraph | Sequence[DGLGraph], always_preserve: Any = None, copy_ndata: bool = True, copy_edata: bool = True
 ) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
@@ -60,6 +61,7 @@ def _laplacian(adjacency: Adjacency) -> Any:
     return (scipy.sparse.identity(adjacency.num_src) - scale @ matrix(adjacency) @ scale).tocsr()
 
 
+@explained
 def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tensor:
     """Return the probability that a random walk is back where it started after 1, ..., ``k`` steps, (num_nodes, k).
 
@@ -85,6 +87,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
 def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: Literal[False] = False) -> Tensor: ...
 @overload
 def lap_pe(g: DGLGraph, k: int, padding: bool = False, *, return_eigval: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@explained
 def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = False) -> Any:
     """Return the ``k`` eigenvectors of the smallest non-trivial eigenvalues of the Laplacian, (num_nodes, k), float32.
 

@@ -40,7 +40,8 @@ class LinkSplit(NamedTuple):
         sizes = (
             {etype: len(pairs) for etype, pairs in self.src.items()} if isinstance(self.src, dict) else len(self.src)
         )
-        return f"LinkSplit(pairs to predict: {sizes},\n      graph={self.graph!r})"
+        graph = repr(self.graph).replace("\n", "\n" + " " * len("          graph="))
+        return f"LinkSplit(pairs to predict: {sizes},\n          graph={graph})"
 
 
 @final

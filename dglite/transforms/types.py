@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from ..arguments import explained
 from ..backend import Tensor, active
 from ..errors import DGLError, DGLWarning
 from ..frame import EID, ETYPE, NID, NTYPE, Frame
@@ -38,6 +39,7 @@ def to_homogeneous(
     *,
     return_count: Literal[True],
 ) -> tuple[DGLGraph, list[int], list[int]]: ...
+@explained
 def to_homogeneous(
     G: DGLGraph,
     ndata: Sequence[str] | None = None,

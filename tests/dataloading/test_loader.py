@@ -241,7 +241,7 @@ def test_flags_are_those_of_torch_and_numpy():
 
 
 def test_what_is_no_graph_or_sampler():
-    with pytest.raises(TypeError, match="expected a graph"):
+    with pytest.raises(TypeError, match="takes a graph"):
         DataLoader([ring()], [0], Given())
     with pytest.raises(TypeError, match="is no sampler"):
         DataLoader(ring(), [0], [5, 5])

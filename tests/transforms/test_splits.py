@@ -44,7 +44,7 @@ def test_held_out_edges_are_in_no_graph_that_predicts_them(idtype: torch.dtype) 
     g = directed().astype(idtype)
     whole = edges_of(g)
     train, val, test = RandomLinkSplit(num_val=0.1, num_test=0.2)(g)
-    assert repr(test).startswith(f"LinkSplit(pairs to predict: {len(test.src)},\n      graph=Graph(num_nodes=")
+    assert repr(test).startswith(f"LinkSplit(pairs to predict: {len(test.src)},\n          graph=Graph(num_nodes=")
     assert [len(positives(part)) for part in (train, val, test)] == [140, 20, 40]
     assert [part.graph.num_edges() for part in (train, val, test)] == [140, 140, 160]
     assert set(positives(train)) | set(positives(val)) | set(positives(test)) == whole

@@ -40,6 +40,7 @@ class DenseSAGEConv(Layer):
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
+        functional.require_norm(self, norm)
         self._in_feats, self._out_feats, self._norm = in_feats, out_feats, norm
         self.feat_drop, self.activation = nn.Dropout(feat_drop), activation
         self.fc = nn.Linear(in_feats, out_feats, bias=bias)

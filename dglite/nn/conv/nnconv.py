@@ -101,6 +101,7 @@ class NNConv(Layer):
             self._require_matrices(linear.weight.shape[0])
             for layer in before:
                 efeat = layer(efeat)
+            functional.require_width(self, "the input of edge_func's last Linear", efeat, linear.weight.shape[1])
             # One layer less than the matrices: (num_edges, k), times k matrices.
             matrices = linear.weight.T.reshape(linear.weight.shape[1], *shape)
             result = functional.sum_of_products(adjacency, source, efeat, matrices, reducer)

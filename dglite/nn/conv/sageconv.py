@@ -76,6 +76,7 @@ class SAGEConv(Layer):
                 f"in_feats={in_feats}"
             )
         self.feat_drop = FeatureDropout(feat_drop)
+        functional.require_norm(self, norm)
         self.norm = norm
         self.activation = activation
         if aggregator_type == "pool":

@@ -55,6 +55,7 @@ class SGConv(InEdgesRequired):
         self._k = k
         self._cached = cached
         self._cached_h: Tensor | None = None
+        functional.require_norm(self, norm)
         self.norm = norm
         self._allow_zero_in_degree = allow_zero_in_degree
         self.reset_parameters()

@@ -61,6 +61,7 @@ from .given import (
     require_matrix,
     require_module,
     require_multiple,
+    require_norm,
     require_one_size,
     require_pairs,
     require_rows,

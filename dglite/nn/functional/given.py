@@ -133,6 +133,12 @@ def require_module(layer: Any, argument: str, module: Any, example: str) -> None
         raise TypeError(f"{name}: {argument} must be a module such as {example}, got {module!r:.60}")
 
 
+def require_norm(layer: Any, norm: Any) -> None:
+    """Raise ``TypeError`` unless ``norm``, which some layers apply to their results, can be called, or is None."""
+    if norm is not None:
+        require_module(layer, "norm", norm, "torch.nn.BatchNorm1d(out_feats), or None")
+
+
 def require_sizes(layer: Any, least: int = 0, **sizes: Any) -> None:
     """Raise ``DGLError`` unless each size, or both of a pair, is an integer from ``least`` up."""
     for name, size in sizes.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
 from ..base import Layer, nn
@@ -42,6 +42,9 @@ class PathEncoder(Layer):
 
     def forward(self, dist: Tensor, path_data: Tensor) -> Tensor:
         """Return the biases. Raises ``DGLError`` for other shapes."""
+        if not active.is_tensor(dist):
+            kind = type(dist).__name__
+            raise DGLError(f"PathEncoder: dist must be a tensor (batch_size, N, N) of path lengths, got {kind}")
         if dist.ndim != 3 or dist.shape[1] != dist.shape[2]:
             raise DGLError(f"PathEncoder: dist has shape {tuple(dist.shape)}; expected (batch_size, N, N)")
         functional.require_pairs(self, "path_data", path_data, (*dist.shape, self.max_len, self.feat_dim))

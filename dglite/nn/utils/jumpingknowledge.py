@@ -55,7 +55,8 @@ class JumpingKnowledge(Layer):
         if active.is_tensor(feat_list):
             raise DGLError("JumpingKnowledge takes a list of tensors, the outputs of each layer, got one tensor")
         shapes = [tuple(feat.shape) for feat in feat_list]
-        if not shapes or (self.mode != "cat" and shapes != shapes[:1] * len(shapes)):
+        same = [shape[:-1] for shape in shapes] if self.mode == "cat" else shapes
+        if not shapes or same != same[:1] * len(same):
             raise DGLError(f"JumpingKnowledge: feat_list has the shapes {shapes}; expected outputs of one shape")
         if self.mode == "cat":
             return framework.cat(list(feat_list), -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import DGLError
@@ -14,6 +15,18 @@ class Sequential(nn.Sequential):
 
     What a layer returns goes into the next after the graph; a tuple is several arguments.
     """
+
+    def __init__(self, *layers: Any) -> None:
+        if len(layers) == 1 and isinstance(layers[0], list | tuple):
+            raise TypeError("Sequential takes layers, not a list of them; write Sequential(*layers)")
+        for layer in layers:
+            if not isinstance(layer, nn.Module | Mapping):
+                name = getattr(layer, "__name__", repr(layer))
+                raise TypeError(
+                    f"Sequential takes layers, got {name:.60}; give an activation to the layer before, as in "
+                    "GraphConv(8, 4, activation=torch.relu)"
+                )
+        super().__init__(*layers)
 
     def forward(self, graph: DGLGraph | list[DGLGraph], *feats: Any) -> Any:
         """Return the last layer's result.

@@ -1,0 +1,188 @@
+"""Errors of calls whose arguments do not fit: which argument, what it is called here, how the function is called.
+
+A function of users is decorated with :func:`explained`, a class with :func:`explain_constructors`: they add what to do
+to the ``TypeError`` that Python raises, and nothing to a call that fits.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+AnyClass = TypeVar("AnyClass", bound=type)
+
+_OF_LAYERS = {
+    "add_self_loops": "dglite.add_self_loop(g) adds them to the graph, once",
+    "aggr": "aggregator_type",
+    "channels": "in_feats and out_feats",
+    "concat": "heads stay an axis of the result: .flatten(1) concatenates them, .mean(1) averages them",
+    "dropout": "feat_drop and attn_drop",
+    "edge_attr": "dglite.nn.EdgeGATConv, EGATConv, GINEConv and NNConv take features of edges",
+    "edge_index": "a graph comes first, conv(g, x)",
+    "edge_dim": "dglite.nn.EdgeGATConv and EGATConv attend to features of edges",
+    "heads": "num_heads",
+    "hidden_channels": "hidden_feats",
+    "in_channels": "in_feats",
+    "in_features": "in_feats",
+    "nn": "apply_func or edge_func",
+    "normalize": "norm",
+    "num_bases": "regularizer='basis' and num_bases",
+    "num_relations": "num_rels",
+    "out_channels": "out_feats",
+    "out_features": "out_feats",
+    "train_eps": "learn_eps",
+    "x": "the graph comes first, then the features, conv(g, x)",
+}
+"""By an argument of PyG's layers: what it is called in the layers of ``dglite.nn``."""
+
+_WORD = re.compile(r"\w+")
+_FEW = 6
+"""Arguments that are listed beside a counterpart."""
+_CALLED = {"NodeView.__call__": "g.nodes", "EdgeView.__call__": "g.edges"}
+
+_GRAPH_KNOWS = "the graph knows its batch, dglite.batch(graphs)"
+_OF_FUNCTIONS = {
+    "add_self_loops": "dglite.add_self_loop(g) adds them, once",
+    "attr_name": "feat_name",
+    "attrs": "node_feat_names and edge_feat_names, lists of names",
+    "batch": _GRAPH_KNOWS,
+    "batch_size": "batch_size of the loader",
+    "cat": "concatenate what the transform adds: torch.cat([g.ndata['x'], g.ndata['PE']], 1)",
+    "colour": "color",
+    "data": "features are in g.ndata and g.edata; loaders take graph",
+    "depth": "one fan-out for each hop, such as [10, 10]",
+    "directed": "edges are directed; dglite.to_bidirected(g) adds the reversed ones",
+    "dst": "target in tables, v in graphs",
+    "edge_attr": "features are set by name once there is a graph: g.edata['w'] = edge_attr",
+    "edge_index": "the first argument, a pair: (edge_index[0], edge_index[1])",
+    "edge_weight": "g.edata['w'] = weights sets them once there is a graph",
+    "figsize": "ax=plt.subplots(figsize=(6, 6))[1]",
+    "fill_value": "fill_data",
+    "filename": "data_path",
+    "figure": "ax",
+    "flow": "edge_dir of samplers; dglite.reverse(g) turns all edges",
+    "follow_batch": _GRAPH_KNOWS,
+    "exclude_keys": "del g.ndata['h'] drops a feature",
+    "input_nodes": "indices, the second argument",
+    "edge_label_index": "indices, the second argument: ids of edges, with as_edge_prediction_sampler",
+    "labels_fontsize": "ax, and matplotlib's own functions",
+    "loop": "exclude_self=True leaves self-loops out",
+    "neg_sampling_ratio": "negative_sampler=dglite.dataloading.negative_sampler.Uniform(1)",
+    "neg_sampling": "negative_sampler=dglite.dataloading.negative_sampler.Uniform(1)",
+    "nodelist": "dglite.node_subgraph(g, ids), then what you would do with all",
+    "neg_sampler": "negative_sampler",
+    "node_color": "color, the name of a feature or one value for each node",
+    "edge_color": "edge_weights, the name of a feature or one value for each edge",
+    "font_size": "ax, and matplotlib's own functions",
+    "num_hops": "k",
+    "num_neg": "k",
+    "num_neg_samples": "num_samples",
+    "num_neighbors": "fanouts of samplers, as NeighborSampler([10, 10]); fanout of sample_neighbors",
+    "num_nodes": "num_nodes of dglite.graph, num_nodes_dict of dglite.heterograph",
+    "num_parts": "k",
+    "path": "filename of graphs, data_path of CSV files",
+    "pos": "layout, coordinates for each node or the name of a layout",
+    "pre_filter": "choose among the graphs: [g for g in dataset if ...]",
+    "pre_transform": "transform, applied each time a graph is read",
+    "prob": "p of transforms; prob of samplers names a feature of the edges",
+    "ratio": "p",
+    "reduce": "aggregator, where edges are merged",
+    "relabel": "relabel_nodes",
+    "replacement": "replace",
+    "root": "raw_dir, the folder of downloaded files",
+    "size": "shape",
+    "split": "masks are features: g.ndata['train_mask']",
+    "src": "source in tables, u in graphs",
+    "subgraph_type": "blocks are directed; dglite.node_subgraph keeps all edges between nodes",
+    "use_edge_attr": "features of the files are in g.ndata and g.edata",
+    "use_node_attr": "features of the files are in g.ndata and g.edata",
+    "values": "val",
+    "walk_length": "k of transforms, length of random_walk, walk_length of node2vec_random_walk",
+    "with_labels": "labels=True writes ids, labels='name' a feature",
+    "x": "features are set by name once there is a graph: g.ndata['x'] = x",
+    "y": "labels are set by name once there is a graph: g.ndata['label'] = y",
+}
+"""By an argument of PyG, NetworkX, pandas or matplotlib: what functions, samplers and data sets have for it."""
+
+
+def unexpected(name: str, argument: str, names: Iterable[str], of_layer: bool = False) -> TypeError:
+    """Return the error for an argument that a function, called ``name`` and with arguments ``names``, does not take."""
+    accepted = [each for each in names if not each.startswith("_")]
+    counterpart = (_OF_LAYERS if of_layer else _OF_FUNCTIONS).get(argument, "")
+    if _WORD.fullmatch(counterpart) and counterpart not in accepted:
+        counterpart = ""
+    similar = [each for each in difflib.get_close_matches(argument, accepted, 1) if each != counterpart]
+    hints = [f"in dglite: {counterpart}"] if counterpart else []
+    if similar:
+        hints.append(f"did you mean {similar[0]!r}?")
+    elif not counterpart or len(accepted) <= _FEW:
+        hints.append(f"it takes {', '.join(accepted) or 'no arguments'}")
+    return TypeError(f"{name}() got an unexpected keyword argument {argument!r}; {'; '.join(hints)}")
+
+
+def require_bound(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], of_layer: bool = False
+) -> None:
+    """Raise ``TypeError`` if a function cannot be called with these arguments, with those that it takes."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        parameters = signature.parameters.values()
+        names = [each.name for each in parameters if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+        open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters)
+        counterparts = _OF_LAYERS if of_layer else _OF_FUNCTIONS
+        for each in kwargs:
+            if each not in names and (not open_ended or each in counterparts):
+                raise unexpected(name, each, names, of_layer) from None
+        expected = ", ".join(str(each.replace(annotation=each.empty)) for each in parameters)
+        raise TypeError(f"{name}: {mismatch}; it is called as {name}({expected})") from None
+
+
+def explained(function: AnyFunction) -> AnyFunction:
+    """Decorate a function or a method: where its arguments do not fit, the error says what it takes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # the function did not begin
+                _require_bound(function, args, kwargs)
+            raise
+
+    named: Any = call
+    named.__code__ = named.__code__.replace(co_name=function.__name__)  # one of its own, that tracebacks name
+    return named  # type: ignore[no-any-return]
+
+
+def _require_bound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    parameters, name = list(inspect.signature(function).parameters.values()), function.__name__
+    if parameters[0].name == "self":
+        parameters, args = parameters[1:], args[1:]
+        name = _CALLED.get(function.__qualname__, f"g.{name}")
+    require_bound(name, inspect.Signature(parameters), args, kwargs)
+
+
+def explain_constructors(cls: AnyClass, of_layer: bool = False) -> AnyClass:
+    """Do the same for the constructor that a class defines: decorate it, or call this in ``__init_subclass__``."""
+    init: Any = vars(cls).get("__init__")
+    if init is None:
+        return cls
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            init(self, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                _self, *others = inspect.signature(init).parameters.values()
+                require_bound(type(self).__name__, inspect.Signature(others), args, kwargs, of_layer)
+            raise
+
+    cls.__init__ = __init__  # type: ignore[misc]
+    return cls
