@@ -104,7 +104,7 @@ class LazyColumn:
                 return take(whole, self.rows)
             if active.compiling():
                 value = self.value = take(whole, self.rows)
-            elif not active.are_read((whole,)):  # a transform's tensor is gone when it ends
+            elif whole is not None and not active.are_read((whole,)):  # a transform's tensor is gone when it ends
                 return take(whole, self.rows)
             else:
                 with active.lasting():

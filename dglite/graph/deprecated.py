@@ -112,7 +112,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     @property
     def batch_num_nodes(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_nodes`; without a call, classic code's list of numbers."""
-        if in_program(self.adjacencies[0]):
+        if any(map(in_program, self.adjacencies)):
             return super().batch_num_nodes
         return _PerGraph(
             "batch_num_nodes", super().batch_num_nodes, self.batch_node_counts or [[x] for x in self.node_counts]
@@ -121,7 +121,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     @property
     def batch_num_edges(self) -> Any:  # type: ignore[override]
         """As :meth:`TypeMixin.batch_num_edges`; without a call, classic code's list of numbers."""
-        if in_program(self.adjacencies[0]):
+        if any(map(in_program, self.adjacencies)):
             return super().batch_num_edges
         counts = self.batch_edge_counts or [[x.num_edges] for x in self.adjacencies]
         return _PerGraph("batch_num_edges", super().batch_num_edges, counts)

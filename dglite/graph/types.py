@@ -225,7 +225,7 @@ class TypeMixin(GraphBase):
         return self._sizes(self.batch_edge_counts, index, self.adjacencies[index].num_edges)
 
     def _sizes(self, of_batch: tuple[np.ndarray, ...] | None, index: int, count: int) -> Tensor:
-        if in_program(self.adjacencies[0]):
+        if any(map(in_program, self.adjacencies)):
             return self._program_ids(sizes_in_program(of_batch, index, count)).clone()
         return self.ids_tensor(np.array([count]) if of_batch is None else of_batch[index].copy())
 
