@@ -10,8 +10,11 @@ import importlib
 from functools import cache
 from types import ModuleType
 
+from ..garbage import no_collection
+
 
 @cache
 def compiled(name: str, target: str = "cpu") -> ModuleType:
     """Return ``dglite.kernels.<target>.<name>``; the target is ``cpu`` or ``cuda``."""
-    return importlib.import_module(f".{target}.{name}", __name__)
+    with no_collection():
+        return importlib.import_module(f".{target}.{name}", __name__)
