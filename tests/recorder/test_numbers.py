@@ -94,16 +94,39 @@ def test_gradients_reach_a_number_that_is_learned() -> None:
     torch.testing.assert_close(learned.grad, sums * (math.log(3) + 0.5))
 
 
-def test_a_program_for_any_graph_leaves_it_to_python() -> None:
+def test_a_compiled_function_is_right_or_refused() -> None:
+    """It depends on what torch took to be dynamic in this process before."""
+    torch._dynamo.reset()
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
-    g.ndata["h"] = values(4, 3)
-    g.update_all(COPY, reducer("s / d"))
-    expected = g.ndata["out"]
+    function = reducer("s / d")
 
-    def run(x: torch.Tensor) -> torch.Tensor:
+    def run(g: dglite.DGLGraph, x: torch.Tensor) -> torch.Tensor:
         with g.local_scope():
             g.ndata["h"] = x
-            g.update_all(COPY, reducer("s / d"))
+            g.update_all(COPY, function)
             return g.ndata["out"]
 
-    torch.testing.assert_close(torch.compile(run, backend="aot_eager")(g.ndata["h"]), expected)
+    x = values(4, 3)
+    try:
+        result = torch.compile(run, backend="aot_eager")(g, x)
+    except dglite.DGLError as error:
+        assert "each in-degree" in str(error)
+    else:
+        torch.testing.assert_close(result, run(g, x))
+
+
+def test_a_program_for_any_graph_says_why_not() -> None:
+    torch._dynamo.reset()
+    g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
+    g.ndata["h"] = values(4, 3)
+    function = reducer("s / d")
+
+    class Model(torch.nn.Module):
+        def forward(self, g: dglite.DGLGraph, x: torch.Tensor) -> torch.Tensor:
+            with g.local_scope():
+                g.ndata["h"] = x
+                g.update_all(COPY, function)
+                return g.ndata["out"]
+
+    with pytest.raises(dglite.DGLError, match="each in-degree"):
+        dglite.export(Model(), g, g.ndata["h"])
