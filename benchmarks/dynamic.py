@@ -158,8 +158,8 @@ def peak(threads: int) -> float:
     for rows, height, width in ((2048, 512, 1280), (4096, 256, 512), (2048, 128, 256), (8192, 64, 64)):
         x, w, out = torch.randn(rows, height), torch.randn(height, width), torch.empty(rows, width)
         places = [(y.data_ptr(), 4 * y.stride(0)) for y in (x, w, out)]
-        own = (rows, height, width), (places[0], places[1], (0, 0), places[2]), False, threads, False
-        products = partial(kernels.product, "float32", *own), partial(torch.mm, x, w, out=out)
+        arguments = (rows, height, width), (places[0], places[1], (0, 0), places[2]), False, threads, False
+        products = partial(kernels.product, "float32", *arguments), partial(torch.mm, x, w, out=out)
         seconds = [min(_seconds(product) for _ in range(20)) for product in products]
         fastest = max(fastest, 2.0 * x.numel() * width / min(seconds))
     return fastest

@@ -35,13 +35,13 @@ def _covering(product: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     values = np.array(product, np.int64).reshape(len(product), -1)
     axes = itertools.combinations(range(values.shape[1]), 2)
     pairs = np.array([values[:, i] * (values.max() + 1) + values[:, j] for i, j in axes])
-    unseen, chosen = np.full(len(product), len(pairs)), []
+    unseen, covering = np.full(len(product), len(pairs)), []
     seen: list[set[int]] = [set() for _ in pairs]
     while unseen.max(initial=0):
         best = int(unseen.argmax())
-        chosen.append(product[best])
+        covering.append(product[best])
         for numbers, taken in zip(pairs, seen, strict=True):
             if numbers[best] not in taken:
                 taken.add(numbers[best])
                 unseen -= numbers == numbers[best]
-    return chosen
+    return covering

@@ -39,8 +39,8 @@ class Rows(rpc.Request):
         if len(self.ids) == 0:
             return None
         book = server_state.partition_book
-        own = self.ids[book.nid2partid(self.ids) == book.partid]
-        return Answer(server_state.graph.rank(), server_state.kv_store.pull("node~_N~x", own))
+        local_ids = self.ids[book.nid2partid(self.ids) == book.partid]
+        return Answer(server_state.graph.rank(), server_state.kv_store.pull("node~_N~x", local_ids))
 
 
 class Answer(rpc.Response):

@@ -150,16 +150,16 @@ def with_gradients(outs: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Te
 
 def check(program: Program, g: dglite.DGLGraph, rng: random.Random) -> None:
     x = torch.randn(g.num_nodes(), 4, dtype=torch.float64, requires_grad=True)
-    given: Any = x
+    inputs: Any = x
     if rng.random() < 0.3:  # some vertices have no input
         nodes = torch.tensor(rng.sample(range(g.num_nodes()), g.num_nodes() // 2), dtype=torch.int64)
-        given = dynamic.Partial(nodes, x[nodes])
+        inputs = dynamic.Partial(nodes, x[nodes])
         plain = torch.zeros_like(x).index_put((nodes,), x[nodes])
     else:
         plain = x
     tensors = [x, *program.parameters()]
     with dynamic.options(eager=rng.random() < 0.7, lazy=rng.random() < 0.7, fuse=rng.random() < 0.3):
-        ours = with_gradients(program(g, given), tensors)
+        ours = with_gradients(program(g, inputs), tensors)
     for a, b in zip(ours, with_gradients(evaluate([program], g, plain), tensors), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-8)
 
