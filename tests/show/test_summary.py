@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 import os
 import subprocess
@@ -184,7 +185,7 @@ def test_functions_that_are_not_fused_say_why() -> None:
     functions = events_of(measured, "function")
     (name,) = functions
     assert "smallest" in name and functions[name].note.startswith("not fused: it reads the mailbox")
-    assert functions[name].note in str(measured) and functions[name].note in measured._repr_html_()
+    assert functions[name].note in str(measured) and html.escape(functions[name].note) in measured._repr_html_()
 
 
 def test_layers_are_measured_and_the_text_is_a_table() -> None:
