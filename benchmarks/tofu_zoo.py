@@ -5,19 +5,29 @@ Each model has its configuration class's default values, with ``--layers`` fewer
 
 from __future__ import annotations
 
+import functools
+import gc
 import importlib
 import importlib.util
+import json
+import math
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
-from common import parser, save, table
+from common import RESULTS, measured, parser, save, table
+from torch import multiprocessing as mp
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from dglite import tofu
+from dglite.tofu import baselines
 
 BATCH, LENGTH = 8, 128
 
@@ -43,49 +53,102 @@ Work = tuple[nn.Module, Any, tuple[torch.Tensor, ...], dict[str, Any]]
 """A module, its loss function, its inputs, and those by name."""
 
 
-def _language(name: str, layers: int | None) -> Work:
+TINY: dict[str, Any] = {
+    "vocab_size": 32,
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("num_decoder_layers", "num_feat_extract_layers"), 2),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "dim", "embedding_size", "word_embed_proj_dim"), 32),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 4),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "hidden_dim", "encoder_ffn_dim", "decoder_ffn_dim"), 32),
+    **{"num_key_value_heads": 2, "head_dim": 8, "d_kv": 8, "rotary_dim": 8, "state_size": 4, "context_length": 8},
+    **{"num_local_experts": 4, "num_mel_bins": 8, "max_source_positions": 16, "image_size": 32, "patch_size": 8},
+    **{"conv_dim": (8, 8), "conv_stride": (4, 2), "conv_kernel": (8, 3), "num_conv_pos_embeddings": 4},
+    **{"num_conv_pos_embedding_groups": 2, "classifier_proj_size": 8, "apply_spec_augment": False},
+    **{
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 1,
+        "attention_types": [[["global", "local"], 1]],
+    },
+}
+"""Values of the attributes that a configuration of `transformers` has, for models that train in a test."""
+
+
+def _tiny(kind: Any) -> Any:
+    """Return a small configuration without dropout."""
+    usual = vars(kind())
+    alike = {n: v for n, v in TINY.items() if usual.get(n) is not None and isinstance(v, list | tuple | type(usual[n]))}
+    small = {n: v for n, v in alike.items() if isinstance(v, list | tuple) == isinstance(usual[n], list | tuple)}
+    return kind(**small, **{name: 0.0 for name, value in usual.items() if "drop" in name and type(value) is float})
+
+
+def _shallow(config: Any, name: str, layers: int) -> None:
+    """Let a configuration have fewer layers."""
+    for attribute in ("num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "n_layers"):
+        if hasattr(config, attribute):
+            setattr(config, attribute, layers)
+    if name == "GPTNeo":
+        config.attention_layers = config.attention_layers[:layers]
+    if vars(config).get("layer_types"):
+        config.layer_types = config.layer_types[:layers]
+    if hasattr(config, "num_decoder_layers"):
+        config.num_decoder_layers = layers
+
+
+def _language(name: str, layers: int | None = None, tiny: bool = False) -> Work:
     import transformers  # noqa: PLC0415, RUF100
 
-    config = getattr(transformers, f"{name}Config")()
+    kind = getattr(transformers, f"{name}Config")
+    config = _tiny(kind) if tiny else kind()
     if layers:
-        for attribute in ("num_hidden_layers", "num_layers", "n_layer", "encoder_layers", "decoder_layers", "n_layers"):
-            if hasattr(config, attribute):
-                setattr(config, attribute, layers)
-        if name == "GPTNeo":
-            config.attention_layers = config.attention_layers[:layers]
-        if "layer_types" in vars(config) and config.layer_types:
-            config.layer_types = config.layer_types[:layers]
+        _shallow(config, name, layers)
     if name == "T5":
         config.decoder_start_token_id = 0
-    if hasattr(config, "num_decoder_layers") and layers:
-        config.num_decoder_layers = layers
-    config.use_cache = False
-    config.layerdrop = 0.0
-    kind = "ForCausalLM" if name in TEXT else "ForMaskedLM" if name in MASKED else "ForConditionalGeneration"
-    kind = {"GPT2": "LMHeadModel", "ViT": "ForImageClassification", "Wav2Vec2": "ForSequenceClassification"}.get(
-        name, kind
+    config.use_cache, config.layerdrop = False, 0.0
+    head = "ForCausalLM" if name in TEXT else "ForMaskedLM" if name in MASKED else "ForConditionalGeneration"
+    head = {"GPT2": "LMHeadModel", "ViT": "ForImageClassification", "Wav2Vec2": "ForSequenceClassification"}.get(
+        name, head
     )
-    module = getattr(transformers, name + kind)(config)
-    labels = torch.zeros(BATCH, dtype=torch.long)
-    words = torch.zeros(BATCH, LENGTH, dtype=torch.long)
+    module = getattr(transformers, name + head)(config)
+    batch, length = (4, 6) if tiny else (BATCH, LENGTH)
+    labels, words = torch.randint(2, (batch,)), torch.randint(3, 32, (batch, length))
     inputs = {"input_ids": words, "labels": words}
     if name == "ViT":
-        inputs = {"pixel_values": torch.empty(BATCH, 3, config.image_size, config.image_size), "labels": labels}
+        inputs = {"pixel_values": torch.randn(batch, 3, config.image_size, config.image_size), "labels": labels}
     elif name == "Whisper":
-        sound = torch.empty(BATCH, config.num_mel_bins, 2 * config.max_source_positions)
+        sound = torch.randn(batch, config.num_mel_bins, 2 * config.max_source_positions)
         inputs = {"input_features": sound, "labels": words}
     elif name == "Wav2Vec2":
-        inputs = {"input_values": torch.empty(BATCH, 16000), "labels": labels}
+        inputs = {"input_values": torch.randn(batch, 200 if tiny else 16000), "labels": labels}
     return module, None, (), inputs
 
 
-def _vision(package: str, name: str, layers: int | None) -> Work:
+SIZES = {"inception_v3": (299, 96), "maxvit_t": (224, 224)}
+"""Pixels of a side of the images of models that do not take the usual ones."""
+
+SIZED = {"vit_b_16": "image_size", "deit_small_patch16_224": "img_size", "mixer_s16_224": "img_size"}
+"""Models that are made for one size of images, and that argument."""
+
+
+def _vision(package: str, name: str, layers: int | None = None, tiny: bool = False) -> Work:
     library = importlib.import_module("torchvision.models" if package == "torchvision" else "timm")
+    size = SIZES.get(name, (224, 64))[tiny]
+    options = {"num_classes": 10 if tiny else 1000} | ({SIZED[name]: size} if name in SIZED else {})
     with torch.device("cpu"):  # some constructors read numbers of tensors
-        module = getattr(library, name)() if package == "torchvision" else library.create_model(name)
-    module = module.to("meta")
-    size = {"inception_v3": 299}.get(name, 224)
-    images, labels = torch.empty(BATCH, 3, size, size), torch.zeros(BATCH, dtype=torch.long)
+        if package == "torchvision":
+            aux = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+            module = getattr(library, name)(**options, **aux)
+        else:
+            module = library.create_model(name, **options)
+    if not tiny:
+        module = module.to("meta")
+    images, labels = torch.randn(4 if tiny else BATCH, 3, size, size), torch.randint(10, (4 if tiny else BATCH,))
+    for child in module.modules():  # dropout draws other numbers on several workers
+        for attribute in ("p", "drop_prob") if tiny else ():
+            if isinstance(getattr(child, attribute, None), float):
+                setattr(child, attribute, 0.0)
     return module, _first_output, (images, labels), {}
 
 
@@ -94,85 +157,144 @@ def _first_output(out: Any, labels: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(out if isinstance(out, torch.Tensor) else out[0], labels)
 
 
-def models() -> dict[str, Callable[[int | None], Work]]:
-    """Return what makes each model whose package is installed."""
-    results: dict[str, Callable[[int | None], Work]] = {}
+def models() -> dict[str, Callable[..., Work]]:
+    """Return what makes each model whose package is installed, of ``layers=`` layers or ``tiny=True``."""
+    results: dict[str, Callable[..., Work]] = {}
     if importlib.util.find_spec("transformers"):
         for name in (*TEXT, *MASKED, *PAIRS, *OTHERS):
-            results[name] = lambda layers, name=name: _language(name, layers)
+            results[name] = functools.partial(_language, name)
     for package, names in (("torchvision", VISION), ("timm", TIMM)):
         if importlib.util.find_spec(package):
             for name in names:
-                results[name] = lambda layers, package=package, name=name: _vision(package, name, layers)
+                results[name] = functools.partial(_vision, package, name)
     return results
 
 
-def measure(name: str, make: Callable[[int | None], Work], workers: int, layers: int | None) -> dict[str, Any]:
-    """Return the plan of a model beside data parallelism, or why there is none."""
-    start = time.perf_counter()
+def measure(make: Callable[..., Work], workers: int, layers: int | None, limit: float) -> dict[str, Any]:
+    """Return the plan of a model beside known ways to partition, or why there is none."""
+    with torch.device("meta"):
+        module, loss, inputs, named = make(layers)
+    optimizer = torch.optim.AdamW(module.parameters())
+    start, processor = time.perf_counter(), time.process_time()
     try:
-        with torch.device("meta"):
-            module, loss, inputs, named = make(layers)
-        optimizer = torch.optim.AdamW(module.parameters())
-        start = time.perf_counter()
         plan = tofu.plan(module, loss, inputs, optimizer, workers, named_inputs=named)
-        seconds = time.perf_counter() - start
-        parallel = plan.baseline(tofu.BASELINES["data parallel"])
-        operators = sum(node.op == "call_function" for node in plan.captured.graph.nodes)
     except Exception as error:
         traceback.print_exc()
         text = f"{type(error).__name__}: {error}".splitlines()[0][:160]
-        return {"model": name, "seconds": time.perf_counter() - start, "error": text}
+        return {"seconds": time.perf_counter() - start, "error": text}
+    processor = time.process_time() - processor
+    others = {name: plan.baseline(way) for name, way in BESIDE.items()}
+    begin = time.process_time()
+    certificate = plan.certificate() if len(plan.captured.graph.nodes) <= limit else ""
     return {
-        "model": name,
-        "seconds": seconds,
-        "operators": operators,
+        "operators": sum(node.op == "call_function" for node in plan.captured.graph.nodes),
         "capture": plan.capture_seconds,
         "search": plan.seconds,
+        "processor": processor,
         "bytes": plan.bytes,
-        "beside_dp": plan.bytes / parallel.bytes,
-        "memory_beside_dp": plan.memory / parallel.memory,
+        "bytes_beside": {name: plan.bytes / other.bytes for name, other in others.items() if other.bytes},
+        "memory": plan.memory,
+        "memory_beside": {name: plan.memory / other.memory for name, other in others.items()},
+        "certificate": certificate,
+        "certificate_processor": time.process_time() - begin,
     }
 
 
-def zoo_table(records: list[dict[str, Any]]) -> str:
-    """Return the records as a table."""
-    head = ("model", "planned", "operators", "capture s", "search s", "bytes / DP", "memory / DP")
-    rows = [
-        (r["model"], "no", "", f"{r['seconds']:.1f}", "", r["error"], "")
-        if "error" in r
-        else (
-            r["model"],
-            "yes",
-            str(r["operators"]),
-            f"{r['capture']:.1f}",
-            f"{r['search']:.1f}",
-            f"{r['beside_dp']:.2f}",
-            f"{r['memory_beside_dp']:.2f}",
-        )
-        for r in records
-    ]
+BESIDE = {"DP": tofu.BASELINES["data parallel"], "FSDP": tofu.BASELINES["FSDP"], "Megatron": baselines.megatron}
+
+
+def zoo_table(records: dict[str, dict[str, Any]]) -> str:
+    """Return the records as a table: bytes and memory as multiples of those of known ways to partition."""
+    head = ["model", "operators", "capture s", "search s", "processor s", "GB sent", *(f"/ {name}" for name in BESIDE)]
+    head += ["GB a worker", "/ DP", "within", "trains as one"]
+    rows = []
+    for name, r in records.items():
+        trained = {True: "yes", False: "no"}.get(r.get("trained"), "")
+        if "error" in r:
+            rows.append([name, f"no plan: {r['error']}", *[""] * (len(head) - 3), trained])
+            continue
+        row = [name, str(r["operators"]), *(f"{r[key]:.1f}" for key in ("capture", "search", "processor"))]
+        row += [f"{r['bytes'] / 1e9:.2f}", *(f"{r['bytes_beside'].get(way, math.nan):.2f}" for way in BESIDE)]
+        row += [f"{r['memory'] / 1e9:.2f}", f"{r['memory_beside']['DP']:.2f}"]
+        rows.append([*row, r["certificate"].split()[1] if " " in r["certificate"] else r["certificate"], trained])
     return table(head, rows)
 
 
+SINGLE = {"Mixtral"}
+"""Models some operators of which have no float64."""
+
+
+def losses(name: str, world: int) -> list[float]:
+    """Return the losses of three steps of a tiny variant: of one process alone, or of ``world`` with Tofu."""
+    torch.manual_seed(0)
+    module, loss, inputs, named = models()[name](tiny=True)
+    module.train()
+    if name not in SINGLE:
+        module = module.double()
+        inputs, named = tree_map_only(torch.Tensor, _doubled, (inputs, named))
+    optimizer = torch.optim.SGD(module.parameters(), 0.005, momentum=0.9)
+    if world > 1:
+        step = tofu.parallelize(module, loss, optimizer)
+        return [step(*inputs, **named).item() for _ in range(3)]
+    results = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        value = loss(module(*inputs[:-1]), inputs[-1]) if loss else module(**named).loss
+        value.backward()
+        optimizer.step()
+        results.append(value.item())
+    return results
+
+
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return x.double() if x.is_floating_point() else x
+
+
+def _train(rank: int, world: int, store: str, name: str, results: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=world)
+    results.put((rank, losses(name, world)))
+    dist.destroy_process_group()
+
+
+def trains(name: str, world: int = 2) -> bool:
+    """Return whether a tiny variant has the losses of one process on ``world``."""
+    context = mp.get_context("spawn")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(_train, (world, f"{folder}/store", name, results), world, start_method="spawn")
+    got = [results.get()[1] for _ in range(world)]
+    return all(np.allclose(each, losses(name, 1), rtol=1e-5) for each in got)
+
+
 def main() -> None:
-    """Plan, print, save."""
+    """Plan, print, save after each model, so that a run that was ended is gone on with."""
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--only", default="", help="models to plan, separated by commas")
     options.add_argument("--layers", type=int, help="layers of each model, instead of its configuration's")
     options.add_argument("--workers", type=int, default=8)
+    options.add_argument("--train", action="store_true", help="train tiny variants on two processes, too")
+    options.add_argument("--certified", type=float, default=math.inf, help="nodes up to which plans get a certificate")
     given = options.parse_args()
     only = [name for name in given.only.split(",") if name]
-    records = []
+    path = RESULTS / "tofu_zoo.json"
+    kept = not given.quick and given.layers is None
+    before = json.loads(path.read_text()) if kept and path.is_file() else {"machine": {}, "records": {}}
+    same = before["machine"].get("commit") == measured()["commit"]
+    records: dict[str, Any] = before["records"] if same else {}
     for name, make in models().items():
-        if not only or name in only:
-            records.append(measure(name, make, given.workers, given.layers))
-            print(zoo_table(records[-1:]).splitlines()[-1], flush=True)
+        if (only and name not in only) or (name in records and not only):
+            continue
+        records[name] = measure(make, given.workers, given.layers, given.certified)
+        if given.train:
+            records[name]["trained"] = trains(name)
+        print(zoo_table({name: records[name]}).splitlines()[-1], flush=True)
+        if kept:
+            save("tofu_zoo", {"records": records})
+        gc.collect()
     print(zoo_table(records))
-    planned = sum("error" not in record for record in records)
+    planned = sum("error" not in record for record in records.values())
     print(f"{planned} of {len(records)} planned")
-    if not given.quick and not only and given.layers is None:
-        save("tofu_zoo", {"records": records})
 
 
 if __name__ == "__main__":

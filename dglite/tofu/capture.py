@@ -14,6 +14,9 @@ Operators that make tensors from nothing (``full``, ``arange``, ...) have lost t
 
 from __future__ import annotations
 
+import traceback
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,13 +27,14 @@ from torch import nn
 from torch.fx import Graph, Node
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from ..errors import DGLError
+from ..errors import DGLError, DGLWarning
 from ..progress import progress
 from .nodes import Replaced
 from .optimizers import check_optimizer, named_state
 from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
+from .symbolic import users_line
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,7 @@ def capture(
         value = _run(forward)
         _check_loss(value)
         forward_nodes = recorder.differentiable()
+        _warn_of_loops(recorder.graph)
         recorder.phase = "backward"
         with recorder.pairing(forward_nodes), torch.autocast(recorder.device.type, enabled=False):
             gradients = _gradients(value, list(tensors.values()))
@@ -183,6 +188,7 @@ class _Inputs:
         self, module: nn.Module, recorder: StepRecorder, positional: Sequence[Any], named: Mapping[str, Any]
     ) -> None:
         self.module, self.recorder = module, recorder
+        check_whole(module)
         self.buffers = dict(module.named_buffers())
         self.placeholders = {name: recorder.placeholder(name, x) for name, x in module.named_parameters()}
         self.placeholders |= {name: recorder.placeholder(name, x) for name, x in self.buffers.items()}
@@ -205,8 +211,14 @@ class _Inputs:
         """Call the module with all inputs, or without the last."""
         return self.module(*(self.positional if last else self.positional[:-1]), **self.named)
 
-    def _check_unchanged(self) -> None:
-        """Raise if an input was written in place, as the caller's tensor would be."""
+    def _check_unchanged(self, parameters: Mapping[str, Node]) -> None:
+        """Raise if an input was written in place, as the caller's tensor would be, or a parameter."""
+        written = [n for n, node in parameters.items() if self.recorder.node_of(self.placeholders[n]) is not node]
+        if written:
+            raise DGLError(
+                f"the forward pass writes into the parameters {', '.join(written[:3])} (as max_norm of an embedding does):"
+                " in a partitioned step only the optimizer does; write into a buffer, or leave it out"
+            )
         now = map(self.recorder.node_of, self._leaves)
         numbers = [i for i, (before, after) in enumerate(zip(self.data, now, strict=True)) if before is not after]
         if numbers:
@@ -228,7 +240,7 @@ class _Inputs:
         recorder = self.recorder
         now = {self.nodes[name]: recorder.node_of(self.placeholders[name]) for name in self.buffers}
         updates = {old: new for old, new in now.items() if old is not new} | updates
-        self._check_unchanged()
+        self._check_unchanged(parameters)
         nodes = [recorder.node_of(x) for x in outputs]
         graph = recorder.finish([*nodes, *updates.values()])
         replaced = _rewritten(graph)
@@ -247,6 +259,14 @@ class _Inputs:
             recorder.sources.versions,
             self.module,
         )
+
+
+def check_whole(module: nn.Module) -> None:
+    """Raise if a module is not made yet, or wrapped for another way of training."""
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
+        raise DGLError("the module has lazy parameters without a shape: call it once before, as module(x)")
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        raise DGLError("the module is a DistributedDataParallel: pass what it wraps, as ddp.module")
 
 
 def _state(
@@ -278,6 +298,24 @@ def _keep_hooks(name: str, p: torch.Tensor, symbolic: torch.Tensor) -> None:
         symbolic.register_hook(hook)
 
 
+MANY_OPERATORS = 20_000
+"""Operators of a forward pass that take a minute to plan."""
+
+
+def _warn_of_loops(graph: Graph) -> None:
+    """Name the module with the most operators if there are so many that planning takes minutes."""
+    count = Counter(node.meta["module"] for node in graph.nodes if node.op == "call_function")
+    if count.total() > MANY_OPERATORS:
+        name, most = count.most_common(1)[0]
+        warnings.warn(
+            f"the forward pass has {count.total():,} operators, {most:,} of them in module {name!r}: a loop in Python is"
+            " recorded round by round, and planning takes about a minute for each 20,000 operators. Write the loop as"
+            " operators over whole tensors, or plan for shorter sequences",
+            DGLWarning,
+            stacklevel=3,
+        )
+
+
 def _loss_of(output: Any) -> Any:
     """Return the loss among what a module returns."""
     if isinstance(output, Mapping):
@@ -306,6 +344,7 @@ def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
             words in str(error)
             for words in (
                 "meta device",
+                " meta ",
                 "meta tensor",
                 "unallocated storage",
                 "data pointer",
@@ -313,9 +352,10 @@ def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
                 "numpy",
             )
         ):
+            line = users_line(reversed([*traceback.walk_tb(error.__traceback__)]))
             raise DGLError(
-                "the module reads the values of a tensor, as by tolist() or numpy(), but a plan is made from shapes"
-                f" alone: compute with tensors, or with numbers known beforehand ({error})"
+                f"{line}: the module reads the values of a tensor, as by tolist() or numpy(), but a plan is made from"
+                f" shapes alone: compute with tensors, or with numbers known beforehand ({error})"
             ) from error
         raise
 

@@ -1,136 +1,233 @@
-"""A lower bound of the bytes that any plan communicates: over all steps of the recursion at once.
+"""A lower bound of the bytes that any plan communicates, over all steps of the recursion at once.
 
-The search decides step by step, each exactly. Here the decisions of all steps are one: a variable is the dimension of
-a tensor in the first step, in the second, and so on, or the strategy of an operator in each, and costs are those that
-`cost` counts for the whole recursion. The least sum of these tables is bounded from below by `elimination.lower_bound`.
+The search decides step by step, each exactly. Here all steps are one decision: a variable is into how many parts each
+dimension of a tensor is cut in the end, or each index of an operator. Which steps do so is left out. What a worker
+needs of an operand and holds of it overlap most where both are cut by the same steps, so an operator receives at least
+what it would then. The least sum of these costs is bounded from below by `elimination.lower_bound`.
 
-It is a bound for plans without ``memory=``, of the same groups of tensors and operators as the search (`coarsen`), in
-the recursions that the search tries, before operators share what they have fetched (`keeping`).
+It is a bound for the same groups of tensors and operators as the search (`coarsen`), in all recursions, before
+operators share what they have fetched (`keeping`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from ..progress import progress
+from torch.fx import Node
+
 from .coarsen import CallSignature, Coarse, TensorShape
-from .cost import index_cuts
-from .elimination import Scope, lower_bound
+from .elimination import Scope, undominated
+from .joint import solve_tables
 from .layout import nests
-from .search import recursions, split_dims
-from .strategy import Strategy
-from .traffic import Cuts, fetched, plain, put
+from .nodes import is_view
+from .slices import SMALL
+from .strategy import PLAIN, RowSpan, Strategy
 
-JointPlaces = tuple[int, ...]
-"""Of a tensor, the dimension that each step splits; the rank where it is replicated."""
-
-Sequences = list[tuple[Strategy | None, ...]]
-"""Of an operator, the strategy in each step."""
+Cuts = tuple[int, ...]
+"""Into how many parts each dimension or index is cut, and last how many workers have the same part."""
 
 
-MAX_FACTORS = 3
-"""Prime factors of the workers: each multiplies the placements of a tensor by its dimensions."""
+PRICES = [4.0**power for power in range(-10, 3)]
+"""What a byte of memory is tried to cost in each worker, in bytes sent."""
 
 
-def least_bytes(coarse: Coarse, workers: int, limit: int = 1 << 20) -> float:
+def least_bytes(coarse: Coarse, workers: int, memory: float | None = None, limit: int = 1 << 18) -> float:
     """Return a number of bytes that no plan of the training step sends less than; see the module's first lines.
+
+    With ``memory`` tensors may be replicated. What workers then hold more than it, at the time when most tensors are
+    alive, is added to the bytes at some price: no price gives more than the least bytes of a plan that fits.
 
     Parameters
     ----------
     coarse : Coarse
     workers : int
+    memory : float, optional
+        Bytes that a worker may hold.
     limit : int
-        Entries of the largest table. The bound is exact where no larger one is needed.
+        Entries of the largest table. The bound is the least of the module's problem where no larger one is needed.
     """
-    return min(_JointTables(coarse, ks).bound(limit) for ks in recursions(workers))
+    relaxed = _RelaxedCosts(coarse, workers, memory is not None)
+    if memory is None:
+        return relaxed.bound({}, limit)
+    alive, least = _most_alive(coarse), 0.0
+    low, high = 0, len(PRICES) - 1
+    while low <= high:  # bounds rise with the price, then fall
+        middle = (low + high) // 2
+        pair = [relaxed.priced(alive, memory, price, limit) for price in PRICES[middle : middle + 2]]
+        least = max(least, *pair)
+        low, high = (middle + 1, high) if pair[-1] > pair[0] else (low, middle - 1)
+    return least
 
 
-class _JointTables:
-    """The costs of operators by the placements of their tensors and their strategies in all steps."""
+def _most_alive(coarse: Coarse) -> dict[int, dict[int, int]]:
+    """Return the tensors that are in memory when most are: how many of each tensor group and element size."""
+    last, graph = coarse.last_reads, coarse.captured.graph
+    in_place = {new for old, new in coarse.captured.updates.items() if old not in coarse.captured.gradients}
+    alive = {node for node in graph.nodes if node.op == "placeholder" and node in coarse.group_of}
+    held = sum(map(_bytes, alive))
+    most, best = held, set(alive)
+    for node in graph.nodes:
+        if node.op == "call_function":
+            dead = {x for x in last.get(node, ()) if x in alive and x.op != "placeholder"}
+            alive -= dead
+            held -= sum(map(_bytes, dead))
+            if (
+                node in coarse.group_of
+                and node not in in_place
+                and not is_view(node)
+                and node not in last.get(node, ())
+            ):
+                alive.add(node)
+                held += _bytes(node)
+            if held > most:
+                most, best = held, set(alive)
+    count: dict[int, dict[int, int]] = {}
+    for node in best:
+        sizes = count.setdefault(coarse.group_of[node], {})
+        sizes[node.meta["val"].element_size()] = sizes.get(node.meta["val"].element_size(), 0) + 1
+    return count
 
-    def __init__(self, coarse: Coarse, ks: Sequence[int]) -> None:
-        self.coarse, self.ks = coarse, tuple(ks)
-        self._places: dict[TensorShape, list[JointPlaces]] = {}
+
+def _bytes(node: Node) -> int:
+    return int(node.meta["val"].numel() * node.meta["val"].element_size())
+
+
+class _RelaxedCosts:
+    """The least costs of operators by the cuts of their tensors and of their indices."""
+
+    def __init__(self, coarse: Coarse, workers: int, replicate: bool) -> None:
+        self.coarse, self.workers, self.replicate = coarse, workers, replicate
+        self._cuts: dict[TensorShape, list[Cuts]] = {}
         self._costs: dict[CallSignature, list[np.ndarray]] = {}
 
-    def bound(self, limit: int) -> float:
-        sizes = [len(self.places(group.shape)) for group in self.coarse.tensors]
-        tables: dict[Scope, np.ndarray] = {}
-        groups = self.coarse.operators
-        for group in progress(groups, "costs of whole recursions", "operator", len(groups)):
-            if group.trivial:
-                continue
-            costs = self.costs(group.call)
-            strategy = len(sizes)
-            sizes.append(len(costs[0]))
-            for v, cost in zip((*group.inputs, *group.outputs), costs, strict=True):
-                if v >= 0:
-                    tables[v, strategy] = tables.get((v, strategy), 0.0) + cost.T * len(group.nodes)
-        return lower_bound(tables, sizes, limit)
+    def bound(self, tables: dict[Scope, np.ndarray], limit: int) -> float:
+        """Return the least costs, with further tables of tensor groups."""
+        return solve_tables(self.coarse, self.tensor_cuts, self.costs, tables, limit)[0]
 
-    def places(self, shape: TensorShape) -> list[JointPlaces]:
-        """Return the placements that a tensor may have after all steps."""
-        if shape not in self._places:
-            partial: list[tuple[JointPlaces, TensorShape]] = [((), shape)]
-            for k in self.ks:
-                partial = [((*p, d), _cut(s, d, k)) for p, s in partial for d in split_dims(s, k) or [len(shape)]]
-            self._places[shape] = [places for places, _ in partial]
-        return self._places[shape]
+    def priced(self, alive: dict[int, dict[int, int]], memory: float, price: float, limit: int) -> float:
+        """Return the least costs with a price of what workers hold of tensors, beyond a memory."""
+        price *= self.workers
+        tables: dict[Scope, np.ndarray] = {
+            (v,): self._held(self.coarse.tensors[v].shape).prod(axis=1) * price * sum(s * n for s, n in sizes.items())
+            for v, sizes in alive.items()
+        }
+        return self.bound(tables, limit) - price * memory
+
+    def tensor_cuts(self, shape: TensorShape) -> list[Cuts]:
+        """Return the cuts that a tensor may have; all workers that could cut it further do, unless it may be replicated."""
+        if shape not in self._cuts:
+            self._cuts[shape] = [
+                cuts
+                for cuts in factorizations(self.workers, shape)
+                if self.replicate
+                or cuts[-1] == 1
+                or all(-(-n // c) < cuts[-1] for n, c in zip(shape, cuts, strict=False))
+            ]
+        return self._cuts[shape]
 
     def costs(self, call: CallSignature) -> list[np.ndarray]:
-        """Return the bytes for each input and output, (strategies, placements), without strategies that never pay."""
+        """Return the bytes for each input and output, (cuts of indices, cuts of it), without cuts that never pay."""
         if call not in self._costs:
-            sequences = strategy_sequences(call, self.ks)
+            cuts = list(operator_cuts(call, self.workers, self.replicate and not call.heavy))
             costs = [
-                self._operand(sequences, side, i, shape) * size
-                for side, shapes, sizes in (
-                    ("inputs", call.inputs, call.input_sizes),
-                    ("outputs", call.outputs, call.output_sizes),
-                )
-                for i, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
+                self._fetched(call, cuts, i, shape) * size
+                for i, (shape, size) in enumerate(zip(call.inputs, call.input_sizes, strict=True))
+            ] + [
+                self._put(call, cuts, i, shape) * size
+                for i, (shape, size) in enumerate(zip(call.outputs, call.output_sizes, strict=True))
             ]
-            useful = _undominated(np.concatenate(costs, axis=1))
+            useful = undominated(np.concatenate(costs, axis=1))
             self._costs[call] = [cost[useful] for cost in costs]
         return self._costs[call]
 
-    def _operand(self, sequences: Sequences, side: str, i: int, shape: TensorShape) -> np.ndarray:
-        cuts = [plain(index_cuts(strategies, side, i), self.ks) for strategies in sequences]
-        rows = {each: [self._elements(each, side, shape, places) for places in self.places(shape)] for each in {*cuts}}
-        return np.array([rows[each] for each in cuts])
+    def _fetched(self, call: CallSignature, cuts: Sequence[Cuts], i: int, shape: TensorShape) -> np.ndarray:
+        """Return the elements that all workers receive of an input at least: what they need and cannot hold."""
+        mean, most = self._rows(call, cuts, shape, lambda s: s.inputs[i])
+        return np.maximum(self.workers * (mean.prod(axis=1)[:, None] - self._common(most, shape)), 0.0)
 
-    def _elements(self, cuts: Cuts, side: str, shape: TensorShape, places: JointPlaces) -> float:
-        first = tuple(-1 if d == len(shape) else d for d in places[:-1])
-        count = fetched if side == "inputs" else put
-        return float(count(cuts, shape, self.ks, first)[places[-1]])
+    def _put(self, call: CallSignature, cuts: Sequence[Cuts], i: int, shape: TensorShape) -> np.ndarray:
+        """Return the elements that all workers receive of an output at least: what they hold and cannot make."""
+        _, most = self._rows(call, cuts, shape, lambda s: s.outputs[i])
+        common = self.workers * self._common(most, shape)
+        copies = np.array([c[-1] for c in self.tensor_cuts(shape)], float)
+        size = math.prod(shape)
+        parts = np.array([
+            math.prod(c for c, s in zip(each, call.strategies, strict=False) if s.combine[i] != "concat")
+            for each in cuts
+        ], float)[:, None]  # fmt: skip
+        received = np.maximum(parts * copies * size - common, 0.0)
+        if size < SMALL or copies.max() == 1:
+            return received
+        # copies are made of pieces, each reduced by one of the workers that have the same
+        pieces = np.maximum(parts * size - np.minimum(common, size), 0.0) + (copies - 1) * size
+        return np.where(parts > 1, np.minimum(received, pieces), received)
+
+    def _common(self, most: np.ndarray, shape: TensorShape) -> np.ndarray:
+        """Return the most elements that lie in what a worker has to do with and in what it holds."""
+        return np.minimum(most[:, None], self._held(shape)[None]).prod(axis=2)
+
+    def _held(self, shape: TensorShape) -> np.ndarray:
+        """Return the sizes of the largest part of a tensor, (cuts, dimensions)."""
+        cuts = self.tensor_cuts(shape)
+        sizes = [[-(-n // c) for n, c in zip(shape, each, strict=False)] for each in cuts]
+        return np.array(sizes, float).reshape(len(cuts), len(shape))
+
+    def _rows(
+        self, call: CallSignature, cuts: Sequence[Cuts], shape: TensorShape, region: Callable[[Strategy], Sequence]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of each dimension that a part has to do with, in the mean, and at most where parts differ."""
+        mean, most = np.tile(np.array(shape, float), (2, len(cuts), 1))
+        for number, each in enumerate(cuts):
+            for count, strategy in zip(each, call.strategies, strict=False):
+                for d, span in enumerate(region(strategy)) if count > 1 else ():
+                    if span is not None:
+                        mean[number, d], most[number, d] = _span_rows(span, strategy.extent, count, shape[d])
+        return mean, most
 
 
-def strategy_sequences(call: CallSignature, ks: Sequence[int]) -> Sequences:
-    """Return the strategies that an operator may have step by step, as `cost.LocalOperator` allows them."""
-    extents = {s.index: s.extent for s in call.strategies}
-    partial: list[tuple[tuple[Strategy | None, ...], dict[str, int]]] = [((), extents)]
-    for k in ks:
-        longer = []
-        for before, left in partial:
-            used = [s for s in before if s is not None]
-            ways = [s for s in call.strategies if left[s.index] >= k and nests(call.target, [*used, s])]
-            longer += [((*before, s), left | {s.index: -(-left[s.index] // k)}) for s in ways]
-            if not ways:
-                longer.append(((*before, None), left))
-        partial = longer
-    return [strategies for strategies, _ in partial]
+@lru_cache(maxsize=100_000)
+def _span_rows(span: RowSpan, extent: int, count: int, size: int) -> tuple[float, int]:
+    """Return how many rows each of ``count`` parts of an index has to do with: in the mean, and the most."""
+    if span == PLAIN:
+        return size / count, -(-size // count)
+    rows = [span.count(j * extent // count, (j + 1) * extent // count, size) for j in range(count)]
+    return sum(rows) / count, max(rows)
 
 
-def _cut(shape: TensorShape, dim: int, k: int) -> TensorShape:
-    return shape if dim == len(shape) else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
+def operator_cuts(call: CallSignature, workers: int, whole: bool) -> Iterator[Cuts]:
+    """Yield the cuts of an operator's indices that `cost.LocalOperator` allows in some recursion.
+
+    ``whole`` says whether workers may do the same though they could share it.
+    """
+    for cuts in factorizations(workers, tuple(s.extent for s in call.strategies)):
+        used = [s for s, count in zip(call.strategies, cuts, strict=False) if count > 1]
+        if not nests(call.target, used):
+            continue
+        further = [
+            s
+            for s, count in zip(call.strategies, cuts, strict=False)
+            if -(-s.extent // count) >= cuts[-1] and nests(call.target, [*used, s])
+        ]
+        if whole or cuts[-1] == 1 or not further:
+            yield cuts
 
 
-def _undominated(costs: np.ndarray) -> np.ndarray:
-    """Return the rows that are not at least another one everywhere."""
-    left = np.unique(costs, axis=0, return_index=True)[1]
-    for row in left.copy():
-        others = left[left != row]
-        if (costs[others] <= costs[row]).all(axis=1).any():
-            left = others
-    return left
+@lru_cache(maxsize=10_000)
+def factorizations(workers: int, extents: tuple[int, ...]) -> list[Cuts]:
+    """Return all ways to write ``workers`` as a product of parts of the extents, and of a rest."""
+    if not extents:
+        return [(workers,)]
+    counts = [c for c in range(1, workers + 1) if workers % c == 0 and _is_reached(extents[0], c)]
+    return [(c, *others) for c in counts for others in factorizations(workers // c, extents[1:])]
+
+
+def _is_reached(extent: int, count: int) -> bool:
+    """Return whether some steps cut an extent into ``count`` parts, the largest of which has rows for each step."""
+    primes = [p for p in range(2, count + 1) if count % p == 0 and all(p % q for q in range(2, p))]
+    return count <= max(extent, 1) or any(
+        -(-extent // (count // p)) >= p and _is_reached(extent, count // p) for p in primes
+    )

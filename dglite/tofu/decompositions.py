@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,9 @@ aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
+
+_OTHER_SHAPES = {aten._embedding_bag.default, aten._embedding_bag_forward_only.default}
+"""Operators whose outputs on the meta device have other shapes than elsewhere."""
 
 _COMPARISONS: dict[Any, Callable[[float, float], bool]] = {
     aten.lt.Scalar: operator.lt,
@@ -64,6 +68,7 @@ def depends_on_data(func: Any, args: Any) -> bool:
     return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
 
 
+@functools.cache
 def is_composite(func: Any) -> bool:
     """Return whether torch composes an operator of others, with their gradients."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -91,6 +96,8 @@ def always(node: Any) -> bool | None:
 
 def described(func: Any, args: Any, kwargs: Any) -> Any:
     """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
+    if func in _OTHER_SHAPES:
+        raise DGLError(f"{func} (nn.EmbeddingBag) cannot be split: use nn.Embedding, and a sum or mean of its rows")
     if func.namespace in ("aten", "prims"):
         try:
             return func(*args, **kwargs)
@@ -106,7 +113,43 @@ def described(func: Any, args: Any, kwargs: Any) -> Any:
     )
 
 
+class MetaOutputs:
+    """Outputs of operators on the meta device, computed once for equal arguments: layers and time steps are alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def __call__(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return what `described` does."""
+        key = None if func.is_view else _key((args, *kwargs.items()))
+        if key is None:
+            return described(func, args, kwargs)
+        known = self._known.get((func, key))
+        if known is not None:
+            return _anew(known) if isinstance(known, torch.Tensor) else type(known)(map(_anew, known))
+        out = described(func, args, kwargs)
+        self._known[func, key] = _anew(out) if isinstance(out, torch.Tensor) else out and type(out)(map(_anew, out))
+        return out
+
+
+def _anew(x: Any) -> Any:
+    if not isinstance(x, torch.Tensor):
+        return x
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+
+
+def _key(arg: Any) -> Any:
+    """Return something hashable that equal arguments have alike, None for what may have values."""
+    if isinstance(arg, torch.Tensor):
+        return (tuple(arg.shape), arg.stride(), arg.dtype) if arg.is_meta and not arg.is_complex() else None
+    if isinstance(arg, list | tuple):
+        keys = tuple(map(_key, arg))
+        return None if None in keys else (type(arg), keys)
+    return type(arg), arg
+
+
 def tensors_in(out: Any) -> list[torch.Tensor]:
+    """Return the tensors among an operator's arguments or outputs: one, or those in lists and tuples."""
     if isinstance(out, torch.Tensor):
         return [out]
-    return [x for x in out if isinstance(x, torch.Tensor)] if isinstance(out, list | tuple) else []
+    return [x for item in out for x in tensors_in(item)] if isinstance(out, list | tuple) else []

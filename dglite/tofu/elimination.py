@@ -39,25 +39,29 @@ def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[i
     sizes : sequence of int
         How many values each variable has.
     """
-    candidates = _undominated(tables, sizes)
+    candidates = _candidates(tables, sizes)
     smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
     values = _Elimination(smaller, [len(each) for each in candidates]).run()
     return [int(each[i]) for each, i in zip(candidates, values, strict=True)]
 
 
-def lower_bound(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int], limit: int = 1 << 20) -> float:
-    """Return a number that no sum of table entries is below; see `minimize` for the arguments.
+def lower_bound(
+    tables: Mapping[Scope, np.ndarray], sizes: Sequence[int], limit: int = 1 << 20
+) -> tuple[float, list[int]]:
+    """Return a number that no sum of table entries is below, and values with a small sum; see `minimize`.
 
-    It is the least sum if no variable has to be eliminated from tables of more than ``limit`` entries in all.
+    It is their sum, and the least, if no variable has to be eliminated from tables of more than ``limit`` entries.
     """
-    candidates = _undominated(tables, sizes)
+    candidates = _candidates(tables, sizes)
     smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
     left = [len(each) for each in candidates]
+    _diffuse(smaller, left)
     fixed = sum(float(t.min()) for scope, t in smaller.items() if all(left[v] == 1 for v in scope))
-    return fixed + _Elimination(smaller, left).bound(limit)
+    bound, values = _Elimination(smaller, left).bound(limit)
+    return fixed + bound, [int(each[i]) for each, i in zip(candidates, values, strict=True)]
 
 
-def _undominated(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
+def _candidates(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
     """Return the values of each variable that no other one always beats."""
     candidates = [np.arange(size) for size in sizes]
     scopes_of: list[list[Scope]] = [[] for _ in sizes]
@@ -77,6 +81,44 @@ def _undominated(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> li
             candidates[v] = candidates[v][~beaten]
             waiting |= dict.fromkeys(u for scope in scopes_of[v] for u in scope if len(candidates[u]) > 1)
     return candidates
+
+
+def undominated(costs: np.ndarray) -> np.ndarray:
+    """Return the rows that are not at least another one everywhere."""
+    left = np.unique(costs, axis=0, return_index=True)[1]
+    for row in left.copy():
+        others = left[left != row]
+        if (costs[others] <= costs[row]).all(axis=1).any():
+            left = others
+    return left
+
+
+SWEEPS = 300
+"""Rounds after which costs have settled in most problems."""
+
+
+def _diffuse(tables: dict[Scope, np.ndarray], sizes: Sequence[int]) -> None:
+    """Move costs between the tables of each variable, so that all have the same minimum for each of its values.
+
+    Every sum stays as it is, and the sum of the tables' minima rises towards the optimum of the linear relaxation
+    (min-sum diffusion; Werner, 2007).
+    """
+    scopes_of: dict[int, list[Scope]] = {}
+    for scope in tables:
+        for v in scope:
+            scopes_of.setdefault(v, []).append(scope)
+    shared = {v: scopes for v, scopes in scopes_of.items() if sizes[v] > 1 and len(scopes) > 1}
+    least = -math.inf
+    for sweep in range(SWEEPS):
+        for v, scopes in shared.items():
+            minima = [tables[scope].min(axis=tuple(i for i, u in enumerate(scope) if u != v)) for scope in scopes]
+            mean = sum(minima[1:], minima[0]) / len(minima)
+            for scope, minimum in zip(scopes, minima, strict=True):
+                tables[scope] = tables[scope] + (mean - minimum).reshape([-1 if u == v else 1 for u in scope])
+        if sweep % 10 == 9:
+            before, least = least, sum(float(table.min()) for table in tables.values())
+            if least - before <= 1e-7 * abs(least):
+                return
 
 
 def _solve(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> dict[int, int]:
@@ -136,16 +178,18 @@ class _Elimination:
                 self._eliminate(v, mine)
         return self._decode(trace, _solve(self.tables, self.sizes) if self.tables else {})
 
-    def bound(self, limit: int) -> float:
-        """Return a number that the least sum is not below; it is equal if no table needs more than ``limit`` entries.
+    def bound(self, limit: int) -> tuple[float, list[int]]:
+        """Return a number that the least sum is not below, and values; see `lower_bound`.
 
         A variable whose tables together are larger is eliminated from parts of them, one by one, as if it could have
         another value in each (mini-buckets; Dechter and Rish, 2003). Before, costs are moved between the parts so that
         all have the same minimum for each value.
         """
         least = 0.0
+        trace: list[tuple[int, Tables]] = []
         for v in self._order(math.inf):
-            parts = [self._joined(v, part) for part in self._parts(self._pop(v), limit)]
+            trace.append((v, self._pop(v)))
+            parts = [self._joined(v, part) for part in self._parts(trace[-1][1], limit)]
             if len(parts) > 1:
                 minima = [table.reshape(len(table), -1).min(axis=1) for _, table in parts]
                 mean = np.mean(minima, axis=0)
@@ -158,7 +202,7 @@ class _Elimination:
                     self._add(rest, table.min(axis=0))
                 else:
                     least += float(table.min())
-        return least
+        return least, self._decode(trace, {})
 
     def _order(self, limit: float) -> Iterator[int]:
         """Yield variables, those with the smallest table of all their neighbours first, while that is within a limit.

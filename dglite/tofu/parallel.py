@@ -24,11 +24,12 @@ from .agreement import (
     require_equal,
     text_digest,
 )
-from .capture import Captured, capture, capture_forward
+from .capture import Captured, capture, capture_forward, check_whole
 from .checkpoint import Sharding
 from .execute import compile_plan
 from .layout import Layout
 from .links import Broken, Links
+from .partitioned import is_partitioned
 from .plan import PartitionPlan
 from .planning import plan_captured, plan_like
 from .program import Program
@@ -96,6 +97,7 @@ def parallelize(
         )
     if optimizer is None:
         raise DGLError("an optimizer is needed to train: pass one of the module's parameters")
+    check_whole(module)
     links = Links(dist.get_rank(), world, timeout=timeout)
     if world > 1:
         with links.watched("making a group of processes"):
@@ -296,6 +298,11 @@ class ParallelStep:
         self._compare_call(call, key, leaves, step is None)
         if step is None:
             if self._state is None:
+                if any(map(is_partitioned, self.module.parameters())):
+                    raise DGLError(
+                        "the module is in parts of another ParallelStep: train it by that, or make it whole by"
+                        " module.load_state_dict(step.gather(), assign=True) and build a new optimizer"
+                    )
                 self._compare({"modules (set one seed before it is made)": digest(module_tensors(self.module))})
             elif any(before[0] == kind for before in self._compiled):
                 same = any(before[: len(shapes)] == shapes for before in self._compiled)
@@ -384,7 +391,10 @@ class ParallelStep:
         All processes have to call it. ``module.load_state_dict(step.gather(), assign=True)`` makes the module whole.
         """
         state = self._ready_state
-        return {name: state.outside(name, full=True) for name in state.tensors}
+        whole = {name: state.outside(name, full=True) for name in state.tensors}
+        named = self.module.named_parameters(remove_duplicate=False)
+        first = {id(x): name for name, x in state.tensors.items()}
+        return whole | {name: whole[first[id(p)]] for name, p in named if name not in whole and id(p) in first}
 
     def state_dict(self, *, full: bool = False) -> dict[str, torch.Tensor]:
         """Return parameters, buffers and state of the optimizer by name, for a checkpoint. All have to call it.

@@ -79,18 +79,42 @@ class _Partitioned:
             access.write(args[1])
             return x
         if func in _GRADIENT:
-            raise DGLError(
-                f"the gradient of {access.name!r} is in parts, too: step() makes gradients, updates and clears them."
-                " Clip by step.clip_grad_norm_() between step.backward() and step.update(); leave out zero_grad()"
-            )
+            return _gradient(x, *args[1:])
+        # reading an attribute calls its descriptor's __get__
+        name = getattr(getattr(func, "__self__", func), "__name__", func)
         raise DGLError(
-            f"{access.name!r} is in parts on the workers since the first step, so {getattr(func, '__name__', func)} of"
-            " all of it cannot be computed here. Evaluate the module by step.forward(...); step.gather() returns whole"
+            f"{access.name!r} is in parts on the workers since the first step, so {name} of all of it cannot be computed here. Evaluate the module by step.forward(...); step.gather() returns whole"
             " tensors, and module.load_state_dict(step.gather(), assign=True) makes the module whole"
         )
 
-    def __repr__(self, **_: Any) -> str:
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         return f"<{self.access.name}: {tuple(self.access.whole.shape)}, in parts on several workers>"
+
+
+class _PartitionedGradient(torch.Tensor):
+    """The gradient of a parameter in parts: ``zero_grad`` clears it, other uses raise."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.Tensor.grad_fn.__get__, torch.Tensor.requires_grad_):  # type: ignore[attr-defined]
+            return None
+        if func is torch.Tensor.zero_:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args)
+        raise DGLError(
+            "gradients are in parts on the workers, too: clip by step.clip_grad_norm_() between step.backward() and"
+            " step.update(), which updates and clears them"
+        )
+
+
+def _gradient(x: Any, *new: None) -> torch.Tensor | None:
+    """Return the gradient of a parameter in parts, or clear it."""
+    with torch._C.DisableTorchFunctionSubclass():
+        if new:
+            if new[0] is not None:
+                raise DGLError("gradients are in parts on the workers: let step.backward() make them")
+            x.grad = None
+        return None if x.grad is None else x.grad.as_subclass(_PartitionedGradient)
 
 
 class PartitionedParameter(_Partitioned, nn.Parameter):  # type: ignore[misc]

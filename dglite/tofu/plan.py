@@ -27,12 +27,13 @@ from ..errors import DGLError
 from ..tables import Bar, bytes_text, html_card, html_table, text_table
 from . import baselines
 from .capture import Captured
-from .certificate import MAX_FACTORS, least_bytes
+from .certificate import least_bytes
 from .coarsen import Coarse, TensorShape
 from .drawing import draw_bars, draw_tiles
+from .joint import JOINT_STEPS, search_jointly
 from .keeping import KeptFetches, share_fetches
 from .memory import local_shapes, memory_profile
-from .search import Policy, SearchStep, factors, search
+from .search import Policy, SearchStep, factors, recursions, search
 from .strategy import Strategy
 
 LinkLevels = Sequence[tuple[int, float]]
@@ -136,25 +137,18 @@ class PartitionPlan:
 
         It is over all steps of the recursion at once, where the search decides one after the other, and takes up to a
         minute; `certificate` says which plans it is about.
-
-        Raises ``DGLError``: the plan has more than three steps of prime factors, or was made with ``memory=``.
         """
-        if self._allowed is not None:
-            raise DGLError(
-                "with memory=, tensors may be replicated, so that no bytes at all is the only bound there is"
-            )
-        if len(factors(self.workers)) > MAX_FACTORS:
-            raise DGLError(
-                f"{self.workers} workers are {len(factors(self.workers))} steps of prime factors, whose decisions"
-                f" together are too many: a bound needs at most {MAX_FACTORS}, as 8 workers have"
-            )
-        return least_bytes(self._coarse, self.workers)
+        primes = factors(self.workers)
+        if self._allowed is None and 0 < len(primes) <= JOINT_STEPS:
+            return min(search_jointly(self._coarse, ks)[0] for ks in recursions(self.workers))
+        return least_bytes(self._coarse, self.workers, self._allowed)
 
     def certificate(self) -> str:
         """Return how far from the optimum the bytes of the search are at most, as text.
 
-        The optimum is that of all plans for the same groups of tensors and operators, in the recursions that the search
-        tries, without replication, before fetches are shared by several operators.
+        The optimum is that of all plans for the same groups of tensors and operators, before fetches are shared by
+        several operators: up to 8 workers in the recursions that the search tries, else in any. Tensors are replicated
+        in none of them without ``memory=``, and with it in those that fit.
         """
         sent = sum(step.bytes for step in self._search_steps)
         least = self.lower_bound

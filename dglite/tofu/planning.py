@@ -17,6 +17,7 @@ from . import baselines
 from .aten import strategies_of
 from .capture import Captured, capture
 from .coarsen import StrategiesOf, coarsen
+from .joint import search_jointly
 from .plan import LinkLevels, PartitionPlan
 from .search import Policy, recursions, search
 
@@ -72,7 +73,10 @@ def plan_captured(
     start = time.perf_counter()
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
-    plans = [PartitionPlan(coarse, search(coarse, ks), speeds, memory=memory) for ks, speeds in ways]
+    # deciding two steps at once takes no longer than one after the other; three take seconds
+    found = [(search(coarse, ks), speeds) for ks, speeds in ways]
+    found += [(search_jointly(coarse, ks)[1], speeds) for ks, speeds in ways if len(ks) == 2]
+    plans = [PartitionPlan(coarse, steps, speeds, memory=memory) for steps, speeds in found]
     cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
     best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
     if memory is not None:

@@ -89,7 +89,7 @@ class WorkerInstruction:
             else:
                 outputs = flat_outputs(self.run(arguments)) if self.seed < 0 else self._seeded(arguments, count)
         except RuntimeError as error:
-            raise DGLError(f"{self.name} failed on this worker's part: {error}") from error
+            raise DGLError(f"{self.name} failed on this worker's part: {str(error).splitlines()[0]}") from error
         for number, shape in self.shapes.items():
             if outputs[number].shape != shape:
                 raise DGLError(f"{self.name} made {tuple(outputs[number].shape)}, not {shape}, as its part")

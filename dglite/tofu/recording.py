@@ -11,6 +11,7 @@ networks feel, and it keeps the tensors, so that gradients are paired with their
 from __future__ import annotations
 
 import operator
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,15 +19,14 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
-from .decompositions import always, decompositions, depends_on_data, described, is_composite, tensors_in
+from .decompositions import MetaOutputs, always, decompositions, depends_on_data, is_composite, tensors_in
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
-from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of
+from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of, users_line
 from .views import RecordedView
 
 aten = torch.ops.aten
@@ -36,6 +36,19 @@ _DROPPED = ("device", "pin_memory", "layout", "memory_format")
 
 def _operator_name(func: Any) -> str:
     return str(func._schema.name).split("::")[-1]
+
+
+def _functional(func: Any) -> Any:
+    """Return the operator that computes what an in-place one writes, or None."""
+    packet = getattr(aten, _operator_name(func).removesuffix("_"), None)
+    taken = [a.name for a in func._schema.arguments if not a.is_out]
+    for name in () if packet is None else packet.overloads():
+        overload = getattr(packet, name)
+        arguments = overload._schema.arguments
+        if not overload._schema.is_mutable and [a.name for a in arguments] == taken:
+            if all(str(a.type) == str(b.type) for a, b in zip(arguments, func._schema.arguments, strict=False)):
+                return _RANDOM.get(func, overload)
+    return _RANDOM.get(func)
 
 
 class StepRecorder(TorchDispatchMode):
@@ -64,7 +77,7 @@ class StepRecorder(TorchDispatchMode):
         self._draws: dict[Any, Node] = {}
         self._depth = 0
         self.recorded: Callable[[], Any] = lambda: None
-        self._table = decompositions()
+        self._table, self._outputs_of = decompositions(), MetaOutputs()
 
     # -- tensors and nodes ---------------------------------------------------------------------------------------------
     def placeholder(self, name: str, like: torch.Tensor) -> torch.Tensor:
@@ -126,6 +139,10 @@ class StepRecorder(TorchDispatchMode):
         self._depth += 1
         try:
             out = self._call(func, args, kwargs)
+        except DGLError as error:
+            if self._depth == 1:
+                error.args = (f"{self._where()}{error}",)
+            raise
         finally:
             self._depth -= 1
         if not self._depth:
@@ -136,7 +153,9 @@ class StepRecorder(TorchDispatchMode):
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._has_values(args, kwargs):
-            return self.sources.compute(func, args, kwargs, self._where())
+            return self.sources.compute(func, args, kwargs)
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)
         func, args = by_number(func, args)
         if func in _INDEXED:
             args = (args[0], self._without_masks(args[1]), *args[2:])
@@ -181,7 +200,7 @@ class StepRecorder(TorchDispatchMode):
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:
         """Return whether an operator reads tensors, all of which have values."""
-        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        tensors = tensors_in((args, *kwargs.values()))
         return bool(tensors) and not any(map(self._is_symbolic, tensors))
 
     def _without_masks(self, indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
@@ -191,7 +210,7 @@ class StepRecorder(TorchDispatchMode):
             if x is None or x.dtype != torch.bool or self._is_symbolic(x):
                 rows.append(x)
             else:
-                rows += self.sources.compute(aten.nonzero_numpy.default, (x,), {}, self._where())
+                rows += self.sources.compute(aten.nonzero_numpy.default, (x,), {})
         return rows
 
     def _undone(self, args: Any) -> Node | None:
@@ -207,7 +226,7 @@ class StepRecorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("meta")}
-        shapes = described(func, [shapes_of(a) for a in args], {k: shapes_of(v) for k, v in kwargs.items()})
+        shapes = self._outputs_of(func, [shapes_of(a) for a in args], {k: shapes_of(v) for k, v in kwargs.items()})
         if shapes is None:
             return None
         node = self.emit(func, self._read(args, func), {k: self._read(v, func) for k, v in kwargs.items()}, shapes)
@@ -221,6 +240,10 @@ class StepRecorder(TorchDispatchMode):
             for i, x in enumerate(out):
                 if isinstance(x, torch.Tensor):
                     self._bind(x, self._item(node, i, shapes_of(x)))
+        if any(x.layout != torch.strided for x in tensors_in(shapes)):
+            raise DGLError(
+                f"{func} makes a sparse tensor: let the module have sparse=False, or compute with dense ones"
+            )
         if func.is_view:
             self._note_view(func, args, kwargs, out, shapes)
         return out
@@ -263,19 +286,22 @@ class StepRecorder(TorchDispatchMode):
 
     def _refuse(self, func: Any) -> None:
         raise DGLError(
-            f"{func}{self._where()} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape"
+            f"{func} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape"
             " depends on data), but a plan is made from shapes alone: use torch.where, a mask, or a number known"
             " beforehand"
         )
 
     def _where(self) -> str:
-        return f" in module {self.modules[-1]!r}" if self.modules[-1] else ""
+        """Return the user's line that runs, and its module, as the beginning of a message."""
+        line = users_line(traceback.walk_stack(None)) if self.phase == "forward" else "the backward pass"
+        module = f"in module {self.modules[-1]!r}" if self.modules[-1] else ""
+        return "".join(f"{part}: " for part in [", ".join(filter(None, (line, module)))] if part)
 
     # -- in-place operators --------------------------------------------------------------------------------------------
     def _mutate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        target = args[0] if args else None
-        name = _operator_name(func)
-        if "out" in kwargs or not isinstance(target, torch.Tensor) or not name.endswith("_"):
+        name, functional = _operator_name(func), _functional(func)
+        target = kwargs.get("out", args[0] if args else None)
+        if not isinstance(target, torch.Tensor) or not (name.endswith("_") or "out" in kwargs):
             raise DGLError(f"{func} writes into its arguments in a way that cannot be planned: use the functional form")
         if name == "copy_":
             new = self._copied(target, args[1])
@@ -283,16 +309,34 @@ class StepRecorder(TorchDispatchMode):
             with self:
                 new = torch.full_like(target, 0 if name == "zero_" else args[1])
         else:
-            functional = _RANDOM.get(func) or getattr(getattr(aten, name[:-1], None), func._overloadname, None)
             if functional is None:
                 raise DGLError(f"{func} has no functional form to plan with: write {name[:-1]} without in-place")
             if func is aten.bernoulli_.float:
                 args, kwargs = (target,), {"p": 0.5, **dict(zip("p", args[1:], strict=False)), **kwargs}
             with self:
-                new = functional(*args, **kwargs)
+                new = functional(*args, **{key: value for key, value in kwargs.items() if key != "out"})
                 if new.dtype != target.dtype:
                     new = aten._to_copy.default(new, dtype=target.dtype)
+            if torch.Tag.inplace_view in func.tags:
+                return self._reshape(func, args, new)
         self._rebind(target, self.node_of(new))
+        return target
+
+    def _reshape(self, func: Any, args: Any, new: torch.Tensor) -> torch.Tensor:
+        """Let an operator change the shape of a tensor in place; ``new`` is what its functional form returns."""
+        target = args[0]
+        before = self._symbolic(shapes_of(target))
+        self._bind(before, self.node_of(target))
+        if id(target) in self._views:
+            self._views[id(before)] = self._views.pop(id(target))
+        for view in self._views.values():
+            view.base = before if view.base is target else view.base
+        if id(new) in self._views:
+            self._views[id(target)] = self._views[id(new)]
+        with torch._C._DisableTorchDispatch():
+            func(*args)
+        target.shapes = shapes_of(new)
+        self._bind(target, self.node_of(new))
         return target
 
     def _copied(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:

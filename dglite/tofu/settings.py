@@ -141,7 +141,13 @@ def _owners(module: nn.Module, loss: Any) -> Iterator[Any]:
     yield torch_module
     modules = [*module.modules(), *(loss.modules() if isinstance(loss, nn.Module) else [loss])]
     records: set[int] = set()
-    for owner in modules:
+    forwards = {
+        forward: None
+        for owner in modules
+        if isinstance(forward := getattr(type(owner), "forward", None), types.FunctionType)
+        and forward.__module__.split(".")[0] not in ("torch", "dglite")
+    }
+    for owner in [*modules, *forwards]:
         yield owner
         for value in _namespace(owner).values():
             if _is_record(value) and id(value) not in records:

@@ -52,6 +52,8 @@ class PartitionedState:
         self._module, self._replaced, self._checked = module, "", -1
         self._links, self._rank_digits = links, sharding.layout.digits[links.rank]
         captured = plan.captured
+        if any(p.grad is not None for p in module.parameters()):
+            raise DGLError("the parameters have gradients before the first step: call optimizer.zero_grad() before it")
         self._whole = {name: node.meta["val"] for name, node in _named(captured).items()}
         self._dims: dict[str, Dims] = {name: plan.placement(node) for name, node in _named(captured).items()}
         self.tensors = dict(module.named_parameters()) | dict(module.named_buffers())

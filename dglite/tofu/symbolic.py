@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -45,7 +47,11 @@ class SymbolicTensor(torch.Tensor):
             return args[0].claimed
         if func in SAME:  # autograd makes such copies when a graph is freed
             return cls(func(args[0].shapes), args[0].claimed)
-        raise DGLError(f"{func} is called with a tensor of a captured step outside of it: do not keep such tensors")
+        raise DGLError(
+            f"{func} is called with a tensor that a forward pass or a loss function has made and kept (a cache, a running"
+            " mean, the scale of a GradScaler): it has no values, as the step runs on several workers. Keep such values in"
+            " buffers, and train in bfloat16 instead of with a GradScaler"
+        )
 
 
 def shapes_of(arg: Any) -> Any:
@@ -57,6 +63,17 @@ def shapes_of(arg: Any) -> Any:
     if isinstance(arg, list | tuple):
         return type(arg)(shapes_of(a) for a in arg)
     return arg
+
+
+_LIBRARIES = tuple(str(path) for path in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+
+
+def users_line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the first line among frames, with their line numbers, that is neither torch's nor dglite's, or ``""``."""
+    for frame, line in frames:
+        if not frame.f_code.co_filename.startswith((*_LIBRARIES, "<frozen")):
+            return f"line {line} of {frame.f_code.co_filename}"
+    return ""
 
 
 class SourceTensors:
@@ -78,11 +95,11 @@ class SourceTensors:
             self._noted.add(id(tensor))
             self.versions.append((tensor, tensor._version))
 
-    def compute(self, func: Any, args: Any, kwargs: Any, where: str) -> Any:
+    def compute(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator whose operands all have values; its results are constants of the step."""
         if func._schema.is_mutable and isinstance(args[0], torch.Tensor) and id(args[0]) not in self._results:
             raise DGLError(
-                f"the forward pass writes into a tensor{where} that is neither a parameter nor a buffer, by {func}: a"
+                f"the forward pass writes into a tensor that is neither a parameter nor a buffer, by {func}: a"
                 " partitioned step would not; let the module have it by register_buffer"
             )
         for x in tree_leaves((args, kwargs)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from torch.fx import Node
 
 import dglite
-from dglite import DGLError
+from dglite import DGLError, DGLWarning
 from dglite.nn import GraphConv
 from dglite.tofu import Captured, capture, plan, plan_captured
 
@@ -190,7 +191,7 @@ class Branches(nn.Linear):
     ],
 )
 def test_control_flow_that_depends_on_data_is_refused(what: Any, named: str) -> None:
-    with pytest.raises(DGLError, match=rf"{named}.*in module 'inner'.*torch\.where"):
+    with pytest.raises(DGLError, match=rf"^line \d+ of .*test_capture\.py, in module 'inner': .*{named}.*torch\.where"):
         module = nn.Sequential(OrderedDict(inner=Branches(what)))
         capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
 
@@ -277,8 +278,29 @@ def test_writing_through_a_view_that_has_a_gradient(what: Any) -> None:
 
 @pytest.mark.parametrize("what", [lambda h: h * sum(h[0].tolist()), lambda h: h * h.detach().numpy().sum()])
 def test_reading_values_is_refused(what: Any) -> None:
-    with pytest.raises(DGLError, match="reads the values of a tensor"):
+    with pytest.raises(DGLError, match=r"^line \d+ of .*test_capture\.py: the module reads the values of a tensor"):
         capture(Branches(what), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+
+def test_a_refusal_names_the_line_of_the_user() -> None:
+    def branch(h: torch.Tensor) -> torch.Tensor:
+        return h if h.sum() > 0 else -h
+
+    line = branch.__code__.co_firstlineno + 1
+    with pytest.raises(DGLError, match=rf"^line {line} of .*test_capture\.py: aten\._local_scalar_dense"):
+        capture(Branches(branch), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+
+def test_a_long_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop(h: torch.Tensor) -> torch.Tensor:
+        for _ in range(20):
+            h = h.sin()
+        return h
+
+    monkeypatch.setattr(sys.modules["dglite.tofu.capture"], "MANY_OPERATORS", 20)
+    with pytest.warns(DGLWarning, match=r"23 operators, 22 of them in module 'inner'"):
+        module = nn.Sequential(OrderedDict(inner=Branches(loop)))
+        capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
 
 
 def test_layers_of_all_kinds_are_planned() -> None:

@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dglite import DGLError, tofu
+from dglite import tofu
+from dglite.tofu.certificate import least_bytes
 from dglite.tofu.elimination import Scope, lower_bound, minimize
+from dglite.tofu.joint import search_jointly
+from dglite.tofu.search import recursions, search
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -28,8 +31,12 @@ def test_the_bound_of_a_sum_of_tables_is_below_it_and_exact_without_a_limit(seed
 
     least = min(map(total, itertools.product(*map(range, sizes))))
     assert total(tuple(minimize(tables, sizes))) == pytest.approx(least)
-    assert lower_bound(tables, sizes) == pytest.approx(least)
-    assert lower_bound(tables, sizes, limit=4) <= least + 1e-9
+    bound, values = lower_bound(tables, sizes)
+    assert bound == pytest.approx(least)
+    assert total(tuple(values)) == pytest.approx(least)
+    bound, values = lower_bound(tables, sizes, limit=4)
+    assert bound <= least + 1e-9
+    assert total(tuple(values)) >= least - 1e-9
 
 
 def plan(workers: int, **options: float) -> tofu.PartitionPlan:
@@ -60,8 +67,37 @@ def test_no_plan_is_below_the_bound(workers: int) -> None:
     assert partition.lower_bound > 0.5 * searched(partition)
 
 
-def test_what_a_bound_is_not_known_for_is_refused() -> None:
-    with pytest.raises(DGLError, match="memory="):
-        plan(2, memory=1e9).lower_bound  # noqa: B018
-    with pytest.raises(DGLError, match="at most 3"):
-        plan(16).lower_bound  # noqa: B018
+@pytest.mark.parametrize("workers", [2, 4, 6, 8, 12, 16])
+def test_no_plan_is_below_the_relaxed_bound(workers: int) -> None:
+    partition = plan(workers)
+    coarse = partition._coarse
+    least = least_bytes(coarse, workers)
+    assert 0 < least <= searched(partition) * (1 + 1e-9)
+    for ks in recursions(workers):
+        assert least <= sum(step.bytes for step in search(coarse, ks)) * (1 + 1e-9)
+    if workers > 8:
+        assert partition.lower_bound == pytest.approx(least)
+
+
+@pytest.mark.parametrize("workers", [4, 6, 8])
+def test_all_steps_at_once_are_bounded_by_what_they_send(workers: int) -> None:
+    coarse = plan(workers)._coarse
+    for ks in recursions(workers):
+        least, steps = search_jointly(coarse, ks)
+        sent = sum(step.bytes for step in steps)
+        assert least <= sent * (1 + 1e-9)
+        assert sent <= sum(step.bytes for step in search(coarse, ks)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.1, 1.5, 3.0])
+def test_no_plan_that_fits_a_memory_is_below_its_bound(share: float) -> None:
+    memory = share * plan(4).memory
+    partition = plan(4, memory=memory)
+    assert partition.memory <= memory
+    assert partition.lower_bound <= searched(partition) * (1 + 1e-9)
+    assert partition.lower_bound <= plan(4).lower_bound * (1 + 1e-9)
+    if share < 1.5:
+        assert partition.lower_bound > 0
+    for make in (tofu.BASELINES["data parallel"], tofu.BASELINES["FSDP"]):
+        known = partition.baseline(make)
+        assert known.memory > memory or partition.lower_bound <= searched(known) * (1 + 1e-9)

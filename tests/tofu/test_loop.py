@@ -242,11 +242,11 @@ def evaluate(rank: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
     for use in (
         lambda: module(x),
         lambda: module[0].weight + 1,
-        lambda: optimizer.zero_grad(),
-        lambda: optimizer.step(),
-        lambda: nn.utils.clip_grad_norm_(module.parameters(), 1.0),
         lambda: module.double(),
         lambda: step.clip_grad_norm_(1.0),
+        lambda: (step.backward(x, y), optimizer.step()),
+        lambda: nn.utils.clip_grad_norm_(module.parameters(), 1.0),
+        lambda: module[0].weight.grad + 1,
         lambda: step(x + rank, y),
     ):
         with pytest.raises(DGLError) as caught:
@@ -256,11 +256,11 @@ def evaluate(rank: int) -> tuple[torch.Tensor, torch.Tensor, list[str]]:
 
 
 def test_a_module_in_parts_is_evaluated_by_the_step_and_by_nothing_else(two: Workers) -> None:
-    words = ["step.forward", "step.gather", "zero_grad", "step\\(\\)", "clip_grad_norm_", "0.weight", "step.backward"]
+    words = ["step.forward", "step.gather", "0.weight", "step.backward", "step.update()", "clip_grad_norm_", "update"]
     for logits, expected, errors in two.run(evaluate):
         torch.testing.assert_close(logits, expected)
         for word, error in zip([*words, "values of inputs"], errors, strict=True):
-            assert word.replace("\\", "") in error
+            assert word in error
 
 
 def states(rank: int) -> tuple[list[float], Any]:
