@@ -2,9 +2,10 @@
 
 from .baselines import BASELINES
 from .capture import Captured, capture
-from .parallel import ParallelStep, parallelize
+from .parallel import parallelize
 from .plan import PartitionPlan, PlanStep
 from .planning import plan, plan_captured
+from .step import ParallelStep
 
 __all__ = [
     "BASELINES",

@@ -15,8 +15,6 @@ Operators that make tensors from nothing (``full``, ``arange``, ...) have lost t
 from __future__ import annotations
 
 import traceback
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,9 +25,10 @@ from torch import nn
 from torch.fx import Graph, Node
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from ..errors import DGLError, DGLWarning
+from ..errors import DGLError
 from ..progress import progress
-from .nodes import Replaced
+from .checks import check_loss, check_whole, keep_hooks, warn_of_loops
+from .nodes import Replaced, finish
 from .optimizers import check_optimizer, named_state
 from .recording import StepRecorder
 from .stacks import keep_stacks
@@ -142,11 +141,11 @@ def capture(
     with recorder, _names(module, recorder), _compiling(), inputs.substituted(), bar:
         recorder.recorded = bar.update
         for name, p in trained.items():
-            _keep_hooks(name, p, tensors[name])
+            keep_hooks(name, p, tensors[name])
         value = _run(forward)
-        _check_loss(value)
+        check_loss(value)
         forward_nodes = recorder.differentiable()
-        _warn_of_loops(recorder.graph)
+        warn_of_loops(recorder.graph)
         recorder.phase = "backward"
         with recorder.pairing(forward_nodes), torch.autocast(recorder.device.type, enabled=False):
             gradients = _gradients(value, list(tensors.values()))
@@ -216,8 +215,8 @@ class _Inputs:
         written = [n for n, node in parameters.items() if self.recorder.node_of(self.placeholders[n]) is not node]
         if written:
             raise DGLError(
-                f"the forward pass writes into the parameters {', '.join(written[:3])} (as max_norm of an embedding does):"
-                " in a partitioned step only the optimizer does; write into a buffer, or leave it out"
+                f"the forward pass writes into the parameters {', '.join(written[:3])} (as max_norm of an embedding"
+                " does): in a partitioned step only the optimizer does; write into a buffer, or leave it out"
             )
         now = map(self.recorder.node_of, self._leaves)
         numbers = [i for i, (before, after) in enumerate(zip(self.data, now, strict=True)) if before is not after]
@@ -242,7 +241,7 @@ class _Inputs:
         updates = {old: new for old, new in now.items() if old is not new} | updates
         self._check_unchanged(parameters)
         nodes = [recorder.node_of(x) for x in outputs]
-        graph = recorder.finish([*nodes, *updates.values()])
+        graph = finish(recorder.graph, [*nodes, *updates.values()])
         replaced = _rewritten(graph)
         return Captured(
             graph,
@@ -261,14 +260,6 @@ class _Inputs:
         )
 
 
-def check_whole(module: nn.Module) -> None:
-    """Raise if a module is not made yet, or wrapped for another way of training."""
-    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters()):
-        raise DGLError("the module has lazy parameters without a shape: call it once before, as module(x)")
-    if isinstance(module, nn.parallel.DistributedDataParallel):
-        raise DGLError("the module is a DistributedDataParallel: pass what it wraps, as ddp.module")
-
-
 def _state(
     recorder: StepRecorder,
     optimizer: torch.optim.Optimizer | None,
@@ -285,35 +276,6 @@ def _state(
             like = torch.empty(shape, dtype=entry.dtype or p.dtype, device="meta")
             state[name] = recorder.node_of(recorder.placeholder(name, like))
     return state
-
-
-def _keep_hooks(name: str, p: torch.Tensor, symbolic: torch.Tensor) -> None:
-    """Give the hooks of a parameter to the tensor that stands for it."""
-    if p._post_accumulate_grad_hooks:  # type: ignore[attr-defined]
-        raise DGLError(
-            f"the parameter {name!r} has a hook of register_post_accumulate_grad_hook, but parameters accumulate no"
-            " gradients here: use register_hook, which becomes part of the step, or step.backward() and step.update()"
-        )
-    for hook in (p._backward_hooks or {}).values():
-        symbolic.register_hook(hook)
-
-
-MANY_OPERATORS = 20_000
-"""Operators of a forward pass that take a minute to plan."""
-
-
-def _warn_of_loops(graph: Graph) -> None:
-    """Name the module with the most operators if there are so many that planning takes minutes."""
-    count = Counter(node.meta["module"] for node in graph.nodes if node.op == "call_function")
-    if count.total() > MANY_OPERATORS:
-        name, most = count.most_common(1)[0]
-        warnings.warn(
-            f"the forward pass has {count.total():,} operators, {most:,} of them in module {name!r}: a loop in Python is"
-            " recorded round by round, and planning takes about a minute for each 20,000 operators. Write the loop as"
-            " operators over whole tensors, or plan for shorter sequences",
-            DGLWarning,
-            stacklevel=3,
-        )
 
 
 def _loss_of(output: Any) -> Any:
@@ -409,15 +371,6 @@ def _names(module: nn.Module, recorder: StepRecorder) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _check_loss(value: Any) -> None:
-    if not isinstance(value, torch.Tensor):
-        raise DGLError(f"the loss is a {type(value).__name__}: return a tensor of one number, or pass `loss=`")
-    if value.numel() != 1 or not value.is_floating_point():
-        raise DGLError(f"the loss has shape {tuple(value.shape)} and {value.dtype}: reduce it to one number")
-    if not value.requires_grad:
-        raise DGLError("the loss depends on no parameter that requires a gradient")
 
 
 def _bytes(node: Node) -> int:

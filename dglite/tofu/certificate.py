@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-
 from torch.fx import Node
 
 from .coarsen import CallSignature, Coarse, TensorShape
@@ -118,7 +117,7 @@ class _RelaxedCosts:
         return self.bound(tables, limit) - price * memory
 
     def tensor_cuts(self, shape: TensorShape) -> list[Cuts]:
-        """Return the cuts that a tensor may have; all workers that could cut it further do, unless it may be replicated."""
+        """Return the cuts that a tensor may have; what could be cut further is, unless it may be replicated."""
         if shape not in self._cuts:
             self._cuts[shape] = [
                 cuts

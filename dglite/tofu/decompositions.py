@@ -60,6 +60,25 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return _TABLE
 
 
+_RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
+
+
+def operator_name(func: Any) -> str:
+    """Return the name of an operator without its namespace and overload."""
+    return str(func._schema.name).split("::")[-1]
+
+
+def functional_form(func: Any) -> Any:
+    """Return the operator that computes what one writes in place, or into ``out=``, or None."""
+    packet = getattr(aten, operator_name(func).removesuffix("_"), None)
+    wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_out]
+    for overload in [] if packet is None else [getattr(packet, name) for name in packet.overloads()]:
+        schema = overload._schema
+        if not schema.is_mutable and [(a.name, str(a.type)) for a in schema.arguments] == wanted:
+            return _RANDOM.get(func, overload)
+    return _RANDOM.get(func)
+
+
 def depends_on_data(func: Any, args: Any) -> bool:
     if func in _DATA_DEPENDENT:
         return True

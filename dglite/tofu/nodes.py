@@ -41,3 +41,19 @@ def pass_on(graph: Graph, replaced: Replaced) -> Replaced:
         if node.meta.get("forward") in replaced:
             node.meta["forward"] = replaced[node.meta["forward"]]
     return replaced
+
+
+def finish(graph: Graph, outputs: list[Node]) -> Graph:
+    """Return a recorded graph with these outputs and nothing that they do not need."""
+    graph.output(tuple(outputs))
+    needed: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op in ("output", "placeholder") or node in needed:
+            needed.update(node.all_input_nodes)
+        else:
+            graph.erase_node(node)
+    for node in graph.nodes:
+        for name in ("forward", "drawn_as"):
+            if node.meta.get(name) is not None and node.meta[name] not in needed:
+                node.meta[name] = None
+    return graph

@@ -83,8 +83,9 @@ class _Partitioned:
         # reading an attribute calls its descriptor's __get__
         name = getattr(getattr(func, "__self__", func), "__name__", func)
         raise DGLError(
-            f"{access.name!r} is in parts on the workers since the first step, so {name} of all of it cannot be computed here. Evaluate the module by step.forward(...); step.gather() returns whole"
-            " tensors, and module.load_state_dict(step.gather(), assign=True) makes the module whole"
+            f"{access.name!r} is in parts on the workers since the first step, so {name} of all of it cannot be"
+            " computed here. Evaluate the module by step.forward(...); step.gather() returns whole tensors,"
+            " and module.load_state_dict(step.gather(), assign=True) makes the module whole"
         )
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]

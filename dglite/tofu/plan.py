@@ -23,7 +23,6 @@ from typing import Any
 
 from torch.fx import Node
 
-from ..errors import DGLError
 from ..tables import Bar, bytes_text, html_card, html_table, text_table
 from . import baselines
 from .capture import Captured

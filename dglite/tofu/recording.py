@@ -22,33 +22,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..backend.torch_dtensor import DTensor
 from ..errors import DGLError
-from .decompositions import MetaOutputs, always, decompositions, depends_on_data, is_composite, tensors_in
+from .decompositions import (
+    MetaOutputs,
+    always,
+    decompositions,
+    depends_on_data,
+    functional_form,
+    is_composite,
+    operator_name,
+    tensors_in,
+)
 from .graphs import by_number
 from .partitioned import PartAccess, is_partitioned
 from .strided import strided_view
 from .symbolic import SAME, SourceTensors, SymbolicTensor, shapes_of, users_line
-from .views import RecordedView
+from .views import RecordedView, unpermuted
 
 aten = torch.ops.aten
 
 _DROPPED = ("device", "pin_memory", "layout", "memory_format")
-
-
-def _operator_name(func: Any) -> str:
-    return str(func._schema.name).split("::")[-1]
-
-
-def _functional(func: Any) -> Any:
-    """Return the operator that computes what an in-place one writes, or None."""
-    packet = getattr(aten, _operator_name(func).removesuffix("_"), None)
-    taken = [a.name for a in func._schema.arguments if not a.is_out]
-    for name in () if packet is None else packet.overloads():
-        overload = getattr(packet, name)
-        arguments = overload._schema.arguments
-        if not overload._schema.is_mutable and [a.name for a in arguments] == taken:
-            if all(str(a.type) == str(b.type) for a, b in zip(arguments, func._schema.arguments, strict=False)):
-                return _RANDOM.get(func, overload)
-    return _RANDOM.get(func)
 
 
 class StepRecorder(TorchDispatchMode):
@@ -168,7 +160,7 @@ class StepRecorder(TorchDispatchMode):
             self._bind(out, self.node_of(args[0]))
             self._views[id(out)] = RecordedView(args[0], self.node_of(args[0]), None, (), {}, None, out.shapes)
             return out
-        if func is aten.permute.default and (before := self._undone(args)) is not None:
+        if func is aten.permute.default and (before := unpermuted(self.node_of(args[0]), args[1])) is not None:
             out = self._symbolic(func(shapes_of(args[0]), args[1]))
             self._bind(out, before)
             return out
@@ -212,16 +204,6 @@ class StepRecorder(TorchDispatchMode):
             else:
                 rows += self.sources.compute(aten.nonzero_numpy.default, (x,), {})
         return rows
-
-    def _undone(self, args: Any) -> Node | None:
-        """Return what is permuted back: the gradient of a linear layer does so with its weight."""
-        node = self.node_of(args[0])
-        if node.target is not aten.permute.default:
-            return None
-        before: Any
-        there: Any
-        before, there = node.args
-        return before if all(there[b] % len(there) == i for i, b in enumerate(args[1])) else None
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
@@ -277,7 +259,7 @@ class StepRecorder(TorchDispatchMode):
         """Return nodes for tensors, numbers for those with a value and no dimensions if ``func`` takes them."""
         if isinstance(arg, torch.Tensor):
             number = not self._is_symbolic(arg) and arg.device.type != "meta" and not arg.dim()
-            if number and func is not None and torch._C._should_allow_numbers_as_tensors(_operator_name(func)):
+            if number and func is not None and torch._C._should_allow_numbers_as_tensors(operator_name(func)):
                 return arg.item()
             return self.node_of(arg)
         if isinstance(arg, list | tuple):
@@ -299,7 +281,7 @@ class StepRecorder(TorchDispatchMode):
 
     # -- in-place operators --------------------------------------------------------------------------------------------
     def _mutate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        name, functional = _operator_name(func), _functional(func)
+        name, functional = operator_name(func), functional_form(func)
         target = kwargs.get("out", args[0] if args else None)
         if not isinstance(target, torch.Tensor) or not (name.endswith("_") or "out" in kwargs):
             raise DGLError(f"{func} writes into its arguments in a way that cannot be planned: use the functional form")
@@ -411,22 +393,6 @@ class StepRecorder(TorchDispatchMode):
             for hook in hooks:
                 hook.remove()
 
-    def finish(self, outputs: list[Node]) -> Graph:
-        """Return the graph with these outputs and nothing that they do not need."""
-        self.graph.output(tuple(outputs))
-        needed: set[Node] = set()
-        for node in reversed(self.graph.nodes):
-            if node.op in ("output", "placeholder") or node in needed:
-                needed.update(node.all_input_nodes)
-            else:
-                self.graph.erase_node(node)
-        for node in self.graph.nodes:
-            for name in ("forward", "drawn_as"):
-                if node.meta.get(name) is not None and node.meta[name] not in needed:
-                    node.meta[name] = None
-        return self.graph
 
-
-_RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
 _INDEXED = {aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}

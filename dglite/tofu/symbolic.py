@@ -48,9 +48,9 @@ class SymbolicTensor(torch.Tensor):
         if func in SAME:  # autograd makes such copies when a graph is freed
             return cls(func(args[0].shapes), args[0].claimed)
         raise DGLError(
-            f"{func} is called with a tensor that a forward pass or a loss function has made and kept (a cache, a running"
-            " mean, the scale of a GradScaler): it has no values, as the step runs on several workers. Keep such values in"
-            " buffers, and train in bfloat16 instead of with a GradScaler"
+            f"{func} is called with a tensor that a forward pass or a loss function has made and kept (a cache, a"
+            " running mean, the scale of a GradScaler): it has no values, as the step runs on several workers. Keep"
+            " such values in buffers, and train in bfloat16 instead of with a GradScaler"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,3 +49,13 @@ class RecordedView:
             order = [d % len(shape) for d in self.rest[0]]
             return emit(aten.permute.default, (new, [order.index(d) for d in range(len(shape))]), {}, value)
         raise DGLError(f"an in-place operator writes through the view {func}: clone it, or write out of place")
+
+
+def unpermuted(node: Node, order: Sequence[int]) -> Node | None:
+    """Return what is permuted back by ``order``, or None: the gradient of a linear layer does so with its weight."""
+    if node.target is not aten.permute.default:
+        return None
+    before: Any
+    there: Any
+    before, there = node.args
+    return before if all(there[b] % len(there) == i for i, b in enumerate(order)) else None

@@ -282,6 +282,28 @@ def test_reading_values_is_refused(what: Any) -> None:
         capture(Branches(what), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
 
 
+def test_operators_that_transpose_in_place_or_write_into_out_are_captured() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru = nn.GRU(4, 4, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.gru(x)[0].sum(1)
+            with torch.no_grad(), torch.profiler.record_function("norm"):
+                norm = torch.empty_like(h)
+                torch.add(h, 2.0, out=norm)
+            return h * norm
+
+    module, x = Recurrent(), torch.randn(4, 4, 4)
+    captured = capture(module, lambda out, y: (out * y).sum(), (x, x[0, :1]))
+    values = {captured.parameters[name]: p.detach() for name, p in module.named_parameters()}
+    result = run(captured, values | dict(zip(captured.data, (x, x[0, :1]), strict=True)))
+    (module(x) * x[0, :1]).sum().backward()
+    for name, p in module.named_parameters():
+        torch.testing.assert_close(result[captured.updates[captured.parameters[name]]], p.grad)
+
+
 def test_a_refusal_names_the_line_of_the_user() -> None:
     def branch(h: torch.Tensor) -> torch.Tensor:
         return h if h.sum() > 0 else -h
@@ -297,7 +319,7 @@ def test_a_long_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             h = h.sin()
         return h
 
-    monkeypatch.setattr(sys.modules["dglite.tofu.capture"], "MANY_OPERATORS", 20)
+    monkeypatch.setattr(sys.modules["dglite.tofu.checks"], "MANY_OPERATORS", 20)
     with pytest.warns(DGLWarning, match=r"23 operators, 22 of them in module 'inner'"):
         module = nn.Sequential(OrderedDict(inner=Branches(loop)))
         capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))

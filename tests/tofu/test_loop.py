@@ -473,3 +473,72 @@ def test_each_process_may_pass_its_share_of_the_batch(two: Workers) -> None:
         torch.testing.assert_close(logits, expected)
         assert "other inputs" in errors[0]
         assert "split_batch" in errors[1]
+
+
+def test_zero_grad_discards_gradients(two: Workers) -> None:
+    for rank_losses in two.run(discard):
+        assert rank_losses[0] == rank_losses[1]
+
+
+def discard(rank: int) -> tuple[list[float], list[float]]:
+    """Return the losses of a loop with ``zero_grad``, which also discards a backward pass, and without."""
+    losses = []
+    for clear in (True, False):
+        module, (x, y) = net(), batch()
+        optimizer = maker("sgd")(module.parameters())
+        step = tofu.parallelize(module, functional.cross_entropy, optimizer)
+        values = []
+        for _ in range(3):
+            if clear and values:
+                optimizer.zero_grad()
+                step.backward(x, y)
+                optimizer.zero_grad(set_to_none=len(values) == 1)
+                module.zero_grad()
+            values.append(step(x, y).item())
+        losses.append(values)
+    return losses[0], losses[1]
+
+
+class Scaled(nn.Linear):
+    """A layer that reads a global number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * SCALE
+
+
+SCALE = 1.0
+
+
+def rescaled(rank: int) -> list[float]:
+    global SCALE
+    torch.manual_seed(0)
+    module = Scaled(4, 3)
+    x, y = torch.ones(4, 4), torch.zeros(4, dtype=torch.long)
+    step = tofu.parallelize(module, functional.cross_entropy, torch.optim.SGD(module.parameters(), 0.0))
+    losses = [step(x, y).item()]
+    SCALE = 0.0
+    losses.append(step(x, y).item())
+    SCALE = 1.0
+    return losses
+
+
+@pytest.mark.filterwarnings("ignore:a new plan")
+def test_globals_that_a_module_reads_are_noticed(two: Workers) -> None:
+    for before, after in two.run(rescaled):
+        assert after == pytest.approx(torch.tensor(3.0).log().item())
+        assert before != after
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (lambda: nn.Sequential(nn.Embedding(8, 4, max_norm=1.0), nn.Flatten()), "writes into the parameters 0.weight"),
+        (lambda: nn.Sequential(nn.Embedding(8, 4, sparse=True), nn.Flatten()), "sparse=False"),
+        (lambda: nn.EmbeddingBag(8, 4), "nn.Embedding, and a sum"),
+        (lambda: nn.LazyLinear(4), "call it once before"),
+    ],
+)
+def test_what_cannot_be_planned_says_what_to_do(module: Callable[[], nn.Module], words: str) -> None:
+    ids = torch.zeros(4, 2, dtype=torch.long)
+    with pytest.raises(DGLError, match=words):
+        tofu.capture(module(), functional.cross_entropy, (ids, torch.zeros(4, dtype=torch.long)))
