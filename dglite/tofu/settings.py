@@ -149,17 +149,26 @@ def _owners(module: nn.Module, loss: Any) -> Iterator[Any]:
     }
     for owner in [*modules, *forwards]:
         yield owner
-        for value in _namespace(owner).values():
-            if _is_record(value) and id(value) not in records:
+        for value in _items(_namespace(owner).values()):
+            if _is_record(value, owner) and id(value) not in records:
                 records.add(id(value))
                 yield value
 
 
-def _is_record(value: Any) -> bool:
-    """Return whether a value is an object of settings, as the configurations of transformers are."""
-    if isinstance(value, type | nn.Module | torch.Tensor) or not hasattr(value, "__dict__"):
+def _items(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and what lists, tuples and dicts among them hold."""
+    for value in values:
+        yield value
+        if isinstance(value, list | tuple | dict):
+            yield from value.values() if isinstance(value, dict) else value
+
+
+def _is_record(value: Any, owner: Any) -> bool:
+    """Return whether a value is an object of settings: a configuration, or of a class beside its owner's."""
+    if isinstance(value, type | types.FunctionType | nn.Module | torch.Tensor) or not hasattr(value, "__dict__"):
         return False
-    return is_dataclass(value) or isinstance(value, types.SimpleNamespace) or hasattr(value, "to_dict")
+    record = is_dataclass(value) or isinstance(value, types.SimpleNamespace) or hasattr(value, "to_dict")
+    return record or (isinstance(owner, nn.Module) and type(value).__module__ == type(owner).__module__)
 
 
 def _namespace(owner: Any) -> Mapping[str, Any]:

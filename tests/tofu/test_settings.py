@@ -284,3 +284,36 @@ def test_settings_are_numbered() -> None:
     assert settings.number() != first
     handle.remove()
     assert settings.number() == first
+
+
+class Factor:
+    """An object that a module reads."""
+
+    value = 1.0
+
+
+class Scales(nn.Module):
+    """A module that keeps objects of its own in a list, and reads a global one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.factors = nn.Linear(2, 2), [Factor()]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.factors[0].value * FACTOR
+
+
+FACTOR = 1.0
+
+
+def test_objects_in_lists_and_globals_of_forward_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Scales()
+    settings = CallSettings(module, None)
+    first = settings.number()
+    module.factors[0].value = 2.0
+    second = settings.number()
+    assert second != first
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    assert settings.number() not in (first, second)
+    monkeypatch.undo()
+    assert settings.number() == second
