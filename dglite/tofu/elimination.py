@@ -46,16 +46,17 @@ def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[i
 
 
 def lower_bound(
-    tables: Mapping[Scope, np.ndarray], sizes: Sequence[int], limit: int = 1 << 20
+    tables: Mapping[Scope, np.ndarray], sizes: Sequence[int], limit: int = 1 << 20, visits: float = math.inf
 ) -> tuple[float, list[int]]:
     """Return a number that no sum of table entries is below, and values with a small sum; see `minimize`.
 
     It is their sum, and the least, if no variable has to be eliminated from tables of more than ``limit`` entries.
+    ``visits`` are how often tables may be changed before.
     """
     candidates = _candidates(tables, sizes)
     smaller = {scope: table[np.ix_(*(candidates[v] for v in scope))] for scope, table in tables.items()}
     left = [len(each) for each in candidates]
-    _diffuse(smaller, left)
+    _diffuse(smaller, left, visits)
     fixed = sum(float(t.min()) for scope, t in smaller.items() if all(left[v] == 1 for v in scope))
     bound, values = _Elimination(smaller, left).bound(limit)
     return fixed + bound, [int(each[i]) for each, i in zip(candidates, values, strict=True)]
@@ -97,7 +98,7 @@ SWEEPS = 300
 """Rounds after which costs have settled in most problems."""
 
 
-def _diffuse(tables: dict[Scope, np.ndarray], sizes: Sequence[int]) -> None:
+def _diffuse(tables: dict[Scope, np.ndarray], sizes: Sequence[int], visits: float) -> None:
     """Move costs between the tables of each variable, so that all have the same minimum for each of its values.
 
     Every sum stays as it is, and the sum of the tables' minima rises towards the optimum of the linear relaxation
@@ -109,7 +110,7 @@ def _diffuse(tables: dict[Scope, np.ndarray], sizes: Sequence[int]) -> None:
             scopes_of.setdefault(v, []).append(scope)
     shared = {v: scopes for v, scopes in scopes_of.items() if sizes[v] > 1 and len(scopes) > 1}
     least = -math.inf
-    for sweep in range(SWEEPS):
+    for sweep in range(int(min(SWEEPS, visits / max(len(tables), 1)))):
         for v, scopes in shared.items():
             minima = [tables[scope].min(axis=tuple(i for i, u in enumerate(scope) if u != v)) for scope in scopes]
             mean = sum(minima[1:], minima[0]) / len(minima)

@@ -8,6 +8,7 @@ placements with a small sum, mostly the least.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -35,7 +36,9 @@ JOINT_STEPS = 3
 """Steps up to which all are decided at once: each multiplies the placements of a tensor by its dimensions."""
 
 
-def search_jointly(coarse: Coarse, ks: Sequence[int], limit: int = 1 << 20) -> tuple[float, list[SearchStep]]:
+def search_jointly(
+    coarse: Coarse, ks: Sequence[int], limit: int = 1 << 20, visits: float = math.inf
+) -> tuple[float, list[SearchStep]]:
     """Return a number of bytes that no plan in a recursion sends less than, and the steps of one that sends few.
 
     It is for plans without replication, before operators share what they have fetched (`keeping`).
@@ -47,9 +50,11 @@ def search_jointly(coarse: Coarse, ks: Sequence[int], limit: int = 1 << 20) -> t
         Into how many groups each step splits. A tensor has a placement for each sequence of its dimensions.
     limit : int
         Entries of the largest table.
+    visits : float
+        How often tables may be changed to bring the bound and the steps together.
     """
     joint = _JointTables(coarse, ks)
-    least, placements, numbers = solve_tables(coarse, joint.places, joint.costs, {}, limit)
+    least, placements, numbers = solve_tables(coarse, joint.places, joint.costs, {}, limit, visits)
     ranks = [len(group.shape) for group in coarse.tensors]
     sequences = {
         id(group): joint.sequence(group.call, numbers[i]) for i, group in enumerate(coarse.operators) if i in numbers
@@ -72,6 +77,7 @@ def solve_tables(
     costs: Callable[[CallSignature], list[np.ndarray]],
     tables: dict[Scope, np.ndarray],
     limit: int,
+    visits: float = math.inf,
 ) -> tuple[float, list[Option], dict[int, int]]:
     """Return a number that no choice of an option for each tensor and operator costs less than, and a cheap choice.
 
@@ -88,6 +94,8 @@ def solve_tables(
         Further costs by the numbers of tensor groups.
     limit : int
         Entries of the largest table.
+    visits : float
+        See `elimination.lower_bound`.
     """
     sizes = [len(options(group.shape)) for group in coarse.tensors]
     tables = dict(tables)
@@ -102,7 +110,7 @@ def solve_tables(
         for v, cost in zip((*group.inputs, *group.outputs), each, strict=True):
             if v >= 0:
                 tables[v, strategy] = tables.get((v, strategy), 0.0) + cost.T * len(group.nodes)
-    least, values = lower_bound(tables, sizes, limit)
+    least, values = lower_bound(tables, sizes, limit, visits)
     placed = [options(group.shape)[i] for group, i in zip(coarse.tensors, values, strict=False)]
     return least, placed, {number: values[v] for number, v in variables.items()}
 

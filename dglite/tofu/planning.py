@@ -75,7 +75,7 @@ def plan_captured(
     coarse = coarsen(captured, describe or strategies_of)
     # deciding two steps at once takes no longer than one after the other; three take seconds
     found = [(search(coarse, ks), speeds) for ks, speeds in ways]
-    found += [(search_jointly(coarse, ks)[1], speeds) for ks, speeds in ways if len(ks) == 2]
+    found += [(search_jointly(coarse, ks, 1 << 16, VISITS)[1], speeds) for ks, speeds in ways if len(ks) == 2]
     plans = [PartitionPlan(coarse, steps, speeds, memory=memory) for steps, speeds in found]
     cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
     best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
@@ -95,6 +95,10 @@ def plan_like(captured: Captured, before: PartitionPlan, memory: float | None = 
     policies = [Policy(fixed={v: each[number] for v, each in dims.items()}) for number in range(len(before.steps))]
     steps = search(coarse, [step.k for step in before.steps], policies)
     return PartitionPlan(coarse, steps, seconds=time.perf_counter() - start, memory=memory)
+
+
+VISITS = 50_000
+"""How often tables are changed while two steps are decided at once: about a second."""
 
 
 def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int], list[float | None]]]:
