@@ -36,6 +36,7 @@ _FLAGS |= {torch.Tensor.requires_grad_}
 """What a tensor in parts and the whole have in common."""
 
 _GRADIENT = _attributes("grad")
+_WITHOUT_GRADIENT = _attributes("grad_fn") | {torch.Tensor.requires_grad_}
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class _PartitionedGradient(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (torch.Tensor.grad_fn.__get__, torch.Tensor.requires_grad_):  # type: ignore[attr-defined]
+        if func in _WITHOUT_GRADIENT:
             return None
         if func is torch.Tensor.zero_:
             with torch._C.DisableTorchFunctionSubclass():
