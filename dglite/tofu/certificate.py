@@ -26,7 +26,7 @@ from .nodes import is_view
 from .slices import SMALL
 from .strategy import PLAIN, RowSpan, Strategy
 
-Cuts = tuple[int, ...]
+PartCounts = tuple[int, ...]
 """Into how many parts each dimension or index is cut, and last how many workers have the same part."""
 
 
@@ -100,7 +100,7 @@ class _RelaxedCosts:
 
     def __init__(self, coarse: Coarse, workers: int, replicate: bool) -> None:
         self.coarse, self.workers, self.replicate = coarse, workers, replicate
-        self._cuts: dict[TensorShape, list[Cuts]] = {}
+        self._cuts: dict[TensorShape, list[PartCounts]] = {}
         self._costs: dict[CallSignature, list[np.ndarray]] = {}
 
     def bound(self, tables: dict[Scope, np.ndarray], limit: int) -> float:
@@ -116,7 +116,7 @@ class _RelaxedCosts:
         }
         return self.bound(tables, limit) - price * memory
 
-    def tensor_cuts(self, shape: TensorShape) -> list[Cuts]:
+    def tensor_cuts(self, shape: TensorShape) -> list[PartCounts]:
         """Return the cuts that a tensor may have; what could be cut further is, unless it may be replicated."""
         if shape not in self._cuts:
             self._cuts[shape] = [
@@ -143,12 +143,12 @@ class _RelaxedCosts:
             self._costs[call] = [cost[useful] for cost in costs]
         return self._costs[call]
 
-    def _fetched(self, call: CallSignature, cuts: Sequence[Cuts], i: int, shape: TensorShape) -> np.ndarray:
+    def _fetched(self, call: CallSignature, cuts: Sequence[PartCounts], i: int, shape: TensorShape) -> np.ndarray:
         """Return the elements that all workers receive of an input at least: what they need and cannot hold."""
         mean, most = self._rows(call, cuts, shape, lambda s: s.inputs[i])
         return np.maximum(self.workers * (mean.prod(axis=1)[:, None] - self._common(most, shape)), 0.0)
 
-    def _put(self, call: CallSignature, cuts: Sequence[Cuts], i: int, shape: TensorShape) -> np.ndarray:
+    def _put(self, call: CallSignature, cuts: Sequence[PartCounts], i: int, shape: TensorShape) -> np.ndarray:
         """Return the elements that all workers receive of an output at least: what they hold and cannot make."""
         _, most = self._rows(call, cuts, shape, lambda s: s.outputs[i])
         common = self.workers * self._common(most, shape)
@@ -176,7 +176,11 @@ class _RelaxedCosts:
         return np.array(sizes, float).reshape(len(cuts), len(shape))
 
     def _rows(
-        self, call: CallSignature, cuts: Sequence[Cuts], shape: TensorShape, region: Callable[[Strategy], Sequence]
+        self,
+        call: CallSignature,
+        cuts: Sequence[PartCounts],
+        shape: TensorShape,
+        region: Callable[[Strategy], Sequence],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of each dimension that a part has to do with, in the mean, and at most where parts differ."""
         mean, most = np.tile(np.array(shape, float), (2, len(cuts), 1))
@@ -197,7 +201,7 @@ def _span_rows(span: RowSpan, extent: int, count: int, size: int) -> tuple[float
     return sum(rows) / count, max(rows)
 
 
-def operator_cuts(call: CallSignature, workers: int, whole: bool) -> Iterator[Cuts]:
+def operator_cuts(call: CallSignature, workers: int, whole: bool) -> Iterator[PartCounts]:
     """Yield the cuts of an operator's indices that `cost.LocalOperator` allows in some recursion.
 
     ``whole`` says whether workers may do the same though they could share it.
@@ -216,7 +220,7 @@ def operator_cuts(call: CallSignature, workers: int, whole: bool) -> Iterator[Cu
 
 
 @lru_cache(maxsize=10_000)
-def factorizations(workers: int, extents: tuple[int, ...]) -> list[Cuts]:
+def factorizations(workers: int, extents: tuple[int, ...]) -> list[PartCounts]:
     """Return all ways to write ``workers`` as a product of parts of the extents, and of a rest."""
     if not extents:
         return [(workers,)]
