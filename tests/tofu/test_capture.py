@@ -17,6 +17,8 @@ from dglite import DGLError, DGLWarning
 from dglite.nn import GraphConv
 from dglite.tofu import Captured, capture, plan, plan_captured
 
+VIEW = torch.ops.aten.view.default
+
 
 def run(captured: Captured, values: dict[Node, torch.Tensor]) -> dict[Node, Any]:
     """Compute every node of a captured graph."""
@@ -24,7 +26,7 @@ def run(captured: Captured, values: dict[Node, torch.Tensor]) -> dict[Node, Any]
         if node.op == "call_function":
             args = torch.fx.map_arg(node.args, values.__getitem__)
             kwargs = torch.fx.map_arg(node.kwargs, values.__getitem__)
-            values[node] = node.target(*args, **kwargs)
+            values[node] = (torch.reshape if node.target is VIEW else node.target)(*args, **kwargs)
     return values
 
 
