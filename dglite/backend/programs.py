@@ -114,6 +114,13 @@ class ProgramInterface(ABC):
         """
         raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
 
+    def load_program(self, source: Any) -> Any:
+        """Return an exported program, or that of a file, as a function.
+
+        Raises ``DGLError``: the library exports no programs.
+        """
+        raise DGLError("programs are exported by torch; start the process with DGLITE_BACKEND=torch")
+
     def transformed(self, op: TransformedOp, inputs: Sequence[Tensor]) -> Tensor | None:
         """Run ``op`` where the library transforms functions (vmap, grad, ...); None where it does not."""
         return None

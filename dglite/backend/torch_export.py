@@ -19,13 +19,14 @@ from ..errors import DGLError
 from .torch_library import decompositions
 from .torch_simplify import simplify
 
-_CONTAINERS: list[type] = []
-"""Classes of objects that hold tensors."""
+_Flatten = Callable[[Any], tuple[list[tuple[str, Any]], Any]]
+CONTAINERS: dict[type, _Flatten] = {}
+"""What takes objects that hold tensors apart, by class."""
 
 
 def register_container(
     kind: type,
-    flatten: Callable[[Any], tuple[list[tuple[str, Any]], Any]],
+    flatten: _Flatten,
     unflatten: Callable[[Any, Any], Any],
     from_json: Callable[[Any], Any],
 ) -> None:
@@ -49,7 +50,7 @@ def register_container(
         flatten_with_keys_fn=with_keys,
     )
     register_pytree_flatten_spec(kind, lambda x, spec: _values_for(spec, *flatten(x)))
-    _CONTAINERS.append(kind)
+    CONTAINERS[kind] = flatten
 
 
 def _values_for(spec: pytree.TreeSpec, pairs: list[tuple[str, Any]], description: Any) -> list[Any]:
@@ -180,7 +181,7 @@ class _ExportedFunction(torch.nn.Module):
 
 
 def _is_container(x: Any) -> bool:
-    return type(x) in _CONTAINERS
+    return type(x) in CONTAINERS
 
 
 def _containers(args: Any) -> Iterator[Any]:
@@ -216,6 +217,6 @@ def _portable(
 
 def _of_dictionaries(spec: pytree.TreeSpec) -> pytree.TreeSpec:
     children = [_of_dictionaries(child) for child in spec.children()]
-    if spec.type in _CONTAINERS:
+    if spec.type in CONTAINERS:
         return pytree.TreeSpec(dict, list(spec.context[-1]), children)
     return spec if spec.is_leaf() else pytree.TreeSpec(spec.type, spec.context, children)
