@@ -1,8 +1,8 @@
 """Exported programs as functions: called without torch's module, its tree of inputs and its dispatcher.
 
 Of a program's call torch's own module takes longer than many a readout: it takes the inputs apart, compares them with
-constraints, and passes each step to the dispatcher. A :class:`LoadedProgram` does the same by code that is written once, when
-the program is loaded, for plain tensors while torch looks on by no mode; every other call goes to torch's module.
+constraints, and passes each step to the dispatcher. A :class:`LoadedProgram` does the same by code that is written once,
+when the program is loaded, for plain tensors while torch looks on by no mode; every other call goes to torch's module.
 """
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ def _constants_of(exported: torch.export.ExportedProgram) -> list[torch.Tensor] 
     specs, signature = exported.graph_signature.input_specs, exported.graph_signature
     kinds = [spec.kind for spec in specs]
     first = next((i for i, kind in enumerate(kinds) if kind is InputKind.USER_INPUT), len(kinds))
-    if not all(kind in _CONSTANTS for kind in kinds[:first]) or not all(
-        x is InputKind.USER_INPUT for x in kinds[first:]
-    ):
+    if any(kind not in _CONSTANTS for kind in kinds[:first]) or set(kinds[first:]) - {InputKind.USER_INPUT}:
         return None
     if not all(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs):
         return None
