@@ -1,8 +1,8 @@
 """Exported programs as functions: called without torch's module, its tree of inputs and its dispatcher.
 
 Of a program's call torch's own module takes longer than many a readout: it takes the inputs apart, compares them with
-constraints, and passes each step to the dispatcher. A :class:`LoadedProgram` does the same by code that is written once,
-when the program is loaded, for plain tensors while torch looks on by no mode; every other call goes to torch's module.
+constraints, and passes each step to the dispatcher. A :class:`LoadedProgram` does the same by code that it writes when
+the program is loaded, for plain tensors while torch looks on by no mode; every other call goes to torch's module.
 """
 
 from __future__ import annotations
