@@ -126,10 +126,13 @@ def export(
         counts = _counts((args, kwargs))
         shapes = {name: _shapes_of(value, counts) for name, value in named.items()}
     with torch.no_grad(), _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+        if strict:
+            _run_before(model, args, kwargs)
         try:
             program = torch.export.export(model, args, kwargs or None, dynamic_shapes=shapes, strict=strict)
         except torch._dynamo.exc.Unsupported as error:
-            part = "functions of your own in message passing" if "update_all" in str(error) else "the model"
+            messages = "reduce functions of your own, nor messages that are no expressions of features"
+            part = messages if "update_all" in str(error) else "the model"
             reason = " ".join(str(error).split("Developer debug context")[0].split())
             raise DGLError(
                 f"with strict=True Dynamo reads the model in place of running it, and it cannot read {part}; leave out "
@@ -147,6 +150,18 @@ def export(
             return _portable(program, args, kwargs)
     program.example_inputs = None  # a file would hold the example's graph and features
     return program
+
+
+def _run_before(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run a model once: Dynamo reads message functions that were recorded before, and cannot record them.
+
+    Random numbers and buffers are as if it had not run.
+    """
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng():
+        model(*args, **kwargs)
+    for buffer, before in buffers:
+        buffer.copy_(before)
 
 
 def _distinct(inputs: Any) -> Any:

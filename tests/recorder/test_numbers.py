@@ -142,10 +142,10 @@ def test_numbers_of_messages_are_in_programs_for_any_graph(text: str) -> None:
         model.function.__globals__["learned"].requires_grad_(False)
     g = dglite.graph(([0, 1, 2, 2], [1, 2, 2, 1]), num_nodes=4)
     programs = [dglite.export(model, g, values(4, 3), portable=portable).module() for portable in (False, True)]
-    for g in (g, dglite.rand_graph(7, 30), dglite.graph(([0], [1]), num_nodes=2)):
-        x = values(g.num_nodes(), 3)
-        for program, graph in zip(programs, (g, dglite.to_tensors(g)), strict=True):
-            torch.testing.assert_close(program(graph, x), model(g, x))
+    for other in (g, dglite.rand_graph(7, 30), dglite.graph(([0], [1]), num_nodes=2)):
+        x = values(other.num_nodes(), 3)
+        for program, graph in zip(programs, (other, dglite.to_tensors(other)), strict=True):
+            torch.testing.assert_close(program(graph, x), model(other, x))
 
 
 @pytest.mark.parametrize("text", [*MAY_DIVIDE_BY_ZERO, "s if d > 3 else s * 2", "s * math.log(d + 1)", "s ** d"])
