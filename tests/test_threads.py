@@ -166,6 +166,42 @@ def test_a_scope_that_another_thread_interrupts_goes_on() -> None:
     assert list(g.ndata) == []
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_scopes_of_compiled_functions_are_a_threads_own(backend: str) -> None:
+    """Compiled by itself, a scope's entry wrote to the graph without a lock."""
+
+    def send(x: torch.Tensor) -> torch.Tensor:
+        with g.local_scope():
+            g.ndata["h"] = x
+            g.update_all(fn.copy_u("h", "m"), fn.sum("m", "o"))
+            return g.ndata["o"]
+
+    torch._dynamo.reset()
+    g, x = fresh(6, 20), torch.rand(6, 2)
+    expected, compiled = send(x), torch.compile(send, backend=backend)
+    entered, done = threading.Event(), threading.Event()
+
+    def hold() -> list[str]:
+        with g.local_scope():
+            g.ndata["other"] = torch.ones(6)
+            entered.set()
+            done.wait()
+            return list(g.ndata)
+
+    def run() -> list[str]:
+        entered.wait()
+        try:
+            with g.local_scope():
+                g.ndata["x"] = x
+                torch.testing.assert_close(compiled(x), expected)
+                return list(g.ndata)
+        finally:
+            done.set()
+
+    assert side_by_side([hold, run]) == [["other"], ["x"]]
+    assert not g.ndata
+
+
 def in_scope(g: DGLGraph) -> list[str]:
     with g.local_scope():
         return list(g.ndata)

@@ -64,6 +64,10 @@ class ProgramInterface(ABC):
         """Return ``function``, which the library's compiler leaves out of programs, as it reads values of ids."""
         return function
 
+    def compiled_within_others(self, function: Unread) -> Unread:
+        """Return ``function``, which the library's compiler reads as a part of others, and compiles not by itself."""
+        return function
+
     def needs_operator(self, xs: Sequence[Tensor]) -> bool:
         """Whether the library traces, transforms or wraps what is computed of ``xs``: operations are registered ones.
 

@@ -12,7 +12,7 @@ import torch
 from ..opspec import OPERATORS
 from . import torch_arrays, torch_export, torch_library, torch_memory, torch_program, torch_record, torch_structure
 from .protocols import MakeOp, Recipe, Watch
-from .torch_breaks import left_to_python
+from .torch_breaks import compiled_within_others, left_to_python
 from .torch_deferred import DeferredTensor, can_defer, deferred_of
 from .torch_plain import (
     are_read,
@@ -137,6 +137,7 @@ class TorchBackend(TorchTensors):
     structure_tensors = staticmethod(torch_structure.make_tensors)
     structure_of = staticmethod(torch_structure.structure_of)
     left_to_python = staticmethod(left_to_python)
+    compiled_within_others = staticmethod(compiled_within_others)
 
     def lasting(self) -> AbstractContextManager[None]:
         return torch_structure.outside_of_programs() if is_watched() else torch.inference_mode(False)

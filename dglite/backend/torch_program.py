@@ -48,7 +48,7 @@ class LoadedProgram:
         assert signature is not None
         self._out_spec = signature.out_spec
         self._take, self._take_named = map(_taker, signature.in_spec.children())
-        self._constants = _constants_of(exported)
+        self._constants: Any = _constants_of(exported)
         self._has_one_result = self._out_spec.is_leaf()
         self._run: Any = None
         if self._constants is not None:

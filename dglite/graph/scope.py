@@ -44,6 +44,7 @@ class LocalScope:
         self._graph = graph
         self._thread, self._outermost = 0, False
 
+    @active.compiled_within_others
     def __enter__(self) -> None:
         state = self._graph.__dict__
         if active.compiling():  # which knows no locks; a compiled function writes to no graph before it returns
@@ -65,6 +66,7 @@ class LocalScope:
             states[thread] = saved.copy()
             _copy_frames(states[thread], saved)
 
+    @active.compiled_within_others
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
