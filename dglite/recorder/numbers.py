@@ -2,7 +2,7 @@
 
 In a degree bucket there is one such number, a Python ``int``. In a mailbox of all nodes there is one for each node, and
 what needs a single one, such as a branch or the shape of a new tensor, raises :class:`Unrecordable`. A program for any
-graph computes with tensors, of whose values it knows the least alone.
+graph computes with tensors; of their values it knows only the least.
 """
 
 from __future__ import annotations
