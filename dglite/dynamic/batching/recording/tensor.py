@@ -213,4 +213,4 @@ def _install_what_tensors_have() -> None:
 
 
 _install_what_tensors_have()
-LazyTensor.__torch_function__ = recorder_by(recording.of_torch, _FUNCTIONS, _record_other)
+LazyTensor.__torch_function__ = recorder_by(recording.of_torch, _FUNCTIONS, _record_other)  # type: ignore[method-assign]
