@@ -54,17 +54,12 @@ def _of_python(name: str, count: int) -> Intrinsic:
     return call
 
 
-_allocate, _from_int, _to_int = (
-    _of_python(name, count)
-    for name, count in (("PyType_GenericAlloc", 2), ("PyLong_FromLongLong", 1), ("PyLong_AsLongLong", 1))
-)
-_new_tuple, _put_item, _tuple_of = (
-    _of_python(name, count) for name, count in (("PyTuple_New", 1), ("PyTuple_SetItem", 3), ("PyList_AsTuple", 1))
-)
-_vectorcall, _call, _call_one = (
-    _of_python(name, count)
-    for name, count in (("PyObject_Vectorcall", 4), ("PyObject_Call", 3), ("PyObject_CallOneArg", 2))
-)
+_allocate = _of_python("PyType_GenericAlloc", 2)
+_from_int, _to_int = _of_python("PyLong_FromLongLong", 1), _of_python("PyLong_AsLongLong", 1)
+_new_tuple, _put_item = _of_python("PyTuple_New", 1), _of_python("PyTuple_SetItem", 3)
+_tuple_of = _of_python("PyList_AsTuple", 1)
+_call, _call_one = _of_python("PyObject_Call", 3), _of_python("PyObject_CallOneArg", 2)
+_vectorcall = _of_python("PyObject_Vectorcall", 4)
 _look_up, _clear_error = _of_python("PyDict_GetItemWithError", 2), _of_python("PyErr_Clear", 0)
 _take, _drop = _of_python("Py_IncRef", 1), _of_python("Py_DecRef", 1)
 
