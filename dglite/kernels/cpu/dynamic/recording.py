@@ -2,8 +2,8 @@
 
 A lazy tensor has three slots: kind, place and session. A session has two: ``products``, signatures of products with
 weights, and ``words``, an array: the number of nodes, where free words begin, and what was recorded, see
-:func:`.batching.parse`. What a call records is found by the kinds of its arguments, in dicts of dicts; whatever is not
-found there is left to a function of Python, the *otherwise* of each.
+:func:`.batching.parse`. What a call records is looked up by the kinds of its arguments, in dicts of dicts; whatever
+is not there is left to a function of Python, the *otherwise* of each.
 
 Each kernel has the arguments of a C function of Python: its state (a tuple), the address of its arguments, how many
 there are, and the names of keywords, or 0. It returns a new reference, or 0 after an error. Objects are addresses.
@@ -91,15 +91,15 @@ def _lazy(lazy_type: int, session: int, ref: int, kind: int) -> int:
 
 @Kernel
 def _room(session: int, needed: int) -> int:
-    """Return the address of a session's words, 0 where there is no room for so many more."""
+    """Return the address of a session's words, 0 if there is no room for ``needed`` more."""
     array = word(session, _WORDS)
     data = word(array, _DATA)
     return data if word(data, 1) + needed <= word(word(array, _SHAPE), 0) else 0
 
 
 @Kernel
-def _found(state: int, table: int, args: int, count: int) -> int:
-    """Return the entry for the kinds of lazy tensors of one session; 0 where there is none."""
+def _entry_of_kinds(state: int, table: int, args: int, count: int) -> int:
+    """Return the entry for the kinds of lazy tensors of one session, or 0."""
     entry = table
     for i in range(count):
         x = word(args, i)
@@ -134,7 +134,7 @@ def _recorded(state: int, entry: int, args: int, count: int) -> int:
 def by_kinds(state: int, args: int, count: int, names: int) -> int:
     """Record an operation on lazy tensors."""
     if names == 0:
-        entry = _found(state, word(state, _TABLE), args, count)
+        entry = _entry_of_kinds(state, word(state, _TABLE), args, count)
         if entry != 0:
             lazy = _recorded(state, entry, args, count)
             if lazy != 0:
@@ -155,7 +155,7 @@ def by_kinds_of_list(state: int, args: int, count: int, names: int) -> int:
             table = _entry(_entry(word(state, _TABLE), number), axis)
             _drop(number)
             if table != 0:
-                entry = _found(state, table, items, word(several, _SIZE))
+                entry = _entry_of_kinds(state, table, items, word(several, _SIZE))
                 if entry != 0:
                     lazy = _recorded(state, entry, items, word(several, _SIZE))
                     if lazy != 0:
