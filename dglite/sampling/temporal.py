@@ -79,7 +79,7 @@ def sample_blocks_at(
         ends = [dst_set if dst_set in reached else None for _, dst_set in g.type_graph.ends]
         seeds = [None if end is None else ids[end] for end in ends]
         times: list[Times | None] = [
-            None if dates is None or end is None else (dates, in_kind_of(limits[end], dates.dtype))
+            None if dates is None or end is None else Times(dates, in_kind_of(limits[end], dates.dtype))
             for dates, end in zip(of_edges, ends, strict=True)
         ]
         if latest:
@@ -130,5 +130,5 @@ def _latest_or_drawn(
     excluded = excluded_edges(g, exclude_edges)
     for i, (ids, date) in enumerate(zip(seeds, times, strict=True)):
         if ids is not None and date is not None and fanouts[i]:
-            picks[i] = choose_latest(g, i, ids, fanouts[i], edge_time, *date, excluded[i])
+            picks[i] = choose_latest(g, i, ids, fanouts[i], edge_time, *date[:2], excluded[i])
     return picks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ...convert import graph, heterograph
@@ -155,6 +156,35 @@ def columns_of(g: DGLGraph) -> FusedColumns:
     return FusedColumns(
         indptr, indices.to(dtype), edge_ids, offset, kinds, {ntype: i for i, ntype in enumerate(ntypes)}, names
     )
+
+
+class EdgeCodes(NamedTuple):
+    """What edges of the graph of all types in one are in the DGLGraph.
+
+    Attributes
+    ----------
+    values, bits
+        for each edge its id among those of its type, ``<< bits``, and the number of its type in the DGLGraph.
+    first_nodes, first_sources
+        by node type, and by edge type of the sources, the number of the first node.
+    """
+
+    values: np.ndarray
+    bits: int
+    first_nodes: np.ndarray
+    first_sources: np.ndarray
+
+
+def edge_codes(graph: Any) -> EdgeCodes:
+    """Return the codes of a graph of several types."""
+    g, columns = graph.g, graph.columns
+    first, bits = columns.first_nodes(), max(len(g.canonical_etypes) - 1, 1).bit_length()
+    values = np.empty(len(columns.indices), np.int64)
+    for i, etype in enumerate(g.canonical_etypes):
+        places = columns.places(etype_tuple_to_str(etype)).numpy()
+        values[places] = np.arange(len(places)) << bits | i
+    first_nodes = np.array([first[ntype][0] for ntype in g.ntypes])
+    return EdgeCodes(values, bits, first_nodes, first_nodes[[source for source, _ in g.type_graph.ends]])
 
 
 # -- attributes --------------------------------------------------------------------------------------------------------

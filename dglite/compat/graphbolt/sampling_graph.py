@@ -72,7 +72,7 @@ class FusedCSCSamplingGraph(TwoForms):
         async_op
             return an object whose ``wait()`` returns the sample.
         """
-        subgraph = draws.sample_layer(self, draws.neighbors(probs_name, replace), seeds, fanouts)
+        subgraph = draws.sample_layer(self, draws.Rule(probs_name, replace), seeds, fanouts)
         return Ready(subgraph) if async_op else subgraph
 
     def sample_layer_neighbors(
@@ -90,8 +90,8 @@ class FusedCSCSamplingGraph(TwoForms):
 
         A seed has ``fanouts`` edges in expectation. ``replace`` is accepted; edges are drawn without replacement.
         """
-        draw = draws.layer_neighbors(probs_name, random_seed, seed2_contribution)
-        subgraph = draws.sample_layer(self, draw, seeds, fanouts)
+        rule = draws.Rule(probs_name, shared=(random_seed, seed2_contribution))
+        subgraph = draws.sample_layer(self, rule, seeds, fanouts)
         return Ready(subgraph) if async_op else subgraph
 
     def temporal_sample_neighbors(
@@ -122,9 +122,9 @@ class FusedCSCSamplingGraph(TwoForms):
         DGLError
             There is no such attribute, or times are not as many as seeds.
         """
-        names = probs_name, node_timestamp_attr_name, edge_timestamp_attr_name
+        names = node_timestamp_attr_name, edge_timestamp_attr_name
         times = seeds_timestamp, seeds_pre_time_window
-        return draws.sample_earlier(self, draws.neighbors(probs_name, replace), seeds, times, fanouts, names)
+        return draws.sample_layer(self, draws.Rule(probs_name, replace), seeds, fanouts, times, names)
 
     def temporal_sample_layer_neighbors(
         self,
@@ -140,9 +140,9 @@ class FusedCSCSamplingGraph(TwoForms):
         seed2_contribution: float = 0.0,
     ) -> SampledSubgraphImpl:
         """Return in-edges as :meth:`temporal_sample_neighbors` does, drawn as :meth:`sample_layer_neighbors` does."""
-        draw = draws.layer_neighbors(probs_name, random_seed, seed2_contribution)
-        names = probs_name, node_timestamp_attr_name, edge_timestamp_attr_name
-        return draws.sample_earlier(self, draw, seeds, (seeds_timestamp, seeds_pre_time_window), fanouts, names)
+        rule = draws.Rule(probs_name, shared=(random_seed, seed2_contribution))
+        names = node_timestamp_attr_name, edge_timestamp_attr_name
+        return draws.sample_layer(self, rule, seeds, fanouts, (seeds_timestamp, seeds_pre_time_window), names)
 
     def sample_negative_edges_uniform(
         self, edge_type: str | None, node_pairs: torch.Tensor, negative_ratio: int
@@ -162,7 +162,7 @@ class FusedCSCSamplingGraph(TwoForms):
     def to(self, device: Any = "cpu") -> FusedCSCSamplingGraph:
         """Return the graph on a device; compressed columns and attributes stay in the host's memory."""
         moved = copy.copy(self)
-        moved._g, moved._merged = self.g.to(device), None
+        moved._g = self.g.to(device)
         return moved
 
     def pin_memory_(self) -> Self:
