@@ -44,10 +44,7 @@ _PAGE = 4096
 def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
     """Return ``"source:relation:destination"`` for a canonical edge type.
 
-    Raises
-    ------
-    DGLError
-        It has not three parts.
+    Raises DGLError: it has not three parts.
     """
     if not isinstance(c_etype, tuple) or len(c_etype) != 3:
         raise InputError(f"edge type {c_etype!r:.80} must be a tuple (source, relation, destination)")
@@ -57,10 +54,7 @@ def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
 def etype_str_to_tuple(c_etype: str | tuple[str, str, str]) -> tuple[str, str, str]:
     """Return the canonical edge type that ``"source:relation:destination"`` names; a tuple as it is.
 
-    Raises
-    ------
-    DGLError
-        The string has not three parts.
+    Raises DGLError: the string has not three parts.
     """
     parts = c_etype if isinstance(c_etype, tuple) else tuple(c_etype.split(CANONICAL_ETYPE_DELIMITER))
     if len(parts) != 3:
@@ -164,15 +158,12 @@ def shown_inside(name: str, fields: Mapping[str, Any]) -> str:
 class CSCFormatBase(Movable):
     """Edges by destination: those of destination i come from ``indices[indptr[i]:indptr[i + 1]]``.
 
+    Raises DGLError: ``indptr`` does not end with the number of edges.
+
     Parameters
     ----------
     indptr, indices
         integers (num_destinations + 1,) and (num_edges,).
-
-    Raises
-    ------
-    DGLError
-        ``indptr`` does not end with the number of edges.
     """
 
     indptr: torch.Tensor
@@ -204,10 +195,7 @@ def seed(val: int) -> None:
 def isin(elements: torch.Tensor, test_elements: torch.Tensor) -> torch.Tensor:
     """Return whether each of ``elements``, (n,), is among ``test_elements``: bool (n,).
 
-    Raises
-    ------
-    DGLError
-        A tensor has another number of dimensions than one.
+    Raises DGLError: a tensor has another number of dimensions than one.
     """
     for name, x in (("elements", elements), ("test_elements", test_elements)):
         if x.ndim != 1:

@@ -68,10 +68,7 @@ class FusedColumns(NamedTuple):
 def check_columns(columns: FusedColumns) -> FusedColumns:
     """Return columns that users gave, types in the order of their numbers.
 
-    Raises
-    ------
-    DGLError
-        Lengths or numbers do not fit each other, or only some of the four fields about types are given.
+    Raises DGLError: lengths or numbers do not fit each other, or only some of the four fields about types are given.
     """
     indptr, indices = columns.indptr, columns.indices
     for name, x in (("csc_indptr", indptr), ("indices", indices)):

@@ -52,6 +52,8 @@ def unique_and_compact_csc_formats(
 ) -> Any:
     """Return the distinct nodes, first the destinations and then the sources as they come up, and renumbered edges.
 
+    Raises DGLError: a destination node is repeated, or there are not as many as columns.
+
     Parameters
     ----------
     csc_formats
@@ -60,11 +62,6 @@ def unique_and_compact_csc_formats(
         the destination nodes, (num_destinations,), each once; a dictionary by node type where there are several.
     async_op
         return an object whose ``wait()`` returns the result, which is there already.
-
-    Raises
-    ------
-    DGLError
-        A destination node is repeated, or there are not as many as columns.
     """
     tensors: dict[Any, list[torch.Tensor]] = {}
     typed = isinstance(csc_formats, Mapping)

@@ -43,6 +43,8 @@ def exclude_seed_edges(
 ) -> MiniBatch:
     """Take the edges between positive pairs out of a batch's sample; a stage for ``transform``.
 
+    Raises DGLError: seeds are no pairs, or nothing was sampled before.
+
     Parameters
     ----------
     include_reverse_edges
@@ -51,11 +53,6 @@ def exclude_seed_edges(
         the type of the reverse edges by edge type, both as strings; types that it lacks have none.
     async_op
         accepted.
-
-    Raises
-    ------
-    DGLError
-        Seeds are no pairs, or nothing was sampled before.
     """
     if minibatch.num_layers() == 0:
         raise InputError("exclude_seed_edges: nothing was sampled before this stage")

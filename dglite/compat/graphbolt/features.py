@@ -86,17 +86,14 @@ class Feature:
 class TorchBasedFeature(Feature):
     """A feature of shape (num_rows, *feat): a tensor, or an array that may be mapped from a file.
 
+    Raises DGLError: it is no tensor with rows.
+
     Parameters
     ----------
     torch_feature
         the tensor or array.
     metadata
         further properties of it, by name.
-
-    Raises
-    ------
-    DGLError
-        It is no tensor with rows.
     """
 
     def __init__(self, torch_feature: Any, metadata: dict[str, Any] | None = None) -> None:
@@ -130,10 +127,7 @@ class TorchBasedFeature(Feature):
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Write ``value`` to the rows of some ids, in place; or put it in the feature's place, of any shape.
 
-        Raises
-        ------
-        DGLError
-            With ids: ``value`` is not of shape (len(ids), *feat), or the feature is a read-only array.
+        Raises DGLError: with ids: ``value`` is not of shape (len(ids), *feat), or the feature is a read-only array.
         """
         if ids is None:
             self._values, self._fixed = value, False
@@ -163,6 +157,8 @@ class TorchBasedFeature(Feature):
 class DiskBasedFeature(Feature):
     """A feature in a NumPy file, of which only the requested rows are read: see ``MappedFeatures``.
 
+    Raises DGLError: there is no such file, or it is no such array.
+
     Parameters
     ----------
     path
@@ -171,11 +167,6 @@ class DiskBasedFeature(Feature):
         further properties of it, by name.
     num_threads
         accepted; threads that wait for the disk are started as they are needed.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, or it is no such array.
     """
 
     def __init__(self, path: Any, metadata: dict[str, Any] | None = None, num_threads: int | None = None) -> None:
@@ -310,10 +301,7 @@ def feature_of(
 ) -> Feature:
     """Return the feature in a file, ``form`` "numpy" or "torch"; one that is not in memory is read as it is needed.
 
-    Raises
-    ------
-    DGLError
-        The file is missing or damaged, or cannot stay on disk.
+    Raises DGLError: the file is missing or damaged, or cannot stay on disk.
     """
     more = dict(metadata or {}) or None
     if form == "torch" and not in_memory:
@@ -330,10 +318,7 @@ def feature_of(
 def torch_file(path: Any) -> torch.Tensor:
     """Return the tensor in a file that ``torch.save`` wrote.
 
-    Raises
-    ------
-    DGLError
-        There is no such file, or it holds something else.
+    Raises DGLError: there is no such file, or it holds something else.
     """
     if not Path(path).is_file():
         raise DGLError(f"{path} does not exist")

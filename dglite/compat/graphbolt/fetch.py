@@ -21,6 +21,9 @@ class FeatureFetcher(MiniBatchTransformer):
     Keys are names, or lists of names by node type, or by edge type as a string; types that a batch lacks are left out.
     Sets ``node_features`` and ``edge_features``. Without a sampling stage before, features are the seeds'.
 
+    Raises KeyError: the store lacks a feature; DGLError: when a batch comes: keys have types where it has none, or none
+    where it has some; or it has no nodes.
+
     Parameters
     ----------
     feature_store
@@ -29,13 +32,6 @@ class FeatureFetcher(MiniBatchTransformer):
         what to read of nodes and of edges.
     overlap_fetch
         accepted; threads of the loader read while others sample.
-
-    Raises
-    ------
-    KeyError
-        The store lacks a feature.
-    DGLError
-        When a batch comes: keys have types where it has none, or none where it has some; or it has no nodes.
     """
 
     def __init__(

@@ -166,12 +166,8 @@ class MiniBatch(Movable):
     def to_pyg_data(self) -> Any:
         """Return a PyG ``Data`` of the input nodes: features, edges of all layers, labels, node ids.
 
-        Raises
-        ------
-        ImportError
-            torch_geometric is not installed.
-        DGLError
-            The graph has several types, nothing was sampled, or there are several features.
+        Raises ImportError: torch_geometric is not installed; DGLError: the graph has several types, nothing was
+        sampled, or there are several features.
         """
         from torch_geometric.data import Data
 

@@ -42,6 +42,8 @@ class OnDiskDataset(Dataset):
     names; else these files. Edges are ``numpy`` arrays (2, num_edges) or ``csv`` files of two columns without a header.
     Features that are not ``in_memory`` are mapped from their ``.npy`` files; those of one dimension are (num_rows, 1).
 
+    Raises DGLError: there is no such file, or it is no YAML; ImportError: PyYAML is not installed.
+
     Parameters
     ----------
     path
@@ -62,13 +64,6 @@ class OnDiskDataset(Dataset):
         :class:`OnDiskTask`.
     all_nodes_set
         items of all nodes, named ``"seeds"``.
-
-    Raises
-    ------
-    DGLError
-        There is no such file, or it is no YAML.
-    ImportError
-        PyYAML is not installed.
     """
 
     yaml_data: Any = None
@@ -95,10 +90,8 @@ class OnDiskDataset(Dataset):
     def load(self, tasks: Sequence[str] | str | None = None) -> Self:
         """Read graph, features and tasks, those of the given names or all; return self.
 
-        Raises
-        ------
-        DGLError
-            The description lacks something, or a file is missing, damaged or of another shape; nothing is changed.
+        Raises DGLError: the description lacks something, or a file is missing, damaged or of another shape; nothing is
+        changed.
         """
         described, names = (
             OnDiskMetaData(str(self._file), **self.yaml_data),
@@ -207,6 +200,8 @@ def preprocess_ondisk_dataset(
 
     GraphBolt reads what is there, and so does :class:`OnDiskDataset`, faster than edges as text.
 
+    Raises DGLError: as :meth:`OnDiskDataset.load`; nothing is written then.
+
     Parameters
     ----------
     dataset_dir
@@ -223,11 +218,6 @@ def preprocess_ondisk_dataset(
     -------
     str
         The path of the new description, ``preprocessed/metadata.yaml``.
-
-    Raises
-    ------
-    DGLError
-        As :meth:`OnDiskDataset.load`; nothing is written then.
     """
     folder = local_path(dataset_dir)
     target, with_ids = folder / _FOLDER / _FILE, bool(include_original_edge_id)
@@ -318,17 +308,14 @@ class BuiltinDataset(OnDiskDataset):
 
     What is not there is downloaded.
 
+    Raises DGLError: the data set is not there and cannot be downloaded: the error says which file to put where.
+
     Parameters
     ----------
     name
         such as "cora", "ogbn-arxiv", "ogbn-products", "ogbn-mag" or "ogbl-citation2".
     root
         the folder that has the data sets' folders.
-
-    Raises
-    ------
-    DGLError
-        The data set is not there and cannot be downloaded: the error says which file to put where.
     """
 
     def __init__(self, name: str, root: str | Path = "datasets") -> None:

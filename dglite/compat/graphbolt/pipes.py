@@ -48,10 +48,7 @@ def replace_dp(graph: DataPipeGraph, old_datapipe: Any, new_datapipe: Any) -> Da
 def to_graph(dp: Any, *, debug: bool = False) -> Any:
     """Return a picture of the chain of pipes, a ``graphviz.Digraph``.
 
-    Raises
-    ------
-    ImportError
-        graphviz is not installed.
+    Raises ImportError: graphviz is not installed.
     """
     import graphviz  # type: ignore[import-not-found]  # optional
 

@@ -107,6 +107,8 @@ class FusedCSCSamplingGraph(TwoForms):
     ) -> SampledSubgraphImpl:
         """Return in-edges of the seeds that are earlier than the seeds, drawn as :meth:`sample_neighbors` does.
 
+        Raises DGLError: there is no such attribute, or times are not as many as seeds.
+
         Parameters
         ----------
         seeds_timestamp
@@ -116,11 +118,6 @@ class FusedCSCSamplingGraph(TwoForms):
         node_timestamp_attr_name, edge_timestamp_attr_name
             names of the attributes with times: an edge is there for a seed if its source's time, and its own, is below
             the seed's.
-
-        Raises
-        ------
-        DGLError
-            There is no such attribute, or times are not as many as seeds.
         """
         names = node_timestamp_attr_name, edge_timestamp_attr_name
         times = seeds_timestamp, seeds_pre_time_window
@@ -176,10 +173,7 @@ class FusedCSCSamplingGraph(TwoForms):
     def copy_to_shared_memory(self, shared_memory_name: str) -> FusedCSCSamplingGraph:
         """Return the graph in memory that other processes find by a name, as long as what is returned lives.
 
-        Raises
-        ------
-        DGLError
-            The name is empty or no text.
+        Raises DGLError: the name is empty or no text.
         """
         place = shared_place(shared_memory_name)
         columns, nodes, edges = self.columns._asdict(), self.node_attributes, self.edge_attributes
@@ -217,6 +211,8 @@ def fused_csc_sampling_graph(
 ) -> FusedCSCSamplingGraph:
     """Return the graph whose node i has in-edges from ``indices[csc_indptr[i]:csc_indptr[i + 1]]``.
 
+    Raises DGLError: lengths or types do not fit each other, or only some of the four arguments about types are given.
+
     Parameters
     ----------
     csc_indptr, indices
@@ -228,11 +224,6 @@ def fused_csc_sampling_graph(
         numbers of the types by name. All four are given, or the graph is homogeneous.
     node_attributes, edge_attributes
         features of all nodes, or edges, by name.
-
-    Raises
-    ------
-    DGLError
-        Lengths or types do not fit each other, or only some of the four arguments about types are given.
     """
     kinds = (None if x is None else dict(x) for x in (node_type_to_id, edge_type_to_id))
     columns = check_columns(FusedColumns(csc_indptr, indices, None, node_type_offset, type_per_edge, *kinds))
@@ -248,10 +239,7 @@ def fused_csc_sampling_graph(
 def load_from_shared_memory(shared_memory_name: str) -> FusedCSCSamplingGraph:
     """Return the graph that :meth:`FusedCSCSamplingGraph.copy_to_shared_memory` put there.
 
-    Raises
-    ------
-    DGLError
-        No graph of that name is shared now.
+    Raises DGLError: no graph of that name is shared now.
     """
     place = shared_place(shared_memory_name)
     if not place.is_file():

@@ -43,17 +43,14 @@ class MiniBatchTransformer(IterDataPipe):
     stages from its threads, for several batches at a time: keep no state in ``self``, and draw random numbers from
     ``dgl.random`` or ``dglite.random.generator()``.
 
+    Raises TypeError: ``transformer`` is no function; when a batch comes: it did not return a MiniBatch for a MiniBatch.
+
     Parameters
     ----------
     datapipe
         the pipe before.
     transformer
         a function of the batch, which returns a batch; None for the batch as it is.
-
-    Raises
-    ------
-    TypeError
-        ``transformer`` is no function; when a batch comes: it did not return a MiniBatch for a MiniBatch.
     """
 
     def __init__(self, datapipe: Any, transformer: Callable[[Any], Any] | None = None) -> None:

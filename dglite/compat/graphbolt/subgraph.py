@@ -81,6 +81,8 @@ class SampledSubgraph(Movable):
     def exclude_edges(self, edges: Any, assume_num_node_within_int32: bool = True, async_op: bool = False) -> Any:
         """Return a subgraph without the edges between some nodes.
 
+        Raises DGLError: edges are no pairs, or have types where the subgraph has none, or none where it has some.
+
         Parameters
         ----------
         edges
@@ -90,11 +92,6 @@ class SampledSubgraph(Movable):
             accepted: ids of any size are distinguished.
         async_op
             return an object whose ``wait()`` returns the subgraph.
-
-        Raises
-        ------
-        DGLError
-            Edges are no pairs, or have types where the subgraph has none, or none where it has some.
         """
         csc = self.sampled_csc
         if isinstance(csc, Mapping) != isinstance(edges, Mapping):
