@@ -14,11 +14,11 @@ from ...dataloading import LaborSampler
 from ...dataloading import NeighborSampler as BlockNeighborSampler
 from ...frame import NID
 from . import draws
-from .compact import compact_csc_format, compact_temporal_nodes, of_sources, unique_and_compact
+from .compact import compact_temporal_nodes, of_sources, unique_and_compact
 from .errors import InputError
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
-from .subgraph import SampledSubgraphImpl, columns_of_seeds, compacted, subgraph_of
+from .subgraph import SampledSubgraph, columns_of_seeds, compacted, subgraph_of, with_own_sources
 
 __all__ = [
     "InSubgraphSampler",
@@ -175,19 +175,17 @@ class _LayeredSampler(SubgraphSampler):
         return batch
 
 
-def _one_by_one(layers: Sequence[Any], seeds: Any, *values: Any) -> tuple[Any, list[SampledSubgraphImpl]]:
+def _one_by_one(layers: Sequence[Any], seeds: Any, *values: Any) -> tuple[Any, list[SampledSubgraph]]:
     """Return the input nodes and the subgraphs of functions that sample a layer, where each edge has its own source.
 
     ``values`` are of the seeds, or None, which the functions get too; sources have those of their seeds.
     """
-    subgraphs: list[SampledSubgraphImpl] = []
+    subgraphs: list[SampledSubgraph] = []
     for layer in reversed(layers):
         subgraph = layer(seeds, *values)
-        csc, ids = subgraph.sampled_csc, (subgraph.original_edge_ids, subgraph._edge_ids_in_fused_csc_sampling_graph)
-        values = tuple(None if x is None else of_sources(csc, x) for x in values)
-        rows, compact = compact_csc_format(csc, seeds)
-        subgraphs.insert(0, SampledSubgraphImpl(compact, seeds, rows, *ids))
-        seeds = rows
+        values = tuple(None if x is None else of_sources(subgraph.sampled_csc, x) for x in values)
+        subgraphs.insert(0, with_own_sources(subgraph))
+        seeds = subgraphs[0].original_row_node_ids
     return seeds, subgraphs
 
 

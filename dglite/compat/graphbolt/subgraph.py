@@ -24,7 +24,7 @@ from .base import (
     seed_type_str_to_ntypes,
     shown,
 )
-from .compact import Ready, unique_and_compact_csc_formats
+from .compact import Ready, compact_csc_format, unique_and_compact_csc_formats
 from .errors import InputError
 
 __all__ = [
@@ -223,10 +223,19 @@ def compacted(subgraph: SampledSubgraph) -> SampledSubgraph:
     """Return a subgraph whose sources are numbered from 0 on, destinations first; itself where they are."""
     if subgraph.original_row_node_ids is not None:
         return subgraph
-    columns = subgraph.original_column_node_ids
-    rows, csc = unique_and_compact_csc_formats(subgraph.sampled_csc, columns)
+    rows, csc = unique_and_compact_csc_formats(subgraph.sampled_csc, subgraph.original_column_node_ids)
+    return _renumbered(subgraph, rows, csc)
+
+
+def with_own_sources(subgraph: SampledSubgraph) -> SampledSubgraph:
+    """Return a subgraph in which each edge has a source of its own, after the destinations."""
+    rows, csc = compact_csc_format(subgraph.sampled_csc, subgraph.original_column_node_ids)
+    return _renumbered(subgraph, rows, csc)
+
+
+def _renumbered(subgraph: SampledSubgraph, rows: Any, csc: Any) -> SampledSubgraph:
     ids = subgraph.original_edge_ids, getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
-    return SampledSubgraphImpl(csc, columns, rows, *ids)
+    return SampledSubgraphImpl(csc, subgraph.original_column_node_ids, rows, *ids)
 
 
 def block_without(block: DGLGraph, edges: Any) -> DGLGraph:
@@ -263,22 +272,20 @@ def block_of(subgraph: SampledSubgraph) -> DGLGraph:
     if edge_ids is None:
         edge_ids = getattr(subgraph, "_edge_ids_in_fused_csc_sampling_graph", None)
     if not isinstance(csc, Mapping):
-        block = create_block(("csc", _arrays(csc)), len(rows), len(columns))
-        block.srcdata[NID], block.dstdata[NID] = rows, columns
-        if edge_ids is not None:
-            block.edata[EID] = edge_ids
-        return block
-    etypes = {etype: etype_str_to_tuple(etype) for etype in csc}
-    sources, destinations = ({t: len(ids) for t, ids in x.items()} for x in (rows, columns))
-    for source, _, destination in etypes.values():
-        sources.setdefault(source, 0)
-        destinations.setdefault(destination, 0)
-    data = {etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}
-    block = create_block(data, sources, destinations)
-    for ntype, ids in rows.items():
-        block.srcnodes[ntype].data[NID] = ids
-    for ntype, ids in columns.items():
-        block.dstnodes[ntype].data[NID] = ids
+        kind = ("_N", "_E", "_N")
+        etypes, csc, columns, rows = {None: kind}, {None: csc}, {"_N": columns}, {"_N": rows}
+        edge_ids = None if edge_ids is None else {None: edge_ids}
+    else:
+        etypes = {etype: etype_str_to_tuple(etype) for etype in csc}
+    sizes = [
+        {t: len(ids[t]) if t in ids else 0 for a, _, b in etypes.values() for t in (a, b)} for ids in (rows, columns)
+    ]
+    for counts, ids in zip(sizes, (rows, columns), strict=True):
+        counts.update({ntype: len(x) for ntype, x in ids.items()})
+    block = create_block({etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}, *sizes)
+    for side, ids in ((block.srcnodes, rows), (block.dstnodes, columns)):
+        for ntype, x in ids.items():
+            side[ntype].data[NID] = x
     for etype, ids in (edge_ids or {}).items():
         block.edges[etypes[etype]].data[EID] = ids
     return block
