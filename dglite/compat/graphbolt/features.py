@@ -108,7 +108,6 @@ class TorchBasedFeature(Feature):
         return shown_inside("TorchBasedFeature", {"feature": self._values, "metadata": self.metadata()})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the rows of some ids, (len(ids), *feat), or all."""
         values = self._values
         if ids is None:
             return values
@@ -117,11 +116,9 @@ class TorchBasedFeature(Feature):
         return take_rows(values, as_ids(ids, len(values), "row"))  # type: ignore[no-any-return]
 
     def size(self) -> torch.Size:
-        """Return the shape of a row."""
         return torch.Size(self._values.shape[1:])
 
     def count(self) -> int:
-        """Return the number of rows."""
         return len(self._values)
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
@@ -139,7 +136,6 @@ class TorchBasedFeature(Feature):
         self._values[ids.to(self._values.device).long()] = value.to(self._values)
 
     def is_pinned(self) -> bool:
-        """Whether the tensor lies in page-locked memory."""
         return self._values.is_pinned()
 
     def pin_memory_(self) -> Self:
@@ -177,17 +173,14 @@ class DiskBasedFeature(Feature):
         return shown_inside("DiskBasedFeature", {"path": repr(str(self._path)), "shape": shape})
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the rows of some ids, (len(ids), *feat), or all."""
         if ids is None:
             return torch.from_numpy(npy_of(self._path))
         return self._rows.rows(ids.cpu())  # type: ignore[no-any-return]
 
     def size(self) -> torch.Size:
-        """Return the shape of a row."""
         return torch.Size(self._rows.shape)
 
     def count(self) -> int:
-        """Return the number of rows."""
         return self._rows.num_rows
 
     def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
@@ -259,7 +252,6 @@ class BasicFeatureStore(FeatureStore):
         self._features[feature_key] = feature
 
     def keys(self) -> list[Any]:
-        """Return the keys of the features."""
         return list(self._features)
 
     def items(self) -> Any:

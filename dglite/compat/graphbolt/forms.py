@@ -175,7 +175,6 @@ class TwoForms(SamplingGraph):
 
     @property
     def num_nodes(self) -> Any:
-        """Number of nodes; a dictionary by type where there are several."""
         if not self.typed:
             return self.total_num_nodes
         if self._g is not None:
@@ -184,7 +183,6 @@ class TwoForms(SamplingGraph):
 
     @property
     def num_edges(self) -> Any:
-        """Number of edges; a dictionary by type, as strings, where there are several."""
         if not self.typed:
             return self.total_num_edges
         if self._g is not None:

@@ -16,6 +16,7 @@ from ...frame import NID
 from . import draws
 from .compact import compact_temporal_nodes, of_sources, unique_and_compact
 from .errors import InputError
+from .forms import TwoForms
 from .minibatch import MiniBatch, are_pairs
 from .stages import MiniBatchTransformer, functional
 from .subgraph import SampledSubgraph, columns_of_seeds, compacted, subgraph_of, with_own_sources
@@ -72,6 +73,12 @@ class SubgraphSampler(MiniBatchTransformer):
                 f"{type(self).__name__}.sample_subgraphs returned {type(result).__name__}; expected the input nodes "
                 "and a list of sampled subgraphs"
             )
+        for subgraph in result[1]:
+            if not isinstance(subgraph, SampledSubgraph):
+                kind = type(subgraph).__name__
+                raise TypeError(
+                    f"{type(self).__name__}.sample_subgraphs returned a list with {kind}; expected SampledSubgraph"
+                )
         batch.input_nodes, batch.sampled_subgraphs = result
         return batch
 
@@ -141,6 +148,11 @@ class _LayeredSampler(SubgraphSampler):
     def __init__(
         self, datapipe: Any, graph: Any, fanouts: Sequence[Any], sampler: Any, rule: draws.Rule, deduplicate: bool
     ) -> None:
+        if not isinstance(graph, TwoForms):
+            name = type(self).__name__
+            raise InputError(
+                f"stage {name} needs a FusedCSCSamplingGraph, got {type(graph).__name__}: from_dglgraph(g)"
+            )
         self.graph, self.fanouts, self._listed = graph, list(fanouts), draws.listed_fanouts(graph, fanouts)
         self._deduplicate, self._rule = deduplicate, rule
         self._joint = any(draws.in_one(graph, x) for x in self._listed)
@@ -200,14 +212,13 @@ class NeighborSampler(_LayeredSampler):
     fanouts
         for each layer, first layer first: a number for all in-edges of a node, or a tensor with one for each edge type;
         -1 for all.
-    replace
-        draw with replacement.
-    prob_name
-        name of the edge attribute with weights to draw by.
+    replace, prob_name
+        whether to draw with replacement; name of the edge attribute with weights to draw by.
     deduplicate
         whether a node that several edges lead to is one input node.
     others
-        options of GraphBolt's GPU sampling, which are accepted.
+        options of GraphBolt's GPU sampling (``overlap_fetch``, ``num_gpu_cached_edges``, ``gpu_cache_threshold``,
+        ``asynchronous``), which are accepted.
     """
 
     def __init__(
@@ -218,10 +229,6 @@ class NeighborSampler(_LayeredSampler):
         replace: bool = False,
         prob_name: str | None = None,
         deduplicate: bool = True,
-        overlap_fetch: bool = False,
-        num_gpu_cached_edges: int = 0,
-        gpu_cache_threshold: int = 1,
-        asynchronous: bool = False,
         **others: Any,
     ) -> None:
         self.replace, self.prob_name = replace, prob_name
@@ -248,10 +255,6 @@ class LayerNeighborSampler(_LayeredSampler):
         deduplicate: bool = True,
         layer_dependency: bool = False,
         batch_dependency: int = 1,
-        overlap_fetch: bool = False,
-        num_gpu_cached_edges: int = 0,
-        gpu_cache_threshold: int = 1,
-        asynchronous: bool = False,
         **others: Any,
     ) -> None:
         self.prob_name = prob_name
