@@ -99,19 +99,22 @@ class Movable:
 
     def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Move tensors and graphs to a device, in place; return the object."""
-        self.__dict__.update({name: _moved(value, device) for name, value in vars(self).items()})
+        self.__dict__.update({name: _moved(value, device) for name, value in self.__getstate__().items()})
         return self
 
     def pin_memory(self) -> Self:
         """Move tensors to page-locked memory, where there is a GPU; return the object."""
         if torch.cuda.is_available():
-            self.__dict__.update({name: _pinned(value) for name, value in vars(self).items()})
+            self.__dict__.update({name: _pinned(value) for name, value in self.__getstate__().items()})
         return self
 
     def is_pinned(self) -> bool:
         """Whether all tensors lie in page-locked memory."""
-        tensors = list(_tensors(vars(self)))
+        tensors = list(_tensors(self.__getstate__()))
         return bool(tensors) and all(x.is_pinned() for x in tensors)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in vars(self)}  # what is read later is read now
 
 
 def _moved(value: Any, device: Any) -> Any:
@@ -136,7 +139,7 @@ def _tensors(value: Any) -> Any:
     if torch.is_tensor(value):
         yield value
     elif isinstance(value, Movable):
-        yield from _tensors(vars(value))
+        yield from _tensors(value.__getstate__())
     elif isinstance(value, Mapping | list | tuple):
         for x in value.values() if isinstance(value, Mapping) else value:
             yield from _tensors(x)
@@ -155,6 +158,24 @@ def shown_inside(name: str, fields: Mapping[str, Any]) -> str:
     return "\n".join([f"{name}(", *(f"{line}," for line in lines), ")"])
 
 
+class Later:
+    """An attribute of objects: of a function that it is set to, it has what that returns when it is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        if owner is None:
+            return None
+        value = owner.__dict__.get(self._name)
+        if callable(value):
+            value = owner.__dict__[self._name] = value()
+        return value
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__[self._name] = value
+
+
 class CSCFormatBase(Movable):
     """Edges by destination: those of destination i come from ``indices[indptr[i]:indptr[i + 1]]``.
 
@@ -169,8 +190,8 @@ class CSCFormatBase(Movable):
     indptr: torch.Tensor
     indices: torch.Tensor
 
-    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor) -> None:
-        if not indptr.is_cuda and (len(indptr) == 0 or int(indptr[-1]) != len(indices)):
+    def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, check: bool = True) -> None:
+        if check and not indptr.is_cuda and (len(indptr) == 0 or int(indptr[-1]) != len(indices)):
             end = "nothing" if len(indptr) == 0 else int(indptr[-1])
             raise InputError(f"indptr ends with {end}; expected {len(indices)}, the number of indices")
         self.indptr, self.indices = indptr, indices

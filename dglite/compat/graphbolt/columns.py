@@ -155,33 +155,34 @@ def columns_of(g: DGLGraph) -> FusedColumns:
     )
 
 
-class EdgeCodes(NamedTuple):
+class MergedEdges(NamedTuple):
     """What edges of the graph of all types in one are in the DGLGraph.
 
     Attributes
     ----------
-    values, bits
-        for each edge its id among those of its type, ``<< bits``, and the number of its type in the DGLGraph.
+    types, edge_ids
+        for each edge the number of its type in the DGLGraph, and its id among those of its type.
     first_nodes, first_sources
         by node type, and by edge type of the sources, the number of the first node.
     """
 
-    values: np.ndarray
-    bits: int
+    types: np.ndarray
+    edge_ids: np.ndarray
     first_nodes: np.ndarray
     first_sources: np.ndarray
 
 
-def edge_codes(graph: Any) -> EdgeCodes:
-    """Return the codes of a graph of several types."""
+def merged_edges(graph: Any) -> MergedEdges:
+    """Return what the edges of all types in one are, for a graph of several types."""
     g, columns = graph.g, graph.columns
-    first, bits = columns.first_nodes(), max(len(g.canonical_etypes) - 1, 1).bit_length()
-    values = np.empty(len(columns.indices), np.int64)
+    first, count = columns.first_nodes(), len(columns.indices)
+    types = np.empty(count, np.uint8 if len(g.canonical_etypes) < 256 else np.int64)
+    edge_ids = np.empty(count, g.numpy_idtype)
     for i, etype in enumerate(g.canonical_etypes):
         places = columns.places(etype_tuple_to_str(etype)).numpy()
-        values[places] = np.arange(len(places)) << bits | i
+        types[places], edge_ids[places] = i, np.arange(len(places))
     first_nodes = np.array([first[ntype][0] for ntype in g.ntypes])
-    return EdgeCodes(values, bits, first_nodes, first_nodes[[source for source, _ in g.type_graph.ends]])
+    return MergedEdges(types, edge_ids, first_nodes, first_nodes[[source for source, _ in g.type_graph.ends]])
 
 
 # -- attributes --------------------------------------------------------------------------------------------------------

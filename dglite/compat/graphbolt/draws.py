@@ -75,23 +75,28 @@ class _JointDraw:
         node_set = self._graph.g.type_graph.ends[i][1]
         if node_set not in self._drawn:
             self._drawn[node_set] = self._draw(node_set, seeds)
-        return self._drawn[node_set][i]
+        offsets, far, edges, *_ = self._drawn[node_set][i]
+        merged_edges = self._graph.merged_edges
+        if by_entry:
+            return Drawn(offsets, far, edges, merged_edges)
+        return Drawn(offsets, far, merged_edges.edge_ids[edges])
 
     def _draw(self, node_set: int, seeds: np.ndarray) -> list[Drawn]:
-        graph, codes = self._graph, self._graph.edge_codes
+        graph, merged_edges = self._graph, self._graph.merged_edges
         times = None if self._times is None else [self._times[node_set]]
         draw = self._rule.draw_on(graph.merged, [self._fanout], times)
-        sample = draw(0, seeds + codes.first_nodes[node_set], False)
+        sample = draw(0, seeds + merged_edges.first_nodes[node_set], False)
         if sample is None:
             nothing = Drawn(np.zeros(len(seeds) + 1, np.int64), seeds[:0], seeds[:0])
-            return [nothing] * len(codes.first_sources)
-        count, kernels = len(codes.first_sources), compiled("sample.split")
-        of_edges, sizes = np.empty(len(sample.edges), np.int64), np.zeros(count, np.int64)
-        kernels.read_codes(codes.values, sample.edges, codes.bits, of_edges, sizes)
+            return [nothing] * len(merged_edges.first_sources)
+        count, kernels = len(merged_edges.first_sources), compiled("sample.split")
+        types, sizes = np.empty(len(sample.edges), merged_edges.types.dtype), np.zeros(count, np.int64)
+        kernels.read_types(merged_edges.types, sample.edges, types, sizes)
         begins, bounds = np.cumsum(sizes) - sizes, np.empty((count, len(seeds) + 1), np.int64)
         far, edges = np.empty_like(sample.far), np.empty_like(sample.edges)
         results = begins, bounds.reshape(-1), far, edges
-        kernels.split_rows(sample.offsets, of_edges, sample.far, codes.bits, codes.first_sources, *results)
+        inputs = sample.offsets, types, sample.far, sample.edges
+        kernels.split_rows(*inputs, merged_edges.first_sources, *results)
         spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
         return [Drawn(x, far[span], edges[span]) for x, span in zip(bounds, spans, strict=True)]
 

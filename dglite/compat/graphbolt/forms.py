@@ -12,7 +12,7 @@ from ...frame import EID
 from ...graph import DGLGraph
 from . import columns as fused
 from .base import ORIGINAL_EDGE_ID, etype_str_to_tuple, shown
-from .columns import EdgeCodes, FusedColumns, check_columns, edge_codes
+from .columns import FusedColumns, MergedEdges, check_columns, merged_edges
 from .errors import InputError
 
 __all__ = ["SamplingGraph"]
@@ -50,7 +50,7 @@ def _field(name: str, doc: str, place: int | None = None) -> Any:
 
     def write(self: Any, value: Any) -> None:
         self._columns = check_columns(self.columns._replace(**{name: value}))
-        self._g = self._merged = self._codes = None
+        self._g = self._merged = self._merged_edges = None
 
     return property(read, write, doc=doc)
 
@@ -86,7 +86,7 @@ class TwoForms(SamplingGraph):
             raise InputError("make a graph by fused_csc_sampling_graph(indptr, indices) or from_dglgraph(g)")
         self._columns, self._g = columns, g
         self._merged: DGLGraph | None = None
-        self._codes: Any = None
+        self._merged_edges: Any = None
         self._of_dglgraph, self._has_ids = g is not None, has_original_edge_ids
         attributes = {"node": node_attributes, "edge": edge_attributes}
         self._attributes = {kind: None if x is None else dict(x) for kind, x in attributes.items()}
@@ -108,7 +108,7 @@ class TwoForms(SamplingGraph):
         return shown("FusedCSCSamplingGraph", fields)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_merged": None, "_codes": None, "_g": self._g if self._of_dglgraph else None}
+        return {**self.__dict__, "_merged": None, "_merged_edges": None, "_g": self._g if self._of_dglgraph else None}
 
     # -- forms -----------------------------------------------------------------------------------------------------
     @property
@@ -139,11 +139,11 @@ class TwoForms(SamplingGraph):
         return self._merged
 
     @property
-    def edge_codes(self) -> EdgeCodes:
+    def merged_edges(self) -> MergedEdges:
         """What the edges of :attr:`merged` are in :attr:`g`, for a graph of several types."""
-        if self._codes is None:
-            self._codes = edge_codes(self)
-        return self._codes  # type: ignore[no-any-return]
+        if self._merged_edges is None:
+            self._merged_edges = merged_edges(self)
+        return self._merged_edges  # type: ignore[no-any-return]
 
     @property
     def typed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...kernels import compiled
 from ...structure import Adjacency
 from .base import (
     CSCFormatBase,
+    Later,
     Movable,
     by_type,
     etype_str_to_tuple,
@@ -98,12 +100,11 @@ class SampledSubgraph(Movable):
             with_types = "several edge types" if isinstance(csc, Mapping) else "no edge types"
             raise InputError(f"the sampled subgraph has {with_types}; edges to exclude are {type(edges).__name__}")
         left = by_type(lambda x, pairs, ends: entries_left(x.indptr, x.indices, pairs, *ends), csc, edges, self._ends())
-        fields = dict(vars(self))
+        fields = {name: getattr(self, name, None) for name in _FIELDS}
         fields["sampled_csc"] = by_type(_csc_of, csc, left)
         for name in ("original_edge_ids", "_edge_ids_in_fused_csc_sampling_graph"):
-            ids = getattr(self, name, None)
-            fields[name] = None if ids is None else by_type(_at, ids, left)
-        result = SampledSubgraphImpl(*(fields.get(name) for name in _FIELDS))
+            fields[name] = None if fields[name] is None else by_type(_at, fields[name], left)
+        result = SampledSubgraphImpl(**fields)
         return Ready(result) if async_op else result
 
     def _ends(self) -> Any:
@@ -132,6 +133,9 @@ class SampledSubgraph(Movable):
 
 class SampledSubgraphImpl(SampledSubgraph):
     """A :class:`SampledSubgraph` with the fields that it is made of."""
+
+    original_edge_ids = Later()
+    _edge_ids_in_fused_csc_sampling_graph = Later()
 
     def __init__(
         self,
@@ -206,17 +210,34 @@ def subgraph_of(block: DGLGraph, typed: bool, has_original_edge_ids: bool = Fals
     has_original_edge_ids
         whether the block's edge ids are its ``original_edge_ids``, which are None otherwise.
     """
-    csc, ids = {}, {}
-    for etype in block.canonical_etypes:
-        name, (indptr, indices, order) = etype_tuple_to_str(etype), block.adj_tensors("csc", etype)
-        edges = block.edges[etype].data[EID]
-        csc[name], ids[name] = CSCFormatBase(indptr.long(), indices), edges[order.long()] if len(order) else edges
-    columns = {ntype: block.dstnodes[ntype].data[NID] for ntype in block.dsttypes}
-    rows = {ntype: block.srcnodes[ntype].data[NID] for ntype in block.srctypes}
-    fields: list[Any] = [csc, columns, rows, ids]
-    fields = fields if typed else [next(iter(x.values())) for x in fields]
-    edges, columns, rows, ids = fields
-    return SampledSubgraphImpl(edges, columns, rows, ids if has_original_edge_ids else None, ids)
+    csc, orders, on_host = {}, [], block.device.type == "cpu"
+    names = [etype_tuple_to_str(etype) for etype in block.canonical_etypes]
+    for i, name in enumerate(names):
+        stored = block.adjacencies[i].csc() if on_host else None
+        if stored is not None and stored.edge_ids is None:  # as samplers make blocks
+            indptr, indices, order = torch.from_numpy(stored.indptr), block.ids_tensor(stored.indices), ()
+        else:
+            indptr, indices, order = block.adj_tensors("csc", block.canonical_etypes[i])
+        csc[name] = CSCFormatBase(indptr.long(), indices, check=False)
+        orders.append(order)
+    count, frames = len(block.srctypes), [block.edge_frame_at(i) for i in range(len(names))]
+    nodes = [block.node_frame_at(i)[NID] for i in range(len(block.node_counts))]
+    rows, columns = (
+        dict(zip(block.srctypes, nodes, strict=False)),
+        dict(zip(block.dsttypes, nodes[count:], strict=True)),
+    )
+
+    @cache
+    def ids() -> Any:
+        read = [frame[EID] for frame in frames]
+        read = [x[order.long()] if len(order) else x for x, order in zip(read, orders, strict=True)]
+        return dict(zip(names, read, strict=True)) if typed else read[0]
+
+    result = SampledSubgraphImpl.__new__(SampledSubgraphImpl)
+    fields = (csc, columns, rows) if typed else (next(iter(x.values())) for x in (csc, columns, rows))
+    fields = *fields, ids if has_original_edge_ids else None, ids
+    result.__dict__.update(zip(_FIELDS, fields, strict=True))
+    return result
 
 
 def compacted(subgraph: SampledSubgraph) -> SampledSubgraph:

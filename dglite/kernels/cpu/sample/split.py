@@ -14,32 +14,31 @@ _AHEAD = 32
 
 
 @Kernel
-def read_codes(codes: np.ndarray, edges: np.ndarray, bits: int, found: np.ndarray, counts: np.ndarray) -> None:
-    """Write the code of each edge, ``id among its type << bits | type``, to ``found``, and count edges by type."""
+def read_types(types: np.ndarray, edges: np.ndarray, found: np.ndarray, counts: np.ndarray) -> None:
+    """Write the type of each edge to ``found``, and count edges by type."""
     for i in range(len(edges)):
         if i + _AHEAD < len(edges):
-            prefetch(address_of(codes, edges[i + _AHEAD]))
-        code = codes[edges[i]]
-        found[i] = code
-        counts[code & ((1 << bits) - 1)] += 1
+            prefetch(address_of(types, edges[i + _AHEAD]))
+        found[i] = types[edges[i]]
+        counts[found[i]] += 1
 
 
 @Kernel
 def split_rows(
     offsets: np.ndarray,
-    codes: np.ndarray,
+    types: np.ndarray,
     far: np.ndarray,
-    bits: int,
+    edges: np.ndarray,
     first: np.ndarray,
     begins: np.ndarray,
     bounds: np.ndarray,
     sources: np.ndarray,
-    edges: np.ndarray,
+    edges_of_types: np.ndarray,
 ) -> None:
     """Sort the edges of rows by type; those of a type stay in the order of the rows.
 
-    Edges of row i, from ``offsets[i]`` on, have ``codes`` and sources ``far``. Those of type t go from ``begins[t]``
-    on, with sources minus ``first[t]``; the bounds of its rows to the (t * (num_rows + 1))-th number of ``bounds``.
+    ``edges`` of row i, from ``offsets[i]`` on, have sources ``far``. Those of type t go from ``begins[t]`` on, with
+    sources minus ``first[t]``; the bounds of its rows to the (t * (num_rows + 1))-th number of ``bounds`` and on.
     """
     num_rows, num_types = len(offsets) - 1, len(begins)
     ends = np.empty(num_types, np.int64)
@@ -48,10 +47,9 @@ def split_rows(
         bounds[t * (num_rows + 1)] = 0
     for i in range(num_rows):
         for at in range(offsets[i], offsets[i + 1]):
-            code = codes[at]
-            t = code & ((1 << bits) - 1)
+            t = types[at]
             to = ends[t]
-            sources[to], edges[to] = far[at] - first[t], code >> bits
+            sources[to], edges_of_types[to] = far[at] - first[t], edges[at]
             ends[t] = to + 1
         for t in range(num_types):
             bounds[t * (num_rows + 1) + i + 1] = ends[t] - begins[t]
