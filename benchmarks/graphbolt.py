@@ -74,7 +74,7 @@ class Graphs:
         self.g = dglite.graph(power_law(n, num_edges), num_nodes=n)
         self.g.ndata["x"] = torch.randn(n, 32)
         self.g.edata["time"] = torch.randint(1000, (num_edges,))
-        self.g.ndata["time"] = torch.full((n,), 500)
+        self.g.ndata["time"] = torch.randint(400, 600, (n,))
 
         def ends(sources: int, destinations: int) -> Any:
             return torch.randint(sources, (num_edges // 3,)), torch.randint(destinations, (num_edges // 3,))
