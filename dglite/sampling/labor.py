@@ -21,7 +21,7 @@ from ..structure.distinct import contains
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
 from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
-from .neighbor import Times
+from .neighbor import TimeLimits
 from .on_gpu import Draw, LaborRule, choose_on_gpu, labor_draw_on
 
 _MOST_ROUNDS = 50
@@ -114,7 +114,7 @@ class Labor:
         seed2_contribution: float = 0,
         exclude_edges: Any = None,
         named: Callable[[int, np.ndarray], np.ndarray] | None = None,
-        times: Sequence[Times | None] | None = None,
+        times: Sequence[TimeLimits | None] | None = None,
     ) -> None:
         self._g, self._named, self._fanouts, self._inward = g, named, fanouts, inward
         self._times = [None] * len(fanouts) if times is None else times
@@ -217,7 +217,7 @@ def _weights_of(
     return values
 
 
-def _absent_by_time(times: Times, edges: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+def _absent_by_time(times: TimeLimits, edges: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """Return which candidates are later than their seeds, or too early; ``degrees`` are candidates of each seed."""
     absent = ~(times.edges[edges] <= np.repeat(times.seeds, degrees))
     if len(times.seeds_since):

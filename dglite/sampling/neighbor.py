@@ -24,7 +24,7 @@ from .sums import cached_sums
 _NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
 
 
-class Times(NamedTuple):
+class TimeLimits(NamedTuple):
     """Times of a relation's edges, and of its seeds, which have no edges that are later or too early.
 
     Attributes
@@ -41,7 +41,7 @@ class Times(NamedTuple):
     seeds_since: np.ndarray = np.empty(0, np.int64)
 
 
-_ALL_TIMES = Times(np.empty(0, np.int64), np.empty(0, np.int64))
+_ALL_TIMES = TimeLimits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @explained
@@ -113,7 +113,7 @@ def choose(
     prob: Any,
     replace: bool,
     exclude_edges: Any,
-    times: Sequence[Times | None] | None = None,
+    times: Sequence[TimeLimits | None] | None = None,
 ) -> list[Chosen]:
     """Return the edges that :func:`sample_neighbors` chooses around the seeds of each edge type.
 
@@ -131,7 +131,7 @@ def choose_by_key(
     replace: bool,
     excluded: Sequence[np.ndarray | None],
     key: int,
-    times: Sequence[Times | None] | None = None,
+    times: Sequence[TimeLimits | None] | None = None,
 ) -> list[Chosen]:
     """Return the picks of :func:`choose` for a key: they depend on it and on the seeds' positions.
 
@@ -158,7 +158,7 @@ def choose_of_type(
     replace: bool,
     excluded: np.ndarray | None,
     key: int,
-    times: Times | None,
+    times: TimeLimits | None,
 ) -> Chosen:
     """Return the picks of :func:`choose_by_key` of edge type ``i``; ``weights`` are named and by edge type."""
     prob, values = weights[0], weights[1][i]
@@ -191,7 +191,7 @@ def _weighted(
     weights: np.ndarray | None,
     sums: np.ndarray = _NO_SUMS,
     excluded: np.ndarray | None = None,
-    times: Times | None = None,
+    times: TimeLimits | None = None,
     groups: np.ndarray = _NO_GROUPS,
     num_groups: int = 0,
 ) -> Chosen:

@@ -179,3 +179,18 @@ def test_seed_edges_are_taken_out_of_blocks_and_of_subgraphs_alike(gb):
                     gone = hidden.get(":".join(etype), set())
                     expected = [i for i, *ends in zip(sorted(left), src, dst, strict=True) if tuple(ends) not in gone]
                     assert sorted(ids.tolist()) == expected
+
+
+def test_times_that_lack_are_named(gb):
+    graph = gb.from_dglgraph(shop())
+    seeds, one = {"user": torch.arange(3)}, torch.tensor([1])
+    for times, names, match in (
+        ({"user": torch.arange(2)}, {"edge_timestamp_attr_name": "t"}, "3 seeds of type 'user'; give a time for each"),
+        ({}, {"edge_timestamp_attr_name": "t"}, "3 seeds of type 'user'; give a time for each"),
+        (None, {"node_timestamp_attr_name": "t"}, "give seeds_timestamp"),
+        ({"user": torch.arange(3)}, {"edge_timestamp_attr_name": "when"}, r"no attribute 'when'; it has \['t'\]"),
+    ):
+        for fanouts in (one, torch.tensor([1, 1, 1])):
+            with pytest.raises(dglite.DGLError, match=match):
+                graph.temporal_sample_neighbors(seeds, times, fanouts, **names)
+    assert graph.temporal_sample_neighbors(seeds, None, one) is not None

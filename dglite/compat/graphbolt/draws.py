@@ -17,7 +17,7 @@ from ...random import draw_key
 from ...sampling.arguments import edge_weights, seed_sets
 from ...sampling.frontier import Drawn
 from ...sampling.labor import Labor
-from ...sampling.neighbor import Times, choose_of_type
+from ...sampling.neighbor import TimeLimits, choose_of_type
 from ...sampling.sums import ColumnCache
 from ...sampling.times import edge_times, in_kind_of, times_of
 from .base import CSCFormatBase, etype_tuple_to_str
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     replace: bool = False
     shared: tuple[Any, float] | None = None
 
-    def draw_on(self, g: DGLGraph, fanouts: list[int], times: Sequence[Times | None] | None = None) -> Draw:
+    def draw_on(self, g: DGLGraph, fanouts: list[int], times: Sequence[TimeLimits | None] | None = None) -> Draw:
         """Return what draws a layer's edges of ``g``, of some times."""
         if self.shared is not None:
             return Labor(g, fanouts, True, self.prob, 0, *self.shared, times=times).draw
@@ -64,18 +64,18 @@ class Rule(NamedTuple):
 class _JointDraw:
     """Draws in-edges of all types together, on the graph of all types in one, and sorts them by type."""
 
-    def __init__(self, graph: Any, rule: Rule, fanout: int, times: Mapping[int, Times] | None = None) -> None:
+    def __init__(self, graph: Any, rule: Rule, fanout: int, times: Mapping[int, TimeLimits] | None = None) -> None:
         if rule.shared is not None and rule.shared[0] is None:
             rule = rule._replace(shared=([draw_key(), draw_key()], rule.shared[1]))
         self._graph, self._rule, self._fanout, self._times = graph, rule, fanout, times
-        self._drawn: dict[int, list[Drawn]] = {}
+        self._samples: dict[int, list[Drawn]] = {}
 
     def __call__(self, i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
         """Return in-edges of type ``i`` of the seeds, which are the same in all calls for a node type."""
         node_set = self._graph.g.type_graph.ends[i][1]
-        if node_set not in self._drawn:
-            self._drawn[node_set] = self._draw(node_set, seeds)
-        offsets, far, edges, *_ = self._drawn[node_set][i]
+        if node_set not in self._samples:
+            self._samples[node_set] = self._draw(node_set, seeds)
+        offsets, far, edges, *_ = self._samples[node_set][i]
         merged_edges = self._graph.merged_edges
         if by_entry:
             return Drawn(offsets, far, edges, merged_edges)
@@ -192,13 +192,13 @@ def sample_layer(
     csc, edge_ids = {}, {}
     for i, (etype, (_, dst)) in enumerate(zip(g.canonical_etypes, g.type_graph.ends, strict=True)):
         ids = sets.get(dst)
-        drawn = draw(i, ids, False) if ids is not None and len(ids) else None
-        if drawn is None:
+        sample = draw(i, ids, False) if ids is not None and len(ids) else None
+        if sample is None:
             nothing = np.empty(0, np.int64)
-            drawn = Drawn(np.zeros(1 + (0 if ids is None else len(ids)), np.int64), nothing, nothing)
+            sample = Drawn(np.zeros(1 + (0 if ids is None else len(ids)), np.int64), nothing, nothing)
         name = etype_tuple_to_str(etype)
-        csc[name] = CSCFormatBase(torch.from_numpy(drawn.offsets).to(g.device), g.ids_tensor(drawn.far))
-        edge_ids[name] = graph.original_ids(etype, g.ids_tensor(drawn.edges))
+        csc[name] = CSCFormatBase(torch.from_numpy(sample.offsets).to(g.device), g.ids_tensor(sample.far))
+        edge_ids[name] = graph.original_ids(etype, g.ids_tensor(sample.edges))
     original = edge_ids if graph.has_original_edge_ids else None
     if not graph.typed:
         (only,), (ids_of_edges,) = csc.values(), edge_ids.values()
@@ -219,19 +219,19 @@ def _with_source_ids(subgraph: SampledSubgraphImpl) -> SampledSubgraphImpl:
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
-def _times_by_type(graph: Any, seeds: Any, times: tuple[Any, Any], names: Any) -> list[Times | None]:
+def _times_by_type(graph: Any, seeds: Any, times: tuple[Any, Any], names: Any) -> list[TimeLimits | None]:
     """Return the times of each edge type's edges and seeds."""
-    limits = []
+    limits: list[TimeLimits | None] = []
     for (_, dst), pair in zip(graph.g.type_graph.ends, _edge_times(graph.g, *names), strict=True):
-        ntype = graph.g.ntypes[dst]
-        given = None if graph.typed and ntype not in seeds else _of_seeds(seeds, times, ntype if graph.typed else None)
-        limits.append(None if pair is None or given is None else _limits(pair, *given))
+        ntype = graph.g.ntypes[dst] if graph.typed else None
+        without = pair is None or (ntype is not None and ntype not in seeds)
+        limits.append(None if without or pair is None else _limits(pair, *_of_seeds(seeds, times, ntype)))
     return limits
 
 
 def _joint_times(
     graph: Any, seeds: Any, sets: Mapping[int, Any], times: tuple[Any, Any], names: Any
-) -> dict[int, Times] | None:
+) -> dict[int, TimeLimits] | None:
     """Return the times of the seeds of each node set and of the edges of all types."""
     (pair,) = _edge_times(graph.merged, *names)
     if pair is None:
@@ -241,19 +241,20 @@ def _joint_times(
 
 def _of_seeds(seeds: Any, times: tuple[Any, Any], ntype: str | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the times of the seeds of a type, and their windows, or None."""
-    found = []
+    arrays = []
     for values in times:
-        given, count = (values, len(seeds)) if ntype is None else ((values or {}).get(ntype), len(seeds[ntype]))
-        if values is not None and (given is None or len(given) != count):
+        stamps, count = (values, len(seeds)) if ntype is None else ((values or {}).get(ntype), len(seeds[ntype]))
+        if values is not None and (stamps is None or len(stamps) != count):
             suffix = "" if ntype is None else f" of type {ntype!r}"
             raise InputError(f"there are {count} seeds{suffix}; give a time for each")
-        found.append(None if values is None else np.asarray(given.cpu()))
-    assert found[0] is not None
-    return found[0], found[1]
+        arrays.append(None if stamps is None else np.asarray(stamps.cpu()))
+    if arrays[0] is None:
+        raise InputError("edges have times, the seeds have none; give seeds_timestamp")
+    return arrays[0], arrays[1]
 
 
 def _edge_times(g: DGLGraph, of_nodes: str | None, of_edges: str | None) -> list[tuple[np.ndarray, np.ndarray] | None]:
-    """Return by edge type the later and the earlier time of each edge and its source; None where there are none.
+    """Return by edge type the later and the earlier time of each edge and its source, or None.
 
     Raises DGLError: no type has an attribute of the name.
     """
@@ -290,7 +291,7 @@ def _with_sources(
         return _LATER_AND_EARLIER.get(g.adjacencies[i], column, make, key)[:2]
 
 
-def _limits(pair: tuple[np.ndarray, np.ndarray], stamps: np.ndarray, windows: np.ndarray | None) -> Times:
+def _limits(pair: tuple[np.ndarray, np.ndarray], stamps: np.ndarray, windows: np.ndarray | None) -> TimeLimits:
     """Return what edges, of later and earlier times ``pair``, are drawn for seeds: those before them, in windows."""
     (later, earlier), kind = pair, pair[0].dtype.kind
     if kind == "f":
@@ -298,6 +299,6 @@ def _limits(pair: tuple[np.ndarray, np.ndarray], stamps: np.ndarray, windows: np
     else:
         last = np.maximum(in_kind_of(np.ceil(stamps), later.dtype), np.iinfo(np.int64).min + 1) - 1
     if windows is None:
-        return Times(later, last)
+        return TimeLimits(later, last)
     since = stamps - windows
-    return Times(later, last, earlier, in_kind_of(since if kind == "f" else np.ceil(since), earlier.dtype))
+    return TimeLimits(later, last, earlier, in_kind_of(since if kind == "f" else np.ceil(since), earlier.dtype))
