@@ -169,7 +169,8 @@ class OnDiskDataset(Dataset):
         return g
 
     def _ends(self, described: Any, counts: Mapping[Any, int]) -> tuple[torch.Tensor, torch.Tensor]:
-        ends = tuple(torch.from_numpy(x.copy()) for x in read_edges("", described.format, self._path(described)))
+        src, dst = read_edges("", described.format, self._path(described))
+        ends = torch.from_numpy(src.copy()), torch.from_numpy(dst.copy())
         kinds = [None, None] if described.type is None else seed_type_str_to_ntypes(described.type, 2)
         for kind, ids in zip(kinds, ends, strict=True):
             self._check_ids(described, ids, kind, counts)

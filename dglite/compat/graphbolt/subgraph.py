@@ -210,14 +210,17 @@ def subgraph_of(block: DGLGraph, typed: bool, has_original_edge_ids: bool = Fals
     has_original_edge_ids
         whether the block's edge ids are its ``original_edge_ids``, which are None otherwise.
     """
-    csc, orders, on_host = {}, [], block.device.type == "cpu"
+    csc: dict[str, CSCFormatBase] = {}
+    orders: list[Any] = []
+    on_host = block.device.type == "cpu"
     names = [etype_tuple_to_str(etype) for etype in block.canonical_etypes]
     for i, name in enumerate(names):
         stored = block.adjacencies[i].csc() if on_host else None
         if stored is not None and stored.edge_ids is None:  # as samplers make blocks
-            indptr, indices, order = torch.from_numpy(stored.indptr), block.ids_tensor(stored.indices), ()
+            parts: Any = torch.from_numpy(stored.indptr), block.ids_tensor(stored.indices), ()
         else:
-            indptr, indices, order = block.adj_tensors("csc", block.canonical_etypes[i])
+            parts = block.adj_tensors("csc", block.canonical_etypes[i])
+        indptr, indices, order = parts
         csc[name] = CSCFormatBase(indptr.long(), indices, check=False)
         orders.append(order)
     count, frames = len(block.srctypes), [block.edge_frame_at(i) for i in range(len(names))]
@@ -303,7 +306,7 @@ def block_of(subgraph: SampledSubgraph) -> DGLGraph:
     ]
     for counts, ids in zip(sizes, (rows, columns), strict=True):
         counts.update({ntype: len(x) for ntype, x in ids.items()})
-    block = create_block({etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}, *sizes)
+    block = create_block({etypes[etype]: ("csc", _arrays(x)) for etype, x in csc.items()}, sizes[0], sizes[1])
     for side, ids in ((block.srcnodes, rows), (block.dstnodes, columns)):
         for ntype, x in ids.items():
             side[ntype].data[NID] = x
