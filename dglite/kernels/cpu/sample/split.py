@@ -14,13 +14,13 @@ _AHEAD = 32
 
 
 @Kernel
-def read_types(types: np.ndarray, edges: np.ndarray, found: np.ndarray, counts: np.ndarray) -> None:
-    """Write the type of each edge to ``found``, and count edges by type."""
+def read_types(types: np.ndarray, edges: np.ndarray, types_of_edges: np.ndarray, counts: np.ndarray) -> None:
+    """Write the type of each edge to ``types_of_edges``, and count edges by type."""
     for i in range(len(edges)):
         if i + _AHEAD < len(edges):
             prefetch(address_of(types, edges[i + _AHEAD]))
-        found[i] = types[edges[i]]
-        counts[found[i]] += 1
+        types_of_edges[i] = types[edges[i]]
+        counts[types_of_edges[i]] += 1
 
 
 @Kernel
