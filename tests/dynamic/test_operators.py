@@ -79,6 +79,11 @@ BOOLEANS: dict[str, Form] = {
     "maximum": lambda x, m, i, b, h: torch.maximum(h, x),
     "relu mask": lambda x, m, i, b, h: h * (h > 0) + x,
     "whole number of a boolean": lambda x, m, i, b, h: x + h * (x > 0).long(),
+    "isfinite, all": lambda x, m, i, b, h: torch.where((1 / x).isfinite().all(-1, keepdim=True), x + h, h),
+    "quotients of integers": lambda x, m, i, b, h: torch.where((i // 2 == 1)[:, None] | (i % 2 == 0)[:, None], x, h),
+    "integers of 32 bits": lambda x, m, i, b, h: torch.where((i.to(torch.int32) >= 1).unsqueeze(-1), x, h),
+    "sorted": lambda x, m, i, b, h: torch.sort(x, dim=1).values + torch.topk(h, 4, dim=1).values * (h != 0),
+    "lookup where known": lambda x, m, i, b, h: torch.where((i >= 0)[:, None], X.to(x.dtype)[i.clamp(min=0)] * x, h),
     "bucketize": lambda x, m, i, b, h: x + h * torch.bucketize(x, SHARED.to(x.dtype).sort().values).to(x.dtype),
 }
 

@@ -144,6 +144,7 @@ CHANGES: dict[str, Callable[[Program], Any]] = {
     "method": lambda p: setattr(Program, "inner", lambda self, x: x * 3),
     "forward hook": lambda p: p.lin.register_forward_hook(lambda m, args, out: out * 2),
     "forward pre-hook": lambda p: p.lin.register_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+    "probability of dropout": lambda p: setattr(p.drop, "p", 1.0),
     "forward of one layer": lambda p: setattr(p.act, "forward", torch.sigmoid),
 }
 

@@ -13,10 +13,11 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, PLACE_MASK, OperationGraph, parse
+from ...kernels.cpu.dynamic.recording import FIRST_WORD, check_slots
 from ...ops import devices
 from .recording.kinds import DTYPES, TensorKind, is_recordable, kind_of
 from .recording.signatures import Signature, on_matrices, shared, shared_arities
-from .recording.tensor import LazyTensor, blank
+from .recording.tensor import LazyTensor, append
 
 before_computing: list[Callable[[], None]] = []
 """What is called before a session computes: whoever changes parameters meanwhile waits for that here."""
@@ -39,12 +40,17 @@ class Session:
     """One growing graph of recorded operations.
 
     It holds no lazy tensor and no run holds it, so its memory is free as soon as the last lazy tensor is gone.
-    Recording appends (signature, *arguments) to ``stream``; the arrays take it over when something is computed.
+    Recording appends (signature, *arguments) to ``words``; the arrays take it over when something is computed. These
+    are read and written by compiled code, and so is ``products``: numbers of signatures of products and the kinds of
+    their results by kind of input, weight and bias, these by their addresses.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "products", "words")
+
     def __init__(self) -> None:
-        self.stream: list[int] = []
-        self.count = 0
+        self.words = np.zeros(_FIRST_SIZE, np.int64)
+        self.words[1] = FIRST_WORD
+        self.products: dict[TensorKind, dict[int, dict[int, tuple[int, TensorKind]]]] = {}
         self.own_signatures: list[Signature] = []
         self.caches: dict[Any, Any] = {}
         self.macros: list[list[int]] = []
@@ -68,13 +74,23 @@ class Session:
         self._numbers: dict[tuple[float, torch.dtype], tuple[int, TensorKind]] = {}
 
     # -- recording ----------------------------------------------------------------------------------------------
+    @property
+    def count(self) -> int:
+        """How many nodes have been recorded."""
+        return int(self.words[0])
+
+    @property
+    def recorded(self) -> np.ndarray:
+        """What has been recorded since it was settled last."""
+        return self.words[FIRST_WORD : self.words[1]]
+
+    def make_room(self) -> None:
+        """Make room for twice as many words."""
+        self.words = _grown(self.words, 2 * len(self.words))
+
     def record(self, signature: Signature, refs: Sequence[int], kind: TensorKind) -> LazyTensor:
         """Append an operation and return its result."""
-        lazy = blank(LazyTensor)
-        lazy._session, lazy._ref, lazy._kind = self, self.count << PLACE_BITS, kind
-        self.count += 1
-        self.stream += (signature.number, *refs)
-        return lazy
+        return append(self, kind, 1, signature.number, *refs)  # type: ignore[no-any-return]
 
     def own_signature(self, name: str, matrices: Any) -> Signature:
         """Return the signature of an operation on matrices, with its number in this session.
@@ -163,11 +179,10 @@ class Session:
     # -- what the computation reads -----------------------------------------------------------------------------
     def settle(self) -> None:
         """Take what was recorded over into the arrays, and note where what was given lies."""
-        stream = np.fromiter(self.stream, np.int64, len(self.stream))
-        self.stream.clear()
+        stream, count = self.recorded, self.count
         num_nodes, (sigs, argptr, args, done) = len(self.graph.sigs), self._room
-        if self.count > len(sigs):
-            size = max(2 * self.count, 256)
+        if count > len(sigs):
+            size = max(2 * count, 256)
             sigs, done, self.where = (_grown(x, size) for x in (sigs, done, self.where))
             argptr = _grown(argptr, size + 1)
         needed = int(argptr[num_nodes]) + len(stream) + self.num_args
@@ -179,6 +194,7 @@ class Session:
         macro_ptr = np.cumsum([0, *map(len, self.macros)])
         arities = np.array(shared_arities, np.int64), np.array([s.arity for s in self.own_signatures], np.int64)
         end = parse(stream, *arities, macros, macro_ptr, num_nodes, self._room)
+        self.words[1] = FIRST_WORD
         self.graph = OperationGraph(sigs[:end], argptr[: end + 1], args[: argptr[end]], done[:end])
         for node in self._new:
             self.where[node] = self.given_at[node].data_ptr()
@@ -222,6 +238,9 @@ def _grown(array: np.ndarray, size: int) -> np.ndarray:
     grown[: len(array)] = array
     return grown
 
+
+_FIRST_SIZE = 256
+check_slots(LazyTensor(Session(), 0, kind_of((), torch.float32)), Session())
 
 _current = threading.local()
 

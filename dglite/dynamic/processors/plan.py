@@ -174,11 +174,11 @@ def key_of(
 
     The key is None where nobody knows. To be called before the session is settled.
     """
-    if len(session.graph.sigs) or session.macros or len(session.stream) > _MOST_WORDS:
+    if len(session.graph.sigs) or session.macros or len(session.recorded) > _MOST_WORDS:
         return None, ()
     sizes: dict[int, int] = {}
     parts: list[Any] = [processors]
-    stream, at = session.stream, 0
+    stream, at = session.recorded.tolist(), 0
     while at < len(stream):
         signature = session.signature(stream[at])
         end = at + 1 + signature.arity

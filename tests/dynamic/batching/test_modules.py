@@ -64,6 +64,23 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Call]] = {
         lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 12, dropout=0.0), 2),
         whole,
     ),
+    "norm first": (
+        lambda: nn.TransformerEncoderLayer(WIDTH, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True),
+        whole,
+    ),
+    "TransformerDecoderLayer": (
+        lambda: nn.TransformerDecoderLayer(WIDTH, 2, 12, dropout=0.0),
+        lambda m, x: m(x, torch.tanh(x[:2])),
+    ),
+    "causal attention": (
+        lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True),
+        lambda m, x: m(x, x, x, attn_mask=torch.ones(len(x), len(x)).triu(1) > 0, need_weights=False)[0],
+    ),
+    "attention to other widths": (
+        lambda: nn.MultiheadAttention(WIDTH, 2, kdim=5, vdim=4),
+        lambda m, x: m(x, x[:2, :5], x[:2, :4], key_padding_mask=torch.tensor([False, True]))[0],
+    ),
+    "Conv1d": (lambda: nn.Conv1d(WIDTH, 4, 3, padding=1), lambda m, x: m(x.t())),
     "LayerNorm": (lambda: nn.LayerNorm(WIDTH), whole),
     "Bilinear": (lambda: nn.Bilinear(WIDTH, WIDTH, 3), lambda m, x: m(x[0], x[1])),
 }

@@ -23,7 +23,7 @@ from .generic import made_by_rows, only
 from .kinds import TensorKind, kind_of
 from .pointwise import refs_of
 from .signatures import ARGUMENT
-from .tensor import LazyTensor, UntraceableBody, blank
+from .tensor import LazyTensor, UntraceableBody, append
 
 _kind_of = attrgetter("_kind")
 
@@ -109,19 +109,15 @@ class _TracedCell(NamedTuple):
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the macro and return what its body returns."""
-        refs, first = refs_of(lazies), session.count << PLACE_BITS
-        session.count += self.num_nodes
+        refs = refs_of(lazies)
         session.num_args += self.num_args
-        session.stream += (self.number, *refs)
-        parts: list[LazyTensor] = []
+        first, parts = append(session, None, self.num_nodes, self.number, *refs)._ref, list[LazyTensor]()
         for origin, place, kind in self.results:
-            lazy = blank(LazyTensor)
-            lazy._session, lazy._kind = session, kind
             if origin == INNER:
-                lazy._ref = first + place
+                ref = first + place
             else:  # an argument, or what is the same for all samples
-                lazy._ref = place if origin == ABSOLUTE else refs[place >> PLACE_BITS] + (place & PLACE_MASK)
-            parts.append(lazy)
+                ref = place if origin == ABSOLUTE else refs[place >> PLACE_BITS] + (place & PLACE_MASK)
+            parts.append(LazyTensor(session, ref, kind))
         return self.assemble(parts)
 
 
@@ -130,7 +126,7 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
 
     What it has recorded stays in the session, where nobody will need it.
     """
-    begin, first = len(session.stream), session.count
+    begin, first = len(session.recorded), session.count
     rows = [_row(session, x._kind) if type(x) is LazyTensor else x for x in args]
     num_inputs = session.count - first
     session.tracing = True
@@ -176,7 +172,7 @@ def _recorded_since(
     They are numbered as in any session: inputs, then operations; what is outside of both has numbers below 0. Besides,
     what changes a place in the session to one of these, and the places outside, numbered.
     """
-    stream, at, node = session.stream, begin, 0
+    stream, at, node = session.recorded.tolist(), begin, 0
     steps, inside, outside = list[RecordedOperation](), set(range(num_inputs)), dict[int, int]()
 
     def local(ref: int) -> int:

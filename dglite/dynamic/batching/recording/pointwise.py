@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from ....errors import DGLError
 from ....expr import Expr
 from ....formulas import ALIASES, FORMULAS
-from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ....kernels.cpu.dynamic import recording
 from ....opspec import COMPARISONS
 from .kinds import DTYPES, TensorKind, kind_of
 from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise
-from .tensor import LazyTensor, blank, install, later, mixing_samples
+from .tensor import LazyTensor, append, install, later, mixing_samples, recorder_by
 
 _X = operand(0)
 
@@ -88,67 +88,43 @@ def _signature(name: str, formula: Expr, *kinds: TensorKind) -> tuple[int, Tenso
     )
 
 
-# -- one argument ------------------------------------------------------------------------------------------------------
+# -- one argument, and two ---------------------------------------------------------------------------------------------
 def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    numbers: dict[TensorKind, int] = {}
+    signatures: dict[TensorKind, tuple[int, TensorKind]] = {}
 
-    def call(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
-        kind = x._kind
-        if kind not in numbers or option or named:
-            return first(x, option, named)
-        lazy = blank(LazyTensor)
-        lazy._session = session = x._session
-        lazy._ref, lazy._kind = session.count << PLACE_BITS, kind
-        session.count += 1
-        session.stream += (numbers[kind], x._ref)
-        return lazy
-
-    def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
+    def first(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
+        """Record a kind that has not been met before, or an operation with options."""
         options = {key: value for key, value in named.items() if value}
         signature = None if option or options else _signature(name, formula, x._kind)
         if signature is None:
             return later.record(function, (x, *([option] if option else [])), options)
-        numbers[x._kind] = signature[0]
-        return call(x)
+        signatures[x._kind] = signature
+        return append(x._session, signature[1], 1, signature[0], x._ref)
 
-    return call
+    return recorder_by(recording.by_kinds, signatures, first)  # type: ignore[no-any-return]
 
 
-# -- two arguments -----------------------------------------------------------------------------------------------------
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
     signatures: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
 
-    def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
+    def first(x: Any, y: Any, **named: Any) -> LazyTensor:
+        """Record kinds that have not been met before, and operations with numbers, tensors or options."""
         if named:  # alpha, rounding_mode
             return later.record(function, (x, y), named)
         if type(y) is not LazyTensor or type(x) is not LazyTensor:
             like = x if type(x) is LazyTensor else y
             if like._kind.dtype not in DTYPES:
                 return later.record(function, (x, y), {})
-            x, y = as_lazy(x, like), as_lazy(y, like)
-        try:
-            number, kind = signatures[x._kind][y._kind]
-        except KeyError:
-            return first(x, y)
-        lazy = blank(LazyTensor)
-        lazy._session = session = x._session
-        if session is not y._session:
-            same_session(x, y)
-        lazy._ref, lazy._kind = session.count << PLACE_BITS, kind
-        session.count += 1
-        session.stream += (number, x._ref, y._ref)
-        return lazy
-
-    def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
-        """Record kinds that have not met before."""
+            return call(as_lazy(x, like), as_lazy(y, like))
         same_session(x, y)
         signature = _signature(name, formula, x._kind, y._kind)
         if signature is None:
             return later.record(function, (x, y), {})
         signatures[x._kind][y._kind] = signature
-        return call(x, y)
+        return append(x._session, signature[1], 1, signature[0], x._ref, y._ref)
 
-    return call
+    call = recorder_by(recording.by_kinds, signatures, first)
+    return call  # type: ignore[no-any-return]
 
 
 def _recorded(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:

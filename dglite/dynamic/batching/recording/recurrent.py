@@ -19,7 +19,7 @@ from .kinds import TensorKind, kind_of, of_row
 from .pointwise import as_lazy
 from .signatures import ColumnRun, PointwiseFormulas, Signature, operand, pointwise, result
 from .structure import axis_of, linear
-from .tensor import LazyTensor, install, later, mixing_samples
+from .tensor import LazyTensor, append, install, later, mixing_samples
 
 
 # -- recurrent cells ---------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 raise KeyError(name)
         except (AttributeError, KeyError):
             return first(input, target, args, reduction, options)
-        return session.record(operation.signature, (input._ref, target._ref), operation.kinds[0])
+        return append(session, operation.kinds[0], 1, operation.signature.number, input._ref, target._ref)
 
     def first(input: Any, target: Any, args: tuple[Any, ...], reduction: str, options: dict[str, Any]) -> Any:
         """Record losses of kinds that are new in the session, of labels that are not lazy, and of several rows."""

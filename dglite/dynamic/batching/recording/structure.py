@@ -12,13 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ....errors import DGLError
+from ....kernels.cpu.dynamic import recording
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_in_row
 from ..execution.matrices import EmbeddingLookup, WeightProduct
 from .kinds import DTYPES, TensorKind, kind_of, of_row
 from .pointwise import as_lazy, refs_of
 from .signatures import Signature, copies
-from .tensor import LazyTensor, UntraceableBody, blank, install, later
+from .tensor import LazyTensor, UntraceableBody, install, later, recorder_by
 
 _VIEWS = (
     "reshape",
@@ -36,20 +37,14 @@ _VIEWS = (
 
 
 # -- products with a shared weight -------------------------------------------------------------------------------------
-def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
-    """Record ``input @ weight.T + bias``."""
-    try:
-        session = input._session
-        signature, kind = session.caches[input._kind, id(weight), id(bias)]
-    except (AttributeError, KeyError):
-        if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
-            return later.record(F.linear, (input, weight, bias), {})
-        return _product(input, weight, bias, turned=False)
-    lazy = blank(LazyTensor)
-    lazy._session, lazy._ref, lazy._kind = session, session.count << PLACE_BITS, kind
-    session.count += 1
-    session.stream += (signature.number, input._ref)
-    return lazy
+def _first_linear(input: Any, weight: Any, bias: Any = None) -> LazyTensor:
+    if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
+        return later.record(F.linear, (input, weight, bias), {})
+    return _product(input, weight, bias, turned=False)
+
+
+linear = recorder_by(recording.by_weights, None, _first_linear)
+"""``linear(input, weight, bias=None)`` records ``input @ weight.T + bias``."""
 
 
 def matmul(x: Any, y: Any) -> LazyTensor:
@@ -87,26 +82,17 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
         signature.key = "linear", row, id(weight), id(bias), turned
         if len(row.shape) == 2:
             signature.form, signature.lengths = (*signature.key[2:], kind.dtype), row.shape[:1]
-        entry = session.caches[(row, *ids)] = signature, out
-    if row is not kind:
-        entry = session.caches[(kind, *ids)] = entry[0], kind_of((*kind.shape[:-1], entry[1].shape[-1]), kind.dtype)
-    return session.record(entry[0], (x._ref,), entry[1])
+        entry = session.caches[(row, *ids)] = signature, columns
+    signature, columns = entry
+    out = kind_of((*kind.shape[:-1], columns), kind.dtype)
+    if not turned:
+        by_bias = session.products.setdefault(kind, {}).setdefault(id(weight), {})
+        by_bias[id(bias)] = signature.number, out
+    return session.record(signature, (x._ref,), out)
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
-def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
-    """Record ``torch.cat``; parts that follow each other are copied in one indexed pass."""
-    try:
-        signature, kind = _side[dim, *[x._kind for x in tensors]]
-    except (AttributeError, KeyError):
-        return _first_cat(tensors, dim)
-    return tensors[0]._session.record(signature, refs_of(tensors), kind)
-
-
-_side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
-
-
-def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
+def _first_cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     like = next(x for x in tensors if type(x) is LazyTensor)
     lazies = [as_lazy(x, like) for x in tensors]
     kinds = [x._kind for x in lazies]
@@ -114,9 +100,26 @@ def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
     others = {(kind.dtype, len(kind.shape), kind.shape[:axis], kind.shape[axis + 1 :]) for kind in kinds}
     if len(others) > 1 or math.prod(shape[:axis]) != 1 or dtype not in DTYPES:
         return later.record(torch.cat, (lazies, dim), {})
-    whole = kind_of((*shape[:axis], sum(kind.shape[axis] for kind in kinds), *shape[axis + 1 :]), dtype)
-    _side[dim, *kinds] = copies(f"cat{list(whole.shape)}", [kind.numel for kind in kinds], dtype), whole
-    return cat(lazies, dim)
+    key = dim, *kinds
+    if key not in _side:
+        whole = kind_of((*shape[:axis], sum(kind.shape[axis] for kind in kinds), *shape[axis + 1 :]), dtype)
+        _side[key] = copies(f"cat{list(whole.shape)}", [kind.numel for kind in kinds], dtype), whole
+    signature, whole = _side[key]
+    if len(kinds) <= _MOST_FOUND:
+        table: Any = _side_by_kinds
+        for part in (len(kinds), dim, *kinds[:-1]):
+            table = table.setdefault(part, {})
+        table[kinds[-1]] = signature.number, whole
+    return lazies[0]._session.record(signature, refs_of(lazies), whole)
+
+
+_side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
+_side_by_kinds: dict[int, Any] = {}
+"""The same by the number of tensors, axis, and kinds, one after the other, for few tensors."""
+_MOST_FOUND = 8
+
+cat = recorder_by(recording.by_kinds_of_list, _side_by_kinds, _first_cat, 0)
+"""``cat(tensors, dim=0)`` records ``torch.cat``; parts that follow each other are copied in one indexed pass."""
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
@@ -146,34 +149,35 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Where a part is elements that follow each other it is a place in the value, and no operation.
     """
-    parts_by_key: dict[Any, Any] = {}
+    parts_by_kind: dict[TensorKind, dict[tuple[Any, ...], Any]] = {}
+    unusual: dict[Any, Any] = {}
+    """What has other options, or is no place in the value: None."""
 
-    def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
-        kind, key = x._kind, args
-        if args and type(args[0]) in (list, slice):
-            key = _hashable(args)
-        try:
-            several, parts = parts_by_key[(kind, key, *named.items()) if named else (kind, key)]
-        except (KeyError, TypeError):
-            several, parts = first(kind, args, named)
-        if several is None:
+    def first(x: LazyTensor, *args: Any, **named: Any) -> Any:
+        kind, key = x._kind, tuple([_hashable(arg) for arg in args])
+        options = kind, key, *named.items()
+        entry = parts_by_kind.get(kind, {}).get(key) if not named else None
+        if entry is None and options not in unusual:
+            entry = _parts_of(function, kind, args, named)
+            if entry is None or named:
+                _keep(unusual, options, entry)
+            else:
+                _keep(parts_by_kind.setdefault(kind, {}), key, entry)
+        entry = unusual[options] if entry is None else entry
+        if entry is None:
             return later.record(function, (x, *args), named)
-        session, ref, lazies = x._session, x._ref, []
-        for start, of_part in parts:
-            lazy = blank(LazyTensor)
-            lazy._session, lazy._ref, lazy._kind = session, ref + start, of_part
-            lazies.append(lazy)
-        return tuple(lazies) if several else lazies[0]
+        several, *places = entry
+        pairs = zip(places[::2], places[1::2], strict=True)
+        lazies = tuple([LazyTensor(x._session, x._ref + start, of_part) for start, of_part in pairs])
+        return lazies if several else lazies[0]
 
-    def first(kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        key = _hashable((kind, args, *named.items()))
-        if key not in parts_by_key:
-            if len(parts_by_key) >= _MOST_KNOWN:
-                parts_by_key.clear()
-            parts_by_key[key] = _parts_of(function, kind, args, named) or (None, ())
-        return parts_by_key[key]
+    return recorder_by(recording.by_options, parts_by_kind, first)  # type: ignore[no-any-return]
 
-    return call
+
+def _keep(table: dict[Any, Any], key: Any, entry: Any) -> None:
+    if len(table) >= _MOST_KNOWN:
+        table.clear()
+    table[key] = entry
 
 
 _MOST_KNOWN = 4096
@@ -181,8 +185,8 @@ _MOST_KNOWN = 4096
 
 def _parts_of(
     function: Callable[..., Any], kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
-    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none."""
+) -> tuple[Any, ...] | None:
+    """Return whether a function gives several parts, then place in bytes and kind of each; None if they have none."""
     whole = torch.empty(kind.shape, dtype=kind.dtype, device="meta")
     call = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
     try:
@@ -192,13 +196,13 @@ def _parts_of(
     except (RuntimeError, TypeError) as error:
         raise DGLError(f"{call}: {str(error).splitlines()[0]}") from error
     parts = [returned] if isinstance(returned, Tensor) else list(returned)
-    places = []
+    places: list[Any] = [int(not isinstance(returned, Tensor))]
     for part in parts:
         start = start_in_row(whole.unsqueeze(0), part.unsqueeze(0))
         if start is None:
             return None
-        places.append((start * kind.item, kind_of(part.shape, part.dtype)))
-    return not isinstance(returned, Tensor), places
+        places += [start * kind.item, kind_of(part.shape, part.dtype)]
+    return tuple(places)
 
 
 def getitem(x: Any, key: Any) -> LazyTensor:
@@ -310,11 +314,12 @@ def _lookup(x: Any, index: Any) -> LazyTensor:
 
 install(
     {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, squeeze, embedding)},
+        **{f.__name__: f for f in (matmul, stack, squeeze, embedding)},
+        "linear": linear,
         **dict.fromkeys(("contiguous", "clone"), unchanged),
         **{name: _viewed(getattr(Tensor, name)) for name in _VIEWS},
         **dict.fromkeys(("mm", "mv", "__matmul__"), matmul),
-        **dict.fromkeys(("concat", "concatenate"), cat),
+        **dict.fromkeys(("cat", "concat", "concatenate"), cat),
         "__getitem__": getitem,
         "__rmatmul__": lambda self, other: matmul(other, self),
     }

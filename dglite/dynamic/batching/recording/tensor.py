@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from ....errors import DGLError
+from ....kernels.cpu.compile.written import Kernel
+from ....kernels.cpu.dynamic import recording
 from .kinds import TensorKind
 
 _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -135,16 +137,6 @@ class LazyTensor(_Base):
         later.backward(self)
 
     # -- recording ----------------------------------------------------------------------------------------------
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Record a function of torch that was called with a lazy tensor among its arguments."""
-        record = _FUNCTIONS.get(function)
-        if record is None:
-            return later.record(function, args, kwargs or {})
-        return record(*args, **kwargs) if kwargs else record(*args)
-
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self.unbind())
 
@@ -171,8 +163,20 @@ class LazyTensor(_Base):
         raise DGLError("lazy tensors are not written to in place; make a new one, with torch.cat or torch.where")
 
 
-blank = object.__new__
-"""``blank(LazyTensor)``, with its three attributes set at once, where each is recorded: half the cost of a call."""
+def _record_other(
+    function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """Record a function of torch that has no entry of its own."""
+    return later.record(function, args, kwargs or {})
+
+
+def recorder_by(kernel: Kernel, table: Any, otherwise: Callable[..., Any], default: Any = None) -> Any:
+    """Return what records by a kernel of :mod:`dglite.kernels.cpu.dynamic.recording`."""
+    return recording.recorder(kernel, LazyTensor, table, otherwise, default)
+
+
+append = recorder_by(recording.append, None, lambda session: session.make_room())
+"""``append(session, kind, number of nodes, *words)`` records nodes and returns a lazy tensor of the first."""
 
 
 def install(named: dict[str, Callable[..., Any]]) -> None:
@@ -183,7 +187,7 @@ def install(named: dict[str, Callable[..., Any]]) -> None:
             if function is not None:
                 _FUNCTIONS[function] = record
         if hasattr(torch.Tensor, name):
-            setattr(LazyTensor, name, record)
+            setattr(LazyTensor, name, recording.method(record))
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,5 +213,4 @@ def _install_what_tensors_have() -> None:
 
 
 _install_what_tensors_have()
-# Bound once: torch asks for it twice in every call.
-LazyTensor.__torch_function__ = LazyTensor.__torch_function__  # type: ignore[method-assign]
+LazyTensor.__torch_function__ = recorder_by(recording.of_torch, _FUNCTIONS, _record_other)  # type: ignore[method-assign]

@@ -218,11 +218,15 @@ def _for_python(module: ir.Module, name: str, body: Callee) -> None:
 
 # -- for an address ----------------------------------------------------------------------------------------------------
 def _for_address(module: ir.Module, name: str, body: Callee) -> None:
-    """Write a function of integers."""
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * len(body.parameters)), name)
+    """Write a function of integers, which may return one."""
+    result = ir.VoidType() if body.result == none else I64
+    function = ir.Function(module, ir.FunctionType(result, [I64] * len(body.parameters)), name)
     builder = ir.IRBuilder(function.append_basic_block())
-    builder.call(body.function, [*function.args, builder.alloca(I64)])
-    builder.ret_void()
+    returned = builder.call(body.function, [*function.args, builder.alloca(I64)])
+    if body.result == none:
+        builder.ret_void()
+    else:
+        builder.ret(returned)
 
 
 WAYS = {"tasks": _for_tasks, "python": _for_python, "address": _for_address}
@@ -259,20 +263,24 @@ class _Method(ctypes.Structure):
     _fields_ += [("doc", ctypes.c_char_p)]
 
 
-_FAST_CALL = 0x80
-"""Arguments lie one after the other in memory."""
+_FAST_CALL, _WITH_KEYWORDS = 0x80, 0x02
+"""Arguments lie one after the other in memory; behind them is a tuple of keywords, or nothing."""
 _methods: list[_Method] = []
 """They must last as long as the functions."""
 _new_function: Any = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype, _new_function.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
 
 
-def callable_at(name: str, address: int) -> Any:
-    """Return the function of Python whose compiled code is at an address."""
+def callable_at(name: str, address: int, state: tuple[Any, ...] | None = None) -> Any:
+    """Return the function of Python whose compiled code is at an address.
+
+    With a ``state``, which the code is given first, it takes keywords.
+    """
     if not can_read_arrays():
         raise DGLError(f"kernels cannot read the arrays of NumPy {np.__version__} on {sys.implementation.name}")
-    _methods.append(_Method(name.encode(), address, _FAST_CALL, None))
-    return _new_function(ctypes.addressof(_methods[-1]), _CONSTANTS, None)
+    flags = _FAST_CALL if state is None else _FAST_CALL | _WITH_KEYWORDS
+    _methods.append(_Method(name.encode(), address, flags, None))
+    return _new_function(ctypes.addressof(_methods[-1]), _CONSTANTS if state is None else state, None)
 
 
 @cache
